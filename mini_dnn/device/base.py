@@ -1,0 +1,99 @@
+"""The protocol that every device speaks: a GPU through PyCUDA, and the CPU emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
+Defines = Mapping[str, int | float | str]
+
+
+class Buffer(Protocol):
+    """An array in a device's global memory, C order."""
+
+    name: str  # what error messages call it
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+
+    def free(self) -> None:
+        """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
+
+
+class Module(Protocol):
+    """A compiled ``.cu`` file."""
+
+    source: Path
+    compile_ms: float  # wall time that compiling and loading took; small when the cache had it
+
+
+class Device(Protocol):
+    """Compiles kernels, owns memory, launches, and (on a GPU) times.
+
+    Work on one stream runs in order; streams are numbered from 0 and exist when first named.
+    Every method raises `mini_dnn.errors.DeviceError` or one of its subclasses.
+    """
+
+    name: str  # "cuda" or "emulator"
+    description: str  # for people: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
+    has_clock: bool  # False: `elapsed_ms` is refused, as an emulated time says nothing about a GPU
+
+    def compile(self, source: Path, defines: Defines) -> Module:
+        """Compile one ``.cu`` file with preprocessor definitions, or take it from the cache.
+
+        Raises
+        ------
+        CompileError
+            With the compiler's messages, which name the file and line as the user knows them.
+        """
+
+    def symbol(self, module: Module, name: str) -> Buffer:
+        """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes (uint8)."""
+
+    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Buffer:
+        """Allocate a buffer filled with bytes 0xFF: NaN in floating point, so unwritten outputs are seen."""
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
+        """Copy a C-contiguous host array of the buffer's dtype and size to the device."""
+
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
+        """Copy a buffer into a C-contiguous host array of its dtype and size, after all work before it."""
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar],
+        shared_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Launch an ``extern "C" __global__`` kernel; ``grid`` and ``block`` have one to three entries.
+
+        Raises
+        ------
+        LaunchError
+            No such kernel, impossible geometry, or a failure while it ran. A GPU may report the
+            latter only at the next `synchronize` or copy.
+        """
+
+    def record(self, stream: int = 0) -> Any:
+        """Record an event: the moment when all work given to the stream so far is done."""
+
+    def elapsed_ms(self, start: Any, end: Any) -> float:
+        """Milliseconds between two recorded events; waits for the second."""
+
+    def synchronize(self) -> None:
+        """Wait for all work on all streams, and raise what went wrong in it."""
+
+    def free_bytes(self) -> int:
+        """Bytes that may still be allocated; the runner splits batches to fit."""
+
+    def close(self) -> None:
+        """Release the device. Closing twice is harmless."""

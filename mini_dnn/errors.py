@@ -1,0 +1,55 @@
+"""Every error that mini_dnn raises on purpose.
+
+``MiniDnnError``                something a user can put right; the command line prints it and exits with 2
+├── ``ShapeError``              arrays whose rank, size or dtype do not fit together (also a ``ValueError``)
+├── ``VariantError``            no such variant, a broken ``variant.py``, or a shape that the variant refuses
+├── ``DeviceError``             no such device, no memory left, a driver that is missing
+│   ├── ``CompileError``        a kernel that does not compile; carries the compiler's own words
+│   └── ``LaunchError``         a launch that is refused, or that fails while it runs
+├── ``DataError``               data-set files that are missing, damaged or cannot be fetched
+├── ``WeightsError``            a weights file or checkpoint that is missing, damaged or of another network
+├── ``CheckError``              a result that differs from its float64 reference
+└── ``UsageError``              flags of the command line that make no sense together
+
+A message says what was asked, what was found, what would be accepted, and the next step.
+"""
+
+
+class MiniDnnError(Exception):
+    """Base of all errors that mini_dnn raises on purpose."""
+
+
+class ShapeError(MiniDnnError, ValueError):
+    """Arrays whose rank, size or dtype do not fit together."""
+
+
+class VariantError(MiniDnnError):
+    """A variant that does not exist, is broken, or refuses the shape."""
+
+
+class DeviceError(MiniDnnError):
+    """A device that is not there, or that has run out of something."""
+
+
+class CompileError(DeviceError):
+    """A kernel that does not compile."""
+
+
+class LaunchError(DeviceError):
+    """A launch that was refused, or that failed while it ran."""
+
+
+class DataError(MiniDnnError):
+    """Data-set files that are missing, damaged or cannot be fetched."""
+
+
+class WeightsError(MiniDnnError):
+    """A weights file or checkpoint that is missing, damaged or of another network."""
+
+
+class CheckError(MiniDnnError):
+    """A result that differs from its float64 reference."""
+
+
+class UsageError(MiniDnnError):
+    """Flags of the command line that make no sense together."""
