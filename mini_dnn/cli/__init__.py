@@ -1,0 +1,46 @@
+"""The command line: one small module a verb."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from mini_dnn.cli import bench, infer, list_variants, train
+from mini_dnn.errors import MiniDnnError
+
+VERBS = (infer, list_variants, train, bench)
+DEFAULT_VERB = "infer"
+WRONG_USE = 2  # exit status: something for the user to put right
+INTERRUPTED = 130
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
+        words.insert(0, DEFAULT_VERB)
+    args = _parser().parse_args(words)
+    try:
+        return int(args.run(args))
+    except MiniDnnError as error:
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG_USE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        description="A network on Fashion-MNIST whose convolutions run in CUDA kernels that you can read.",
+        epilog=f"Flags without a verb mean '{DEFAULT_VERB}': run.py --batch 10000 --impl m3",
+    )
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+    for module in VERBS:
+        module.add_parser(verbs)
+    return parser

@@ -1,0 +1,42 @@
+"""Devices: `open_device` gives a GPU through PyCUDA, or the CPU emulator."""
+
+from __future__ import annotations
+
+from mini_dnn.device.base import Device
+from mini_dnn.errors import DeviceError, UsageError
+
+DEVICES = ("auto", "cuda", "emulator")
+
+__all__ = ["DEVICES", "Device", "open_device"]
+
+
+def open_device(name: str = "auto") -> Device:
+    """Open a device: ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
+
+    ``auto`` never hides its choice: the device's ``description`` says what runs, and why no GPU does.
+
+    Raises
+    ------
+    DeviceError
+        The named device cannot be opened; the message says what is missing.
+    """
+    if name not in DEVICES:
+        raise UsageError(f"no device '{name}'; there are {', '.join(DEVICES)}")
+    if name == "emulator":
+        return _emulator()
+    from mini_dnn.device.cuda import CudaDevice
+
+    try:
+        return CudaDevice()
+    except DeviceError as error:
+        if name == "cuda":
+            raise
+        emulator = _emulator()
+        emulator.description += f" (no GPU: {error})"
+        return emulator
+
+
+def _emulator() -> Device:
+    from mini_dnn.device.emulator import EmulatorDevice
+
+    return EmulatorDevice()

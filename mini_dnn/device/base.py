@@ -20,6 +20,7 @@ class Buffer(Protocol):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
+    memory: Any  # what the device itself calls it
 
     def free(self) -> None:
         """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
@@ -29,6 +30,7 @@ class Module(Protocol):
     """A compiled ``.cu`` file."""
 
     source: Path
+    handle: Any  # what the device itself calls it
     compile_ms: float  # wall time that compiling and loading took; small when the cache had it
 
 
@@ -64,6 +66,9 @@ class Device(Protocol):
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
         """Copy a buffer into a C-contiguous host array of its dtype and size, after all work before it."""
 
+    def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
+        """Copy all of ``source`` to the front of ``target``, device to device."""
+
     def launch(
         self,
         module: Module,
@@ -88,6 +93,9 @@ class Device(Protocol):
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
         """Milliseconds between two recorded events; waits for the second."""
+
+    def flush_cache(self) -> None:
+        """Push everything out of the L2 cache, so that the next run finds its input in memory only."""
 
     def synchronize(self) -> None:
         """Wait for all work on all streams, and raise what went wrong in it."""

@@ -1,0 +1,36 @@
+# make run    set up, then ten thousand images through the network:  make run BATCH=100 IMPL=m1
+# make test   set up, then every check: style, types, tests
+PYTHON ?= python3
+BATCH ?= 10000
+IMPL ?= m3
+VENV := .venv
+# PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
+EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin"; command -v nvcc >/dev/null && ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' && echo ',gpu')
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+
+.PHONY: run test format clean
+run: $(STAMP)
+	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
+
+test: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
+	$(VENV)/bin/python -m pytest
+
+format: $(STAMP)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format -i
+
+comma := ,
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	@command -v $${CXX:-g++} >/dev/null || { echo "mini_dnn needs g++ (11 or newer): apt-get install g++"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@rm -f $(VENV)/.installed-* && touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

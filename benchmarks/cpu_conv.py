@@ -1,0 +1,213 @@
+"""The course network's two convolutions on the CPU: ours in NumPy beside PyTorch's, in alternation.
+
+``python benchmarks/cpu_conv.py [--batch N] [--repeats K] [--backward] [--out FILE.json]``
+
+Both run in one process, with their default threads, one after the other in every repeat, so that a change of
+the machine's load meets both. The first repeat warms up and is not counted. Each result is compared with
+float64 on a few images before anything is timed. Without PyTorch ours is timed alone. fp32 throughout.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from rich.console import Console
+from rich.table import Table
+
+from mini_dnn import numpy_conv
+from mini_dnn.errors import CheckError
+from mini_dnn.shapes import ConvShape
+
+try:
+    import torch
+except ModuleNotFoundError:
+    torch = None
+
+CHECKED_IMAGES = 4
+Calls = dict[str, Callable[[], np.ndarray]]  # "ours" and, where it is installed, "torch"
+
+
+def shapes(batch: int) -> dict[str, ConvShape]:
+    """The two convolutions of the course network."""
+    return {
+        "conv1": ConvShape(N=batch, C=1, H=86, W=86, M=4, R=7, S=7),
+        "conv2": ConvShape(N=batch, C=4, H=40, W=40, M=16, R=7, S=7),
+    }
+
+
+def forward_calls(x: np.ndarray, w: np.ndarray) -> Calls:
+    """How each computes y."""
+    calls: Calls = {"ours": lambda: numpy_conv.conv2d_forward(x, w)}
+    if torch is not None:
+        tx, tw = torch.from_numpy(x), torch.from_numpy(w)
+
+        def torch_forward() -> np.ndarray:
+            with torch.inference_mode():
+                return torch.nn.functional.conv2d(tx, tw).numpy()
+
+        calls["torch"] = torch_forward
+    return calls
+
+
+def backward_calls(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> dict[str, Calls]:
+    """How each computes dw and dx."""
+    N, C, H, W = x.shape
+    R, S = w.shape[2:]
+    dw: Calls = {"ours": lambda: numpy_conv.conv2d_backward_weight(x, dy, R, S)}
+    dx: Calls = {"ours": lambda: numpy_conv.conv2d_backward_input(w, dy, H, W)}
+    if torch is not None:
+        tx, tw, tdy = (torch.from_numpy(a) for a in (x, w, dy))
+        dw["torch"] = lambda: torch.nn.grad.conv2d_weight(tx, tw.shape, tdy).numpy()
+        dx["torch"] = lambda: torch.nn.grad.conv2d_input((N, C, H, W), tw, tdy).numpy()
+    return {"dw": dw, "dx": dx}
+
+
+def check(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> None:
+    """Compare every call, on the first images, with float64.
+
+    Raises
+    ------
+    CheckError
+        A result is not finite, or further from float64 than fp32 sums of that length can be.
+    """
+    x, dy = x[:CHECKED_IMAGES], dy[:CHECKED_IMAGES]
+    R, S = w.shape[2:]
+    P, Q = dy.shape[2:]
+    windows = sliding_window_view(x.astype(np.float64), (R, S), axis=(2, 3))
+    dx = np.zeros(x.shape)
+    for r, s in np.ndindex(R, S):
+        dx[:, :, r : r + P, s : s + Q] += np.einsum("nmpq,mc->ncpq", dy, w[:, :, r, s].astype(np.float64))
+    wanted = {
+        "y": np.einsum("ncpqrs,mcrs->nmpq", windows, w, optimize=True),
+        "dw": np.einsum("ncpqrs,nmpq->mcrs", windows, dy, optimize=True),
+        "dx": dx,
+    }
+    for result, calls in {"y": forward_calls(x, w), **backward_calls(x, w, dy)}.items():
+        for who, call in calls.items():
+            error = np.abs(call() - wanted[result]).max()
+            bound = 1e-5 * np.abs(wanted[result]).max()
+            if not error <= bound:
+                raise CheckError(
+                    f"{result} of {who} is off float64 by {error:.2e}; at most {bound:.2e} is fp32"
+                )
+
+
+def time_alternating(calls: Calls, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each call, the calls in turn; a first round is not counted."""
+    seconds: dict[str, list[float]] = {who: [] for who in calls}
+    for repeat in range(repeats + 1):
+        for who, call in calls.items():
+            start = time.perf_counter()
+            result = call()
+            elapsed = time.perf_counter() - start
+            del result  # freed outside the clock, for both
+            if repeat:
+                seconds[who].append(elapsed)
+    return seconds
+
+
+def measure(batch: int, repeats: int, backward: bool) -> dict[str, dict[str, list[float]]]:
+    """Check, then time every operation; seconds by operation and by who ran it."""
+    rng = np.random.default_rng(0)
+    seconds = {}
+    for name, shape in shapes(batch).items():
+        x, w, dy = (rng.standard_normal(size, dtype=np.float32) for size in (shape.x, shape.w, shape.y))
+        check(x, w, dy)
+        seconds[f"{name} forward"] = time_alternating(forward_calls(x, w), repeats)
+        if backward:
+            for result, calls in backward_calls(x, w, dy).items():
+                seconds[f"{name} {result}"] = time_alternating(calls, repeats)
+    total: dict[str, list[float]] = {}
+    for who in seconds["conv1 forward"]:
+        parts = [times[who] for operation, times in seconds.items() if operation.endswith("forward")]
+        total[who] = [sum(part) for part in zip(*parts, strict=True)]
+    seconds["forward, both"] = total
+    return seconds
+
+
+def summarise(times: dict[str, list[float]]) -> dict[str, Any]:
+    """Median and range of each, and the ratio of the medians."""
+    row: dict[str, Any] = {
+        who: {"median_s": statistics.median(s), "min_s": min(s), "max_s": max(s)} for who, s in times.items()
+    }
+    row["ratio"] = row["ours"]["median_s"] / row["torch"]["median_s"] if "torch" in row else None
+    return row
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def provenance(batch: int, repeats: int) -> dict[str, Any]:
+    """Where and with what the times were taken."""
+    root = Path(__file__).resolve().parent.parent
+    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "numpy": np.__version__,
+        "torch": torch.__version__ if torch is not None else None,
+        "torch_threads": torch.get_num_threads() if torch is not None else None,
+        "commit": git.stdout.strip() or None,
+        "source_sha256": hashlib.sha256(Path(numpy_conv.__file__).read_bytes()).hexdigest(),
+        "batch": batch,
+        "warm_up": 1,
+        "repeats": repeats,
+    }
+
+
+def print_table(rows: dict[str, dict[str, Any]], facts: dict[str, Any]) -> None:
+    """A line an operation: median (min-max) in seconds."""
+    torch_title = f"PyTorch {facts['torch']}" if facts["torch"] else "PyTorch (not installed)"
+    title = f"{facts['cpu']}, {facts['cores']} cores, batch {facts['batch']:,}, median (min-max), s"
+    table = Table("operation", f"NumPy {facts['numpy']}", torch_title, "ratio", title=title)
+    for operation, row in rows.items():
+        cells = [
+            f"{t['median_s']:.3f} ({t['min_s']:.3f}-{t['max_s']:.3f})" if t else "-"
+            for t in (row["ours"], row.get("torch"))
+        ]
+        table.add_row(operation, *cells, f"{row['ratio']:.2f}" if row["ratio"] else "-")
+    Console().print(table)
+
+
+def main() -> int:
+    """Parse the flags, measure, print, and write the file that was asked for."""
+    parser = argparse.ArgumentParser(
+        description="the course network's convolutions on the CPU, ours and PyTorch's"
+    )
+    parser.add_argument("--batch", type=int, default=10_000, help="images (default: 10000)")
+    parser.add_argument("--repeats", type=int, default=7, help="timed rounds after one warm-up (default: 7)")
+    parser.add_argument("--backward", action="store_true", help="time the two gradients as well")
+    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
+    args = parser.parse_args()
+    if args.batch < 1 or args.repeats < 1:
+        parser.error(f"--batch {args.batch} --repeats {args.repeats}: both must be at least 1")
+    if args.out and not args.out.resolve().parent.is_dir():
+        parser.error(f"--out {args.out}: the folder {args.out.parent} does not exist; make it first")
+    if torch is None:
+        print("PyTorch is not installed here: ours is timed alone (pip install torch for the comparison)")
+    rows = {op: summarise(t) for op, t in measure(args.batch, args.repeats, args.backward).items()}
+    facts = provenance(args.batch, args.repeats)
+    print_table(rows, facts)
+    if args.out:
+        args.out.write_text(json.dumps({**facts, "operations": rows}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""m1/cpu: the convolution in NumPy, the reference that a GPU has to beat.
+
+From the definition it is six loops::
+
+    for n, m, p, q in np.ndindex(N, M, P, Q):
+        for c, r, s in np.ndindex(C, R, S):
+            y[n, m, p, q] += x[n, c, p + r, q + s] * w[m, c, r, s]
+
+Here the loops run in BLAS: a slice of the batch is unrolled and multiplied, then the next, so that memory
+stays bounded whatever the batch.
+"""
+
+from mini_dnn.numpy_conv import conv2d_forward
+from mini_dnn.variant import Variant
+
+VARIANT = Variant(
+    op="conv2d",
+    host=conv2d_forward,
+    idea="NumPy: unroll a slice of the batch, multiply in BLAS",
+)

@@ -1,0 +1,116 @@
+"""Measure variants in the network, and record everything that a figure needs to be believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.datasets import ImageSet
+from mini_dnn.device.base import Device
+from mini_dnn.device.sources import source_hash
+from mini_dnn.inference import ConvLayer, Convolutions, accuracy
+from mini_dnn.machine import commit, cpu_name, gpu_state, versions
+from mini_dnn.network import Network
+from mini_dnn.timing import Timing, median_error
+from mini_dnn.variant import Variant
+
+SCHEMA = 1
+CHECK_IMAGES = 100  # compared with float64, from both ends of the batch
+PUBLISHED = Timing(
+    warm_up=5, repeats=20, max_repeats=500, precision=0.005, budget_s=5.0, cold_cache=True
+)  # how a figure for publication is timed
+
+
+def bench(
+    variants: Sequence[Variant],
+    batches: Sequence[int],
+    network: Network,
+    data: ImageSet,
+    device: Device,
+    timing: Timing = PUBLISHED,
+    report: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Run each variant at each batch through the network.
+
+    Every convolution's output is compared with float64 before its time counts.
+
+    Parameters
+    ----------
+    report
+        Called with each row as soon as it is measured.
+
+    Returns
+    -------
+    dict
+        Ready for JSON: ``schema, started, device, versions, method, commit, dirty, rows``. A row is one
+        convolution layer of one variant at one batch.
+
+    Raises
+    ------
+    CheckError
+        A variant computes something else; nothing is recorded of it.
+    """
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit(),
+        "device": {"name": device.description, "cpu": cpu_name(), "state": gpu_state(device)},
+        "data": data.name,
+        "versions": versions(),
+        "method": asdict(timing),
+        "rows": [],
+    }
+    for variant in variants:
+        for batch in batches:
+            used = None if variant.host else device
+            convolutions = Convolutions(variant, used, timing, min(batch, CHECK_IMAGES))
+            found = accuracy(network, convolutions, data, batch)
+            for layer in convolutions.layers.values():
+                row = _row(variant, batch, layer, found) | {"state": gpu_state(device) if used else None}
+                record["rows"].append(row)
+                report(row)
+    return record
+
+
+def _row(variant: Variant, batch: int, layer: ConvLayer, found: float) -> dict[str, Any]:
+    result, samples = layer.result, layer.result.op_samples_ms
+    assert layer.comparison is not None, "bench always checks"
+    return {
+        "variant": variant.name,
+        "parent": variant.parent,
+        "precision": variant.precision,
+        "source_hash": None if variant.host else source_hash(variant.source),
+        "batch": batch,
+        "layer": layer.name,
+        "shape": asdict(layer.shape),
+        "flops": layer.shape.flops,
+        "min_bytes": layer.shape.min_bytes,
+        "op_ms": result.op_ms,
+        "op_ms_min": min(samples, default=None),
+        "op_ms_max": max(samples, default=None),
+        "op_ms_quartiles": statistics.quantiles(samples, n=4) if len(samples) > 1 else None,
+        "median_error": median_error(samples) if len(samples) >= 6 else None,
+        "repeats": len(samples),
+        "parts": result.steps,
+        "layer_ms": result.layer_ms,
+        "compile_ms": result.compile_ms,
+        "max_error": layer.comparison.max_error,
+        "error_of_bound": layer.comparison.worst_ratio,
+        "accuracy": found,
+    }
+
+
+def write(record: dict[str, Any], path: Path) -> None:
+    """Write a record as JSON, whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "w") as file:
+        json.dump(record, file, indent=1)
+        file.write("\n")
+    Path(temporary).replace(path)

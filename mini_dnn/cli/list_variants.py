@@ -1,0 +1,32 @@
+"""Verb ``list``: the variants that ``--impl`` takes."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.markup import escape
+
+from mini_dnn.variant import SHORT_NAMES, find, names
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser("list", help="show the variants that --impl takes")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print two lines for each variant: what it is called, and its idea."""
+    short = {name: short for short, name in SHORT_NAMES.items()}
+    console = Console(highlight=False, soft_wrap=True)
+    for name in names():
+        variant = find(name)
+        facts = [variant.precision, "on the host" if variant.host else "on a GPU or the emulator"]
+        facts += [f"improves on {variant.parent}"] if variant.parent else []
+        console.print(f"{short.get(name, ''):<4} [bold]{escape(name):<18}[/bold] {', '.join(facts)}")
+        console.print(f"     {escape(variant.idea)}\n")
+    console.print(
+        "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu."
+    )
+    return 0

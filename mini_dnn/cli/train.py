@@ -1,0 +1,146 @@
+"""Verb ``train``: train LeNet in NumPy, and write its weights."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.datasets import NAMES, ImageSet, load
+from mini_dnn.errors import UsageError
+from mini_dnn.models import lenet
+from mini_dnn.progress import Bar
+from mini_dnn.train import EpochResult, Settings, Trainer, predict
+from mini_dnn.weights import TEST_COUNTS, WeightsInfo, save
+
+FOLDER = Path("checkpoints")  # of the files, unless flags name others
+INTERRUPTED = 130  # exit status
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    default = Settings()
+    parser = verbs.add_parser(
+        "train",
+        help="train LeNet in NumPy and write its weights",
+        description="Train LeNet in NumPy on the CPU. Each epoch ends with a checkpoint, so that --resume "
+        "takes up a training that was stopped; it ends with the same weights.",
+    )
+    parser.add_argument("--data", choices=NAMES, default="auto", help="the data set (default auto)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
+    parser.add_argument("--epochs", type=int, default=default.epochs, help="default %(default)s")
+    parser.add_argument(
+        "--batch", type=int, default=default.batch, help="images a step (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=default.rate, help="highest learning rate (default %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=default.seed, help="default %(default)s")
+    parser.add_argument("--limit", type=int, metavar="N", help="learn from the first N training images only")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.h5", help=f"the weights (default {FOLDER}/lenet-DATA.h5)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="default: beside --out; removed at the end"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on where the checkpoint stands")
+    parser.add_argument("--force", action="store_true", help="replace the files of an earlier training")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; 0, or 130 after Ctrl-C.
+
+    Raises
+    ------
+    MiniDnnError
+        Bad flags, no data, files in the way, or a training that diverges.
+    """
+    settings = Settings(args.epochs, args.batch, args.rate, args.seed)
+    train = _limited(load(args.data, "train", args.data_dir), args.limit)
+    out, checkpoint = _files(args, train.name)
+    rng = np.random.default_rng(settings.seed)
+    test = load(train.name, "test", args.data_dir)
+    trainer = Trainer(lenet.build(rng), train, test, settings, rng)
+    print(f"data      {train.name}, {len(train.labels):,} training images, {train.origin}")
+    if train.note:
+        print(f"          NOTE: {train.note}")
+    if args.resume:
+        trainer.restore(checkpoint)
+        print(f"resumed   after epoch {trainer.epoch} of {settings.epochs}")
+    try:
+        _train(trainer, checkpoint)
+    except KeyboardInterrupt:
+        print(_stopped(trainer, checkpoint))
+        return INTERRUPTED
+    _finish(trainer, _command(settings, train.name, args.limit), out)
+    checkpoint.unlink(missing_ok=True)
+    return 0
+
+
+def _limited(data: ImageSet, limit: int | None) -> ImageSet:
+    if limit is None:
+        return data
+    if not 1 <= limit <= len(data.labels):
+        raise UsageError(
+            f"--limit {limit}: {data.name} has {len(data.labels)} training images; give 1 to that"
+        )
+    return replace(data, images=data.images[:limit], labels=data.labels[:limit])
+
+
+def _files(args: argparse.Namespace, dataset: str) -> tuple[Path, Path]:
+    """Weights and checkpoint to write; refuses to lose those of an earlier training, before any work."""
+    out = args.out or FOLDER / f"lenet-{dataset}.h5"
+    for path in filter(Path.is_dir, (out, args.checkpoint or out)):
+        raise UsageError(f"{path} is a folder; name a file in it")
+    checkpoint = args.checkpoint or out.with_suffix(".checkpoint.h5")
+    if out.resolve() == checkpoint.resolve():
+        raise UsageError(f"--out and --checkpoint both name {out}; name two files")
+    if out.exists() and not args.force:
+        raise UsageError(f"{out} exists already; name another file with --out, or replace it with --force")
+    if checkpoint.exists() and not (args.resume or args.force):
+        raise UsageError(
+            f"{checkpoint} holds a training that was stopped; go on with --resume, or start anew with --force"
+        )
+    return out, checkpoint
+
+
+def _train(trainer: Trainer, checkpoint: Path) -> None:
+    """Train under a progress bar, with a line for each epoch."""
+    epochs, steps = trainer.settings.epochs, trainer.steps_per_epoch
+    before = trainer.epoch * steps
+
+    def say(result: EpochResult) -> None:
+        figures = f"loss {result.loss:.4f}, test accuracy {result.accuracy:.4f}"
+        print(f"epoch {result.epoch:2} of {epochs}: {figures}", flush=True)
+
+    with Bar("training", epochs * steps - before) as bar:
+        trainer.run(checkpoint, lambda done: bar.update(done - before), say)
+
+
+def _stopped(trainer: Trainer, checkpoint: Path) -> str:
+    if trainer.epoch == 0:
+        return "stopped in the first epoch, before the first checkpoint"
+    return f"stopped; {checkpoint} holds the epochs that are complete: the same command with --resume goes on"
+
+
+def _command(settings: Settings, dataset: str, limit: int | None) -> str:
+    """Spell out the command that makes these weights, with its defaults, as those may change."""
+    flags: dict[str, object] = {"--data": dataset, "--epochs": settings.epochs, "--batch": settings.batch}
+    flags |= {"--rate": settings.rate, "--seed": settings.seed}
+    if limit is not None:
+        flags["--limit"] = limit
+    return shlex.join(["python", "run.py", "train", *(str(word) for pair in flags.items() for word in pair)])
+
+
+def _finish(trainer: Trainer, command: str, out: Path) -> None:
+    """Measure the accuracies and write the weights."""
+    right = predict(trainer.network, trainer.test.images) == trainer.test.labels
+    accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
+    save(out, trainer.network, WeightsInfo(trainer.train.name, accuracies, trainer.settings.seed, command))
+    for n, accuracy in accuracies.items():
+        print(f"accuracy  {accuracy:.4f} on the first {n:,} test images")
+    print(f"weights   {out}")

@@ -1,0 +1,127 @@
+"""Data sets of 86×86 garments: Fashion-MNIST, and a drawn substitute that needs no network.
+
+>>> from mini_dnn.datasets import load, to_float
+>>> test = load("auto", "test")  # Fashion-MNIST if it can be had, else the drawn garments; `note` says why
+>>> x = to_float(test.images[:100])  # (100, 1, 86, 86) float32
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.datasets import fashion_mnist, synthetic
+from mini_dnn.datasets.storage import SPLITS
+from mini_dnn.datasets.synthetic import draw
+from mini_dnn.errors import DataError, ShapeError, UsageError
+
+__all__ = ["CLASSES", "NAMES", "ImageSet", "draw", "load", "to_float"]
+
+NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)
+CLASSES: tuple[str, ...] = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)  # Fashion-MNIST's names in the order of its labels; the drawn set has the same
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled grey images of garments, and where they came from."""
+
+    name: str  # "fashion-mnist" or "synthetic"
+    split: str  # "train" or "test"
+    images: np.ndarray  # (N, 1, 86, 86) uint8
+    labels: np.ndarray  # (N,) uint8, indices into CLASSES
+    origin: str  # for people: "FASHION_MNIST_DIR=…", "cache", "downloaded from …", "drawn from seed 0"
+    note: str  # empty, or why the substitute is used
+
+
+def load(name: str = "auto", split: str = "test", data_dir: Path | str | None = None) -> ImageSet:
+    """Load one split of a data set.
+
+    Fashion-MNIST is looked for in `data_dir`, in the folder that the environment variable
+    ``FASHION_MNIST_DIR`` names, under the repository's ``data/``, and on the authors' servers. A folder
+    that somebody named is used or is an error: it is never passed over.
+
+    Parameters
+    ----------
+    name : {"auto", "fashion-mnist", "synthetic"}
+        "auto" takes Fashion-MNIST, or the drawn set where it can be neither found nor fetched; `note`
+        then says why. To load a second split of the same set, pass the `name` of the first result.
+    split : {"train", "test"}
+        Fashion-MNIST has 60,000 and 10,000 images, the drawn set 10,000 and 10,000.
+    data_dir : Path or str, optional
+        A folder with the four files of Fashion-MNIST, packed (``.gz``) or not.
+
+    Returns
+    -------
+    ImageSet
+        Images as ``(N, 1, 86, 86) uint8``.
+
+    Raises
+    ------
+    UsageError
+        Unknown `name` or `split`, or a `data_dir` for the drawn set.
+    DataError
+        Fashion-MNIST was asked for and cannot be had, or a named folder is incomplete or damaged.
+    """
+    _check_choice("data set", name, NAMES)
+    _check_choice("split", split, SPLITS)
+    if name == synthetic.NAME:
+        if data_dir is not None:
+            raise UsageError(
+                f"the data set '{synthetic.NAME}' is drawn and reads no files, but data_dir={data_dir} was "
+                f"given; leave data_dir out, or ask for '{fashion_mnist.NAME}'"
+            )
+        return _synthetic(split, note="")
+    try:
+        images, labels, origin = fashion_mnist.load(split, data_dir)
+    except DataError as error:
+        if name != "auto" or fashion_mnist.named_folder(data_dir) is not None:
+            raise
+        return _synthetic(split, note=f"drawn garments are used, because {error}")
+    return ImageSet(fashion_mnist.NAME, split, images, labels, origin, note="")
+
+
+def to_float(images: np.ndarray) -> np.ndarray:
+    """Scale bytes to [0, 1]: the preprocessing that the shipped weights were trained with.
+
+    Parameters
+    ----------
+    images : (N, 1, 86, 86) uint8
+
+    Returns
+    -------
+    (N, 1, 86, 86) float32
+        ``images / 255``.
+
+    Raises
+    ------
+    ShapeError
+        `images` are not uint8, so they may be scaled already.
+    """
+    if images.dtype != np.uint8:
+        raise ShapeError(
+            f"to_float takes images as uint8 in 0…255 and got {images.dtype}; pass ImageSet.images"
+        )
+    return np.divide(images, np.float32(255), dtype=np.float32)
+
+
+def _synthetic(split: str, note: str) -> ImageSet:
+    images, labels, origin = synthetic.load(split)
+    return ImageSet(synthetic.NAME, split, images, labels, origin, note)
+
+
+def _check_choice(what: str, given: str, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise UsageError(f"no {what} '{given}'; choose one of {', '.join(choices)}")

@@ -1,0 +1,122 @@
+"""Downloads from several mirrors, each file checked by its MD5."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pooch
+import requests
+
+from mini_dnn.errors import DataError
+
+PROBE_S = 4.0  # a server that has not answered by then counts as unreachable
+STALL_S = 10.0  # a download that brings nothing for so long has failed
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
+    """Download files into a folder, from the first mirror that has them all.
+
+    A file that is in the folder already with the right MD5 is not fetched again. A file gets its name
+    only when it is complete and its MD5 is right.
+
+    Parameters
+    ----------
+    wanted : mapping of str to str
+        File names and their MD5 sums.
+    mirrors : sequence of str
+        URLs of folders, each ending in "/".
+    folder : Path
+        Where the files are kept; if it cannot be written, they live in a temporary folder for as long
+        as the context lasts, and a warning of the logger says so.
+
+    Yields
+    ------
+    (Path, str)
+        The folder with the files, and the mirror.
+
+    Raises
+    ------
+    DataError
+        No mirror has them all; the message has each mirror's reason.
+    """
+    with _writable(folder) as place:
+        reasons = []
+        for mirror in mirrors:
+            try:
+                _probe(mirror + next(iter(wanted)))
+                for name, md5 in wanted.items():
+                    _fetch(mirror + name, md5, place)
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # requests' own are OSErrors; pooch's wrong MD5 a ValueError
+                reasons.append(f"{mirror} {_reason(error)}")
+            else:
+                yield place, mirror
+                return
+        raise DataError("; ".join(reasons))
+
+
+def _fetch(url: str, md5: str, folder: Path) -> None:
+    show = sys.stderr.isatty()
+    downloader = pooch.HTTPDownloader(progressbar=show, chunk_size=1 << 16, timeout=(PROBE_S, STALL_S))
+    pooch.retrieve(url, f"md5:{md5}", fname=url.rsplit("/", 1)[1], path=folder, downloader=downloader)
+
+
+def _probe(url: str) -> None:
+    """Raise unless the server answers within `PROBE_S` seconds.
+
+    The time-outs of `requests` hold for one address and not for the look-up of the name: where a firewall
+    drops all packets, several addresses and name servers add up to minutes. So a thread asks, and is left
+    behind if it hangs.
+    """
+    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            requests.head(url, timeout=PROBE_S)
+            answers.put(None)
+        except (OSError, ValueError) as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        failure = answers.get(timeout=PROBE_S)
+    except queue.Empty:
+        raise TimeoutError(f"did not answer within {PROBE_S:g} s") from None
+    if failure is not None:
+        raise failure
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the URL that urllib3 repeats in every message about a connection."""
+    if isinstance(error, requests.ConnectionError) and error.args:
+        return f"cannot be reached ({type(getattr(error.args[0], 'reason', error)).__name__})"
+    return str(error)
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[Path]:
+    """Folder itself if files can be made in it, else a temporary one."""
+    problem = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        problem = error
+    if problem is None:
+        yield folder
+        return
+    _log.warning("%s cannot be written (%s); the download will not be kept", folder, problem)
+    with tempfile.TemporaryDirectory(prefix="mini_dnn-") as temporary:
+        yield Path(temporary)

@@ -1,0 +1,222 @@
+"""Fashion-MNIST, resized to 86×86: found or downloaded, verified and cached.
+
+Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine
+Learning Algorithms", arXiv:1708.07747. Copyright (c) 2017 Zalando SE, MIT licence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import PIL
+from PIL import Image
+
+from mini_dnn.datasets import idx, storage
+from mini_dnn.datasets.download import download
+from mini_dnn.datasets.storage import BAR_STEP, DATA, SIDE, Pixels
+from mini_dnn.errors import DataError
+from mini_dnn.progress import Bar
+
+NAME = "fashion-mnist"
+VARIABLE = "FASHION_MNIST_DIR"
+
+
+@dataclass(frozen=True)
+class IdxFile:
+    """One published file."""
+
+    name: str  # of the unpacked file; packed it is followed by ".gz"
+    packed_md5: str  # as the authors publish it
+    unpacked_md5: str  # of the content of the file with that packed_md5
+
+    @property
+    def packed_name(self) -> str:
+        """Name of the file that is downloaded."""
+        return f"{self.name}.gz"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set of IDX files is published."""
+
+    splits: dict[str, tuple[IdxFile, IdxFile]]  # images and labels of each split
+    mirrors: tuple[str, ...]  # folders, tried in this order; each ends in "/"
+
+
+PUBLISHED = Source(
+    splits={
+        "train": (
+            IdxFile(
+                "train-images-idx3-ubyte",
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            ),
+            IdxFile(
+                "train-labels-idx1-ubyte",
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "9018921c3c673c538a1fc5bad174d6f9",
+            ),
+        ),
+        "test": (
+            IdxFile(
+                "t10k-images-idx3-ubyte",
+                "bef4ecab320f06d8554ea6380940ec79",
+                "8181f5470baa50b63fa0f6fddb340f0a",
+            ),
+            IdxFile(
+                "t10k-labels-idx1-ubyte",
+                "bb300cfdad3c16e7a12a480ee83cd310",
+                "15d484375f8d13e6eb1aabb0c3f46965",
+            ),
+        ),
+    },
+    mirrors=(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+    ),
+)
+
+
+def named_folder(data_dir: Path | str | None) -> tuple[Path, str] | None:
+    """Folder that the user named, and how: by `data_dir`, or else by ``FASHION_MNIST_DIR``."""
+    if data_dir is not None:
+        return Path(data_dir), f"data_dir={data_dir}"
+    if value := os.environ.get(VARIABLE):  # set but empty counts as not set
+        return Path(value), f"{VARIABLE}={value}"
+    return None
+
+
+def load(
+    split: str, data_dir: Path | str | None = None, root: Path = DATA, source: Source = PUBLISHED
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Load one split, resized.
+
+    Parameters
+    ----------
+    split : {"train", "test"}
+    data_dir : Path or str, optional
+        Folder with the files; without it `named_folder` says where else one is named.
+    root : Path
+        Keeps downloads (``fashion-mnist/``) and resized images (``cache/``). Where it cannot be
+        written, both are made anew each time, and a warning of the logger says so.
+    source : Source
+        The files and where they are published.
+
+    Returns
+    -------
+    images : (N, 1, 86, 86) uint8
+    labels : (N,) uint8
+    origin : str
+        For people: where the files came from.
+
+    Raises
+    ------
+    DataError
+        A named folder lacks a file or holds a damaged one; or no folder is named and the files can
+        be neither found nor fetched.
+    """
+    files = source.splits[split]
+    named = named_folder(data_dir)
+    contents, origin = None, "cache"
+    if named is not None:
+        folder, origin = named
+        contents = _read_named(folder, origin, files)
+    path = root / "cache" / f"{NAME}-{SIDE}-{split}.h5"
+    recipe = _recipe(files)
+    if (pixels := storage.read(path, recipe)) is None:
+        if contents is None:
+            contents, origin = _find_or_fetch(files, root / NAME, source)
+        pixels = _resized(_parsed(contents, files))
+        storage.write(path, recipe, pixels)
+    return *pixels, origin
+
+
+def _recipe(files: Sequence[IdxFile]) -> storage.Recipe:
+    return {
+        "source": ", ".join(f"{file.packed_name} md5:{file.packed_md5}" for file in files),
+        "method": "bilinear",
+        "size": f"{SIDE}x{SIDE}",
+        "Pillow": PIL.__version__,
+    }
+
+
+def _read(folder: Path, file: IdxFile) -> bytes:
+    """Content of a file, packed or not, once its MD5 is found right."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}")
+    for name, wanted in ((file.packed_name, file.packed_md5), (file.name, file.unpacked_md5)):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if found != wanted:
+            raise DataError(f"{path} is damaged: its MD5 is {found}, not {wanted} as published")
+        return content
+    raise DataError(f"{folder} has neither {file.packed_name} nor {file.name}")
+
+
+def _read_named(folder: Path, origin: str, files: Sequence[IdxFile]) -> list[bytes]:
+    try:
+        return [_read(folder, file) for file in files]
+    except DataError as error:
+        raise DataError(
+            f"{error}. The folder was named by {origin}: put {_listed(files)} there as their authors "
+            "publish them, name another folder, or name none and they are downloaded"
+        ) from error
+
+
+def _find_or_fetch(files: Sequence[IdxFile], folder: Path, source: Source) -> tuple[list[bytes], str]:
+    """Take the files from the cache's folder, or download them into it."""
+    try:
+        return [_read(folder, file) for file in files], "cache"
+    except DataError as error:
+        missing = error  # nobody named this folder: what is missing or damaged in it is fetched again
+    try:
+        wanted = {file.packed_name: file.packed_md5 for file in files}
+        with download(wanted, source.mirrors, folder) as (place, mirror):
+            return [_read(place, file) for file in files], f"downloaded from {mirror}"
+    except DataError as error:
+        raise DataError(
+            f"Fashion-MNIST cannot be had: {missing}, and the download failed: {error}. Put {_listed(files)} "
+            f"into {folder} or into a folder that {VARIABLE} names, or use the data set 'synthetic'"
+        ) from error
+
+
+def _listed(files: Sequence[IdxFile]) -> str:
+    return " and ".join(file.packed_name for file in files)
+
+
+def _parsed(contents: Sequence[bytes], files: Sequence[IdxFile]) -> Pixels:
+    """Images (N, H, W) and labels (N,) of the two files."""
+    unpacked = [gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content for content in contents]
+    images = idx.parse(unpacked[0], 3, files[0].name)
+    labels = idx.parse(unpacked[1], 1, files[1].name)
+    if len(images) != len(labels):
+        raise DataError(
+            f"{files[0].name} has {len(images)} images, but {files[1].name} has {len(labels)} labels"
+        )
+    if labels.size and labels.max() > 9:
+        raise DataError(f"{files[1].name}: label {labels.max()} where 0…9 are expected")
+    return images, labels
+
+
+def _resized(pixels: Pixels) -> Pixels:
+    small, labels = pixels
+    images = np.empty((len(small), 1, SIDE, SIDE), np.uint8)
+    with Bar(f"resizing to {SIDE}×{SIDE}", len(small)) as bar:
+        for i, image in enumerate(small):
+            large = Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+            images[i, 0] = np.asarray(large)
+            if i % BAR_STEP == 0:
+                bar.update(i)
+    return images, labels.copy()

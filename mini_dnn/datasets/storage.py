@@ -1,0 +1,101 @@
+"""The cache of finished 86×86 images: one HDF5 file a set and split, checked whenever it is read.
+
+A cache file is never changed in place. It is written under a name of its own and then renamed, so that
+a reader, a second writer or a killed process never leaves or sees half a file.
+
+Its first 512 bytes are what HDF5 calls a user block: ours holds a checksum of all bytes after it. It is
+compared before HDF5 sees the file, because damaged metadata can make the HDF5 library crash or hang.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+SIDE = 86  # pixels: what the course's network takes
+SPLITS = ("train", "test")
+BAR_STEP = 256  # images between two updates of a progress bar
+DATA = Path(__file__).resolve().parents[2] / "data"  # of the repository
+Pixels = tuple[np.ndarray, np.ndarray]  # images (N, 1, 86, 86) uint8, labels (N,) uint8
+Recipe = Mapping[str, str]  # everything that decides the pixels; kept as the file's attributes
+
+_USER_BLOCK = 512  # bytes; the smallest that HDF5 allows
+_CHUNK = 1 << 20  # bytes read at once
+_log = logging.getLogger(__name__)
+
+
+def read(path: Path, recipe: Recipe) -> Pixels | None:
+    """Read cached images, or None if there are none that can be trusted.
+
+    Returns
+    -------
+    (images, labels) or None
+        None if the file is missing, was made by another recipe or is damaged. A damaged file is
+        reported as a warning of the logger; the caller makes it anew.
+    """
+    try:
+        with path.open("rb") as raw:
+            seal = raw.read(_USER_BLOCK)
+        if seal != _seal(path):
+            raise OSError("its checksum does not match")
+        # No lock: the file never changes once it has its name, and some network file systems refuse locks.
+        with h5py.File(path, "r", locking=False) as file:
+            if {key: file.attrs.get(key) for key in recipe} != dict(recipe):
+                return None
+            return _checked(file)
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError) as error:
+        _log.warning("the cache %s is damaged (%s); the images are made anew", path, error)
+        return None
+
+
+def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
+    """Cache images; where the file cannot be written, say so in a warning of the logger and go on."""
+    images, labels = pixels
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with h5py.File(temporary, "x", userblock_size=_USER_BLOCK, locking=False) as file:
+                file.create_dataset("images", data=images)
+                file.create_dataset("labels", data=labels)
+                file.attrs.update(recipe)
+            seal = _seal(temporary)
+            with temporary.open("r+b") as raw:
+                raw.write(seal)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # h5py reports a full disk on closing as RuntimeError
+        _log.warning(
+            "no cache: %s cannot be written (%s); the images will be made anew each time", path, error
+        )
+
+
+def _checked(file: h5py.File) -> Pixels:
+    images, labels = file["images"], file["labels"]
+    count = labels.shape[0]
+    found = (images.shape, images.dtype, labels.shape, labels.dtype)
+    wanted = ((count, 1, SIDE, SIDE), np.uint8, (count,), np.uint8)
+    if found != wanted:
+        raise OSError(f"it holds {found}, not {wanted}")
+    return images[...], labels[...]
+
+
+def _seal(path: Path) -> bytes:
+    """User block that belongs to the bytes after it."""
+    checksum = 0
+    with path.open("rb") as raw:
+        raw.seek(_USER_BLOCK)
+        while chunk := raw.read(_CHUNK):
+            checksum = zlib.crc32(chunk, checksum)
+    return f"mini_dnn image cache, crc32 of what follows this block: {checksum:08x}\n".encode().ljust(
+        _USER_BLOCK
+    )

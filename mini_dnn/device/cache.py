@@ -1,0 +1,75 @@
+"""Where compiled kernels are kept, and how files get there safely."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from mini_dnn.errors import DeviceError
+
+
+def cache_dir() -> Path:
+    """The folder for compiled kernels, created if need be; safe to delete at any time.
+
+    ``MINI_DNN_CACHE`` if set, else ``$XDG_CACHE_HOME/mini_dnn``, else ``~/.cache/mini_dnn``. Where that cannot
+    be written (a read-only home), a folder of this user's in the temporary directory serves instead.
+
+    Raises
+    ------
+    DeviceError
+        ``MINI_DNN_CACHE`` names a folder that cannot be written, or no folder can.
+    """
+    asked = os.environ.get("MINI_DNN_CACHE")
+    if asked:
+        if not _usable(Path(asked)):
+            raise DeviceError(
+                f"MINI_DNN_CACHE is {asked!r}, and files cannot be written there; name a folder of your own, "
+                "or unset it to use ~/.cache/mini_dnn"
+            )
+        return Path(asked).resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    home = Path(base, "mini_dnn")
+    if _usable(home):
+        return home
+    private = Path(tempfile.gettempdir()) / f"mini_dnn-{os.getuid()}"
+    if _usable(private) and private.stat().st_uid == os.getuid():  # what lies there is loaded as code
+        return private
+    raise DeviceError(
+        f"neither {home} nor {private} can be written, so compiled kernels have no place; "
+        "set MINI_DNN_CACHE to a folder that you own"
+    )
+
+
+def _usable(folder: Path) -> bool:
+    """Whether the folder exists, or can be made, and takes files."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that other processes see all of it or none of it; the last writer wins."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def key(*parts: str | bytes | float) -> str:
+    """One short name (32 hexadecimal digits) for everything that a cached file depends on."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(
+            len(data).to_bytes(8, "little") + data
+        )  # the length keeps ("ab", "c") and ("a", "bc") apart
+    return digest.hexdigest()[:32]

@@ -1,0 +1,232 @@
+"""A GPU through PyCUDA."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.nvcc import build_cubin
+from mini_dnn.errors import CompileError, DeviceError, LaunchError
+
+DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
+RESERVED = 0.05  # fraction of the free memory left to the driver
+
+
+@dataclass
+class CudaBuffer:
+    """An array in the GPU's memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    memory: Any  # a DeviceAllocation, or the address of a module's variable
+    nbytes: int
+
+    def free(self) -> None:
+        """Return the memory; freeing twice is harmless."""
+        if hasattr(self.memory, "free"):
+            self.memory.free()
+        self.memory = None
+
+
+@dataclass
+class CudaModule:
+    """A loaded cubin."""
+
+    source: Path
+    compile_ms: float
+    handle: Any
+
+
+class CudaDevice:
+    """The GPU with the given index. The thread that opens it uses it.
+
+    Raises
+    ------
+    DeviceError
+        PyCUDA, the driver or the GPU is missing; the message says which.
+    """
+
+    name = "cuda"
+    has_clock = True
+
+    def __init__(self, index: int = 0) -> None:
+        self._cuda = _driver()
+        with self._errors("the GPU cannot be opened"):
+            self._cuda.init()
+            if index >= self._cuda.Device.count():
+                raise DeviceError(f"no GPU {index}: the driver reports {self._cuda.Device.count()}")
+            device = self._cuda.Device(index)
+            # the primary context is the one that other libraries of the process (PyTorch, CuPy) use too
+            context = device.retain_primary_context()
+            context.push()
+        self._context = context
+        # also at exit: PyCUDA aborts a process that ends inside a context
+        self._leave = weakref.finalize(self, context.pop)
+        self._streams: dict[int, Any] = {}
+        self._flush: CudaBuffer | None = None
+        major, minor = device.compute_capability()
+        self.arch = f"sm_{major}{minor}"
+        self.device_name = device.name()
+        driver, runtime = self._cuda.get_driver_version(), self._cuda.get_version()
+        self.versions = {
+            "cuda_driver_api": f"{driver // 1000}.{driver % 1000 // 10}",
+            "pycuda_cuda": ".".join(map(str, runtime)),
+        }
+        self.description = f"{self.device_name} ({self.arch}), CUDA {self.versions['cuda_driver_api']}"
+        self.multiprocessors = device.multiprocessor_count
+        self.l2_bytes = device.get_attribute(self._cuda.device_attribute.L2_CACHE_SIZE)
+        self.pci_bus_id = device.pci_bus_id()
+
+    @contextmanager
+    def _errors(self, what: str, kind: type[DeviceError] = DeviceError) -> Iterator[None]:
+        try:
+            yield
+        except self._cuda.MemoryError as error:
+            raise DeviceError(f"{what}: the GPU is out of memory ({error})") from error
+        except self._cuda.Error as error:
+            raise kind(f"{what}: {error}") from error
+
+    def compile(self, source: Path, defines: Defines) -> CudaModule:
+        """Compile for this GPU, or take the cubin from the cache, and load it."""
+        start = time.perf_counter()
+        cubin = build_cubin(source, defines, self.arch)
+        with self._errors(f"{source} cannot be loaded", CompileError):
+            handle = self._cuda.module_from_buffer(cubin)
+        return CudaModule(source, (time.perf_counter() - start) * 1e3, handle)
+
+    def symbol(self, module: Module, name: str) -> CudaBuffer:
+        """The variable of that name in the module, as a buffer of bytes."""
+        with self._errors(f"no variable '{name}' in {module.source}"):
+            address, nbytes = module.handle.get_global(name)
+        return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), address, nbytes)
+
+    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> CudaBuffer:
+        """Allocate a buffer filled with bytes 0xFF."""
+        dtype = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        with self._errors(f"cannot allocate {nbytes / 1e9:.2f} GB for '{name}' {shape}"):
+            memory = self._cuda.mem_alloc(nbytes)
+            self._cuda.memset_d8_async(memory, 0xFF, nbytes, self._stream(0))
+            self._stream(0).synchronize()  # other streams may use it at once
+        return CudaBuffer(name, shape, dtype, memory, nbytes)
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
+        """Copy a host array to the GPU."""
+        _same_size(buffer, array)
+        with self._errors(f"copying '{buffer.name}' to the GPU failed", LaunchError):
+            self._cuda.memcpy_htod_async(buffer.memory, array, self._stream(stream))
+
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
+        """Copy a buffer to a host array; returns when it has arrived."""
+        _same_size(buffer, out)
+        with self._errors(f"copying '{buffer.name}' from the GPU failed", LaunchError):
+            self._cuda.memcpy_dtoh_async(out, buffer.memory, self._stream(stream))
+            self._stream(stream).synchronize()
+
+    def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
+        """Copy all of ``source`` to the front of ``target``, device to device."""
+        if source.nbytes > target.nbytes:
+            raise DeviceError(
+                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
+            )
+        with self._errors(f"copying '{source.name}' to '{target.name}' failed", LaunchError):
+            self._cuda.memcpy_dtod_async(target.memory, source.memory, source.nbytes, self._stream(stream))
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar],
+        shared_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
+        function = self._function(module, kernel)
+        values = [a if isinstance(a, np.generic) else a.memory for a in args]
+        what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
+        with self._errors(what, LaunchError):
+            if shared_bytes > DEFAULT_SHARED_BYTES:
+                attribute = self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, shared_bytes)
+            function(
+                *values,
+                grid=(*grid, 1, 1)[:3],
+                block=(*block, 1, 1)[:3],
+                shared=shared_bytes,
+                stream=self._stream(stream),
+            )
+
+    def record(self, stream: int = 0) -> Any:
+        """Record an event on a stream."""
+        return self._cuda.Event().record(self._stream(stream))
+
+    def elapsed_ms(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events; waits for the second."""
+        with self._errors("a kernel failed while it ran", LaunchError):
+            end.synchronize()
+            return float(end.time_since(start))
+
+    def flush_cache(self) -> None:
+        """Overwrite twice the L2 cache's size."""
+        if self._flush is None:
+            self._flush = self.empty("L2 flush", (2 * self.l2_bytes,), np.uint8)
+        self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))
+
+    def synchronize(self) -> None:
+        """Wait for all work, and raise what went wrong in it."""
+        with self._errors("a kernel failed while it ran", LaunchError):
+            self._context.synchronize()
+
+    def free_bytes(self) -> int:
+        """Bytes that may still be allocated."""
+        return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
+
+    def close(self) -> None:
+        """Leave the context."""
+        self._streams.clear()
+        self._leave()
+
+    def _stream(self, number: int) -> Any:
+        if number not in self._streams:
+            self._streams[number] = self._cuda.Stream(NON_BLOCKING)
+        return self._streams[number]
+
+    def _function(self, module: Module, kernel: str) -> Any:
+        what = (
+            f"no kernel '{kernel}' in {module.source}: is it declared extern \"C\" __global__, "
+            "and spelled as in variant.py?"
+        )
+        with self._errors(what, LaunchError):
+            return module.handle.get_function(kernel)
+
+
+def _driver() -> Any:
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        raise DeviceError(
+            f"PyCUDA cannot be imported ({error}); on a machine with the CUDA toolkit and driver, "
+            "pip install -e '.[gpu]' adds it"
+        ) from error
+    return driver
+
+
+def _same_size(buffer: Buffer, array: np.ndarray) -> None:
+    if array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
+        raise DeviceError(
+            f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "
+            f"{array.dtype} has {array.nbytes} and must be C-contiguous"
+        )

@@ -1,0 +1,190 @@
+"""The emulator as a device."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.emulator.build import build_kernels, build_runtime, find_compiler
+from mini_dnn.device.emulator.launch import (
+    Arguments,
+    check_geometry,
+    describe_failure,
+    did_you_mean,
+    find_kernel,
+)
+from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
+from mini_dnn.device.emulator.runtime import CLaunch, FailureKind, Library, Runtime
+from mini_dnn.errors import DeviceError, LaunchError
+
+VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
+
+
+@dataclass(eq=False)
+class EmulatorModule:
+    """A loaded kernel library."""
+
+    source: Path
+    compile_ms: float
+    library: Library
+
+
+class EmulatorDevice:
+    """Runs the kernels of ``.cu`` files on the processor, compiled by g++.
+
+    Parameters
+    ----------
+    threads
+        How many blocks run at once; by default one a processor that this process may use.
+    ucontext
+        Switch between a block's threads by the C library's ucontext, as on processors other than x86-64: slow.
+
+    Raises
+    ------
+    DeviceError
+        There is no compiler, or it is too old.
+    """
+
+    name = "emulator"
+    has_clock = False
+
+    def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
+        self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        if self.threads < 1:
+            raise DeviceError(f"the emulator was asked for {threads} threads; it needs at least 1")
+        self._compiler = find_compiler()
+        self._runtime_path = build_runtime(self._compiler, ucontext)
+        self._runtime = Runtime(self._runtime_path)
+        self._memory = Memory(self._runtime)
+        plural = "s" if self.threads > 1 else ""
+        self.description = f"CPU emulator ({self._compiler.version}), {self.threads} thread{plural}"
+
+    def compile(self, source: Path, defines: Defines) -> EmulatorModule:
+        """Compile a kernel file, or take it from the cache, and load it with variables of its own."""
+        start = time.perf_counter()
+        path = build_kernels(Path(source), defines, self._compiler, self._runtime_path)
+        library = self._runtime.load_kernels(path)
+        return EmulatorModule(Path(source), (time.perf_counter() - start) * 1e3, library)
+
+    def symbol(self, module: Module, name: str) -> EmulatorBuffer:
+        """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes."""
+        library = _own(module).library
+        address = library.address(name)
+        nbytes = self._runtime.symbol_bytes(address) if address else 0
+        if not address or not nbytes:
+            known = VARIABLE.findall(module.source.read_text(errors="replace"))
+            have = f"it has {', '.join(known)}" if known else "it has none"
+            raise DeviceError(
+                f"no __constant__ or __device__ variable '{name}' in {module.source}: "
+                f"{have}{did_you_mean(name, known)}"
+            )
+        return EmulatorBuffer(name, (nbytes,), np.dtype(np.uint8), nbytes, address, library)
+
+    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> EmulatorBuffer:
+        """Allocate a buffer full of bytes 0xFF."""
+        return self._memory.allocate(name, shape, np.dtype(dtype))
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
+        """Copy a host array to a buffer."""
+        memory = _checked(buffer, array, stream).bytes()
+        memory[:] = array.reshape(-1).view(np.uint8)
+
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
+        """Copy a buffer to a host array."""
+        memory = _checked(buffer, out, stream).bytes()
+        if not out.flags.writeable:
+            raise DeviceError(f"'{buffer.name}' cannot be copied to a host array that is read-only")
+        out.reshape(-1).view(np.uint8)[:] = memory
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar],
+        shared_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Run a kernel to its end; what goes wrong inside it is raised here."""
+        own = _own(module)
+        _check_stream(stream)
+        found = find_kernel(own.library.kernels, kernel, str(module.source))
+        what = f"launching {kernel} of {module.source} on grid {grid}, block {block}"
+        sizes = check_geometry(what, grid, block, shared_bytes)
+        arguments = Arguments(what, found, args)
+        launch = CLaunch()
+        launch.module.contents = own.library.module
+        launch.kernel.contents = found
+        launch.arguments = arguments.address
+        launch.grid[:], launch.block[:] = sizes
+        launch.shared_bytes = shared_bytes
+        launch.workers = self.threads
+        try:
+            failure = self._runtime.launch(launch)
+        finally:
+            print(self._runtime.printed(), end="")
+        if failure.kind != FailureKind.NONE:
+            raise LaunchError(describe_failure(what, failure, self._memory))
+
+    def record(self, stream: int = 0) -> Any:
+        """Record nothing: there is no clock."""
+        _check_stream(stream)
+
+    def elapsed_ms(self, start: Any, end: Any) -> NoReturn:
+        """Refuse: see `has_clock`.
+
+        Raises
+        ------
+        DeviceError
+            Always.
+        """
+        raise DeviceError(
+            "the emulator has no clock: how long a kernel takes on the CPU says nothing about a GPU; "
+            "run with a CUDA device to time it"
+        )
+
+    def synchronize(self) -> None:
+        """Do nothing: a launch is over when `launch` returns."""
+
+    def free_bytes(self) -> int:
+        """Bytes that may still be allocated."""
+        return self._memory.free_bytes
+
+    def close(self) -> None:
+        """Free all buffers."""
+        self._memory.free_all()
+
+
+def _own(module: Module) -> EmulatorModule:
+    if not isinstance(module, EmulatorModule):
+        raise DeviceError(f"{module!r} was not compiled by the emulator")
+    return module
+
+
+def _check_stream(stream: int) -> None:
+    if stream < 0:
+        raise DeviceError(f"no stream {stream}: streams are numbered from 0")
+
+
+def _checked(buffer: Buffer, array: np.ndarray, stream: int) -> EmulatorBuffer:
+    """The buffer, if it is this device's and the host array fits it."""
+    _check_stream(stream)
+    if not isinstance(buffer, EmulatorBuffer):
+        raise DeviceError(f"buffer '{buffer.name}' belongs to another device")
+    if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else ", not C-contiguous"
+        raise DeviceError(
+            f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} {array.dtype}"
+            f"{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
+        )
+    return buffer

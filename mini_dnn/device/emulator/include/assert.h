@@ -1,0 +1,9 @@
+// The assert of kernels: it ends the launch with a message, not the process. No include guard: as in C, each
+// inclusion looks at NDEBUG again.
+#undef assert
+#ifdef NDEBUG
+#define assert(condition) ((void)0)
+#else
+#define assert(condition) \
+  ((condition) ? (void)0 : emulator::fail("assertion `%s` failed (%s:%d)", #condition, __FILE__, __LINE__))
+#endif

@@ -1,0 +1,11 @@
+// Put before every kernel file, and before its defines, by the build. What nvcc knows without an #include is visible
+// at once; half and wmma wait in namespaces of their own for cuda_fp16.h and mma.h.
+#pragma once
+#include "emulator/builtins.h"
+#include "emulator/types.h"
+#include "emulator/warp.h"
+#include "emulator/atomics.h"
+#include "emulator/math.h"
+#include "emulator/half.h"
+#include "emulator/wmma.h"
+#include "emulator/launch.h"

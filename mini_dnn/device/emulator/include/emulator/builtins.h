@@ -1,0 +1,79 @@
+// Qualifiers, barriers and the other words of CUDA C++ that need no header of their own.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime_interface.h"
+
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 900
+#define MINI_DNN_EMULATOR 1  // for the emulator's side of a wrapper of inline PTX
+
+#ifndef EMULATOR_SCAN  // the build's first pass looks for these words
+#define __global__ __attribute__((visibility("default"), used))
+// One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
+#define __shared__ thread_local
+#endif
+#define __host__
+#define __device__ __attribute__((visibility("default")))
+// `used` also tells g++ that others write it: a constant array without an initialiser is not all zeros.
+#define __constant__ __attribute__((visibility("default"), used))
+#define __managed__ __attribute__((visibility("default")))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __maxnreg__(n)
+#define __grid_constant__
+#define __cluster_dims__(...)
+
+inline void __syncthreads(emulator::Site site = emulator::Site::current()) {
+  emulator::block_barrier(site);
+}
+inline int __syncthreads_count(int predicate, emulator::Site site = emulator::Site::current()) {
+  return emulator::block_vote(emulator::Vote::count, predicate, site);
+}
+inline int __syncthreads_and(int predicate, emulator::Site site = emulator::Site::current()) {
+  return emulator::block_vote(emulator::Vote::all, predicate, site);
+}
+inline int __syncthreads_or(int predicate, emulator::Site site = emulator::Site::current()) {
+  return emulator::block_vote(emulator::Vote::any, predicate, site);
+}
+
+// Threads of one block share an operating-system thread: between them only g++ could reorder.
+inline void __threadfence_block() { asm volatile("" ::: "memory"); }
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __nanosleep(unsigned) { emulator::yield(); }
+[[noreturn]] inline void __trap() { emulator::fail("__trap() was called"); }
+inline void __brkpt() {}
+
+template <class T>
+inline T __ldg(const T* p) { return *p; }
+template <class T>
+inline T __ldcs(const T* p) { return *p; }
+template <class T>
+inline T __ldcg(const T* p) { return *p; }
+template <class T>
+inline T __ldca(const T* p) { return *p; }
+template <class T>
+inline void __stcs(T* p, T value) { *p = value; }
+template <class T>
+inline void __stcg(T* p, T value) { *p = value; }
+template <class T>
+inline void __stwt(T* p, T value) { *p = value; }
+
+template <class T>
+inline size_t __cvta_generic_to_shared(const T* p) { return (size_t)p; }
+
+inline long long clock64() {  // nanoseconds: good for nothing but "later than"
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+// The runtime keeps what a kernel prints and the host shows it after the launch, as on a GPU.
+#define printf(...) emulator::print(__VA_ARGS__)

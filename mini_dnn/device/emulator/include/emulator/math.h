@@ -1,0 +1,154 @@
+// CUDA's mathematical functions beyond <math.h>. The fast ones (`__expf`) are exact to the last bit or two here:
+// more than a GPU promises, so a result may differ from a GPU's within the bounds of the CUDA Programming Guide.
+#pragma once
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime_interface.h"
+
+#define EMULATOR_MINMAX(T)                                  \
+  inline constexpr T min(T a, T b) { return b < a ? b : a; } \
+  inline constexpr T max(T a, T b) { return a < b ? b : a; }
+EMULATOR_MINMAX(int)
+EMULATOR_MINMAX(unsigned)
+EMULATOR_MINMAX(long)
+EMULATOR_MINMAX(unsigned long)
+EMULATOR_MINMAX(long long)
+EMULATOR_MINMAX(unsigned long long)
+#undef EMULATOR_MINMAX
+// As CUDA's: a NaN loses against a number. (The C library's fmin does that too, but is a call.)
+#define EMULATOR_MINMAX(A, B, T)                                                         \
+  inline constexpr T min(A a, B b) { return T(b) < T(a) || a != a ? T(b) : T(a); }        \
+  inline constexpr T max(A a, B b) { return T(a) < T(b) || a != a ? T(b) : T(a); }
+EMULATOR_MINMAX(float, float, float)
+EMULATOR_MINMAX(double, double, double)
+EMULATOR_MINMAX(float, double, double)
+EMULATOR_MINMAX(double, float, double)
+#undef EMULATOR_MINMAX
+inline constexpr unsigned min(int a, unsigned b) { return min(unsigned(a), b); }
+inline constexpr unsigned max(int a, unsigned b) { return max(unsigned(a), b); }
+inline constexpr unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
+inline constexpr unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
+
+inline float rsqrtf(float x) { return 1.f / __builtin_sqrtf(x); }
+inline double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
+inline float rcbrtf(float x) { return 1.f / cbrtf(x); }
+inline void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
+inline float sinpif(float x) { return float(sin(M_PI * x)); }
+inline float cospif(float x) { return float(cos(M_PI * x)); }
+inline float normcdff(float x) { return 0.5f * erfcf(-x * float(M_SQRT1_2)); }
+inline float fdividef(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float x) { return expf(x); }
+inline float __exp10f(float x) { return exp10f(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __log2f(float x) { return log2f(x); }
+inline float __log10f(float x) { return log10f(x); }
+inline float __powf(float x, float y) { return powf(x, y); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+inline float __tanf(float x) { return tanf(x); }
+inline void __sincosf(float x, float* s, float* c) { sincosf(x, s, c); }
+inline float __tanhf(float x) { return tanhf(x); }
+inline float __saturatef(float x) { return __builtin_fminf(__builtin_fmaxf(x, 0.f), 1.f); }
+
+namespace emulator {
+// A value that g++ cannot contract into a fused multiply-add: what the _rn functions promise.
+template <class T>
+inline T rounded(T x) {
+  asm("" : "+m"(x));
+  return x;
+}
+template <class To, class From>
+inline To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  memcpy(&y, &x, sizeof y);
+  return y;
+}
+}  // namespace emulator
+
+inline float __fadd_rn(float a, float b) { return emulator::rounded(a + b); }
+inline float __fsub_rn(float a, float b) { return emulator::rounded(a - b); }
+inline float __fmul_rn(float a, float b) { return emulator::rounded(a * b); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float x) { return 1.f / x; }
+inline float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
+inline float __frsqrt_rn(float x) { return float(1. / __builtin_sqrt(double(x))); }
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double __dadd_rn(double a, double b) { return emulator::rounded(a + b); }
+inline double __dmul_rn(double a, double b) { return emulator::rounded(a * b); }
+inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+inline int __float_as_int(float x) { return emulator::bits_as<int>(x); }
+inline unsigned __float_as_uint(float x) { return emulator::bits_as<unsigned>(x); }
+inline float __int_as_float(int x) { return emulator::bits_as<float>(x); }
+inline float __uint_as_float(unsigned x) { return emulator::bits_as<float>(x); }
+inline long long __double_as_longlong(double x) { return emulator::bits_as<long long>(x); }
+inline double __longlong_as_double(long long x) { return emulator::bits_as<double>(x); }
+
+namespace emulator {
+// A conversion to an integer as CUDA does it: out of range gives the nearest end, NaN gives 0.
+template <class To, class From>
+inline To saturated(From x) {
+  constexpr bool is_signed = To(-1) < To(0);
+  constexpr To high = is_signed ? To((1ull << (8 * sizeof(To) - 1)) - 1) : To(-1), low = is_signed ? To(-high - 1) : 0;
+  if (!(x == x)) return 0;
+  return x >= From(high) ? high : x <= From(low) ? low : To(x);
+}
+}  // namespace emulator
+
+#define EMULATOR_TO_INTEGER(name, From, To)                                                            \
+  inline To name##_rn(From x) { return emulator::saturated<To>(__builtin_rint(x)); }                   \
+  inline To name##_rz(From x) { return emulator::saturated<To>(__builtin_trunc(x)); }                  \
+  inline To name##_ru(From x) { return emulator::saturated<To>(__builtin_ceil(x)); }                   \
+  inline To name##_rd(From x) { return emulator::saturated<To>(__builtin_floor(x)); }
+EMULATOR_TO_INTEGER(__float2int, float, int)
+EMULATOR_TO_INTEGER(__float2uint, float, unsigned)
+EMULATOR_TO_INTEGER(__float2ll, float, long long)
+EMULATOR_TO_INTEGER(__float2ull, float, unsigned long long)
+EMULATOR_TO_INTEGER(__double2int, double, int)
+EMULATOR_TO_INTEGER(__double2ll, double, long long)
+#undef EMULATOR_TO_INTEGER
+inline float __int2float_rn(int x) { return float(x); }
+inline float __uint2float_rn(unsigned x) { return float(x); }
+inline float __ll2float_rn(long long x) { return float(x); }
+inline float __double2float_rn(double x) { return float(x); }
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline unsigned __brev(unsigned x) {
+  x = __builtin_bswap32(x);
+  x = (x & 0x0f0f0f0fu) << 4 | (x >> 4 & 0x0f0f0f0fu);
+  x = (x & 0x33333333u) << 2 | (x >> 2 & 0x33333333u);
+  return (x & 0x55555555u) << 1 | (x >> 1 & 0x55555555u);
+}
+inline int __mulhi(int a, int b) { return int((long long)a * b >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
+inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return unsigned(((unsigned long long)high << 32 | low) << (shift % 32) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned(((unsigned long long)high << 32 | low) >> (shift % 32));
+}
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {  // each nibble of it picks one of 8 bytes
+  const unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; i++) {
+    const unsigned s = selector >> (4 * i);
+    const unsigned char byte = both >> (8 * (s & 7));
+    result |= unsigned(s & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << (8 * i);
+  }
+  return result;
+}
+inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 4; i++) c += int((signed char)(a >> (8 * i))) * int((signed char)(b >> (8 * i)));
+  return c;
+}

@@ -1,0 +1,47 @@
+// What a compiled kernel calls in the runtime library: the one seam between the two.
+#pragma once
+#include <source_location>
+
+#include "types.h"
+
+// Initial-exec thread-local storage is one addition away from the thread pointer. It is scarce for libraries
+// that are loaded late (about 1 KB for all of them), so only these few words are in it.
+#define EMULATOR_TLS __attribute__((tls_model("initial-exec"))) __thread
+
+#pragma GCC visibility push(default)
+#ifdef EMULATOR_RUNTIME
+#define EMULATOR_READ_ONLY  // the runtime sets them whenever it goes on with another thread
+#else
+#define EMULATOR_READ_ONLY const  // to one thread they never change: g++ may keep them in registers over a barrier
+#endif
+extern EMULATOR_TLS EMULATOR_READ_ONLY uint3 threadIdx;
+extern EMULATOR_TLS EMULATOR_READ_ONLY uint3 blockIdx;
+extern EMULATOR_TLS EMULATOR_READ_ONLY dim3 blockDim;
+extern EMULATOR_TLS EMULATOR_READ_ONLY dim3 gridDim;
+constexpr int warpSize = 32;
+
+namespace emulator {
+
+extern EMULATOR_TLS EMULATOR_READ_ONLY unsigned linear_thread;  // threadIdx as one number; % 32 is the lane
+
+using Site = std::source_location;  // a call in the kernel: what tells two barriers apart, and what reports name
+
+// Waits for all threads of the block that have not exited.
+void block_barrier(Site site);
+enum class Vote : int { count, all, any };
+int block_vote(Vote vote, bool predicate, Site site);  // the same, and returns what the predicates gave
+
+// Waits for the lanes in `mask`, except those that have exited. The last lane to arrive runs
+// `operation(arguments, arrived)` for all of them (it may be null); arguments[i] is what lane i passed.
+using WarpOperation = void (*)(void* const* arguments, unsigned arrived);
+void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site);
+
+unsigned live_lanes();  // the lanes of this warp that have not exited
+void yield();           // lets other threads of the block run: for loops that poll what those will write
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+inline unsigned lane() { return linear_thread % 32; }
+
+}  // namespace emulator
+#pragma GCC visibility pop

@@ -1,0 +1,100 @@
+// mma_sync: D = A * B + C of a warp's tiles; included by wmma.h.
+#pragma once
+
+namespace emulator::wmma {
+
+// Rounds to tf32, a float with 10 fraction bits: to nearest, ties away from zero (PTX ISA, cvt.rna.tf32.f32).
+inline float __float_to_tf32(float f) {
+  const unsigned bits = __float_as_uint(f);
+  return (bits & 0x7f800000u) == 0x7f800000u ? f : __uint_as_float((bits + 0x1000u) & ~0x1fffu);
+}
+
+namespace product {
+
+template <int n>
+using floats [[gnu::vector_size(4 * n)]] = float;
+
+// Elements as the tensor core reads them. It ignores the low 13 bits of a float that is not a tf32 number.
+template <int n>
+inline void read_operand(const float* x, float* out) {
+  for (int i = 0; i < n; i++) out[i] = __uint_as_float(__float_as_uint(x[i]) & ~0x1fffu);
+}
+template <int n>
+inline void read_operand(const __half* x, float* out) { halves_to_floats<n>(x, out); }
+template <int n>
+inline void read_sum(const float* x, float* out) { memcpy(out, x, n * sizeof *x); }
+template <int n>
+inline void read_sum(const __half* x, float* out) { halves_to_floats<n>(x, out); }
+
+// What one lane passes: its parts of the four tiles.
+template <class D, class A, class B, class C>
+struct Parts {
+  D* d;
+  const A* a;
+  const B* b;
+  const C* c;
+};
+
+// d[i][:] += a(i, l) * b[l][:] for `block` rows at a time, as many as registers hold.
+template <int m, int n, int k, class ReadA>
+inline void multiply(float (&d)[m][n], const float (&b)[k][n], ReadA a) {
+#ifdef __AVX512F__
+  constexpr int width = n < 16 ? n : 16, block = 8;
+#else
+  constexpr int width = 8, block = 8;
+#endif
+  typedef float vector __attribute__((vector_size(4 * width)));
+  for (int j = 0; j < n; j += width) {
+    for (int i = 0; i < m; i += block) {
+      vector sum[block];
+      for (int r = 0; r < block; r++) memcpy(&sum[r], &d[i + r][j], sizeof(vector));
+      for (int l = 0; l < k; l++) {
+        vector row;
+        memcpy(&row, &b[l][j], sizeof row);
+        for (int r = 0; r < block; r++) sum[r] += a(i + r, l) * row;
+      }
+      for (int r = 0; r < block; r++) memcpy(&d[i + r][j], &sum[r], sizeof(vector));
+    }
+  }
+}
+
+template <class D, class A, class B, class C>
+void whole_warp(void* const* arguments, unsigned arrived) {
+  if (arrived != 0xffffffffu) emulator::fail("wmma::mma_sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  constexpr int m = A::rows, k = A::columns, n = B::columns;
+  alignas(64) float a[A::by_column ? k : m][A::by_column ? m : k], b[k][n], d[m][n];
+  for (int lane = 0; lane < 32; lane++) {
+    const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
+    read_operand<A::num_elements>(parts.a->x, &a[0][0] + lane * A::num_elements);
+    read_sum<C::num_elements>(parts.c->x, &d[0][0] + lane * C::num_elements);
+    const int first = lane * B::num_elements, index = first / B::line, position = first % B::line;
+    if (!B::by_column) {
+      read_operand<B::num_elements>(parts.b->x, &b[index][position]);
+    } else {
+      float part[B::num_elements];
+      read_operand<B::num_elements>(parts.b->x, part);
+      for (int i = 0; i < B::num_elements; i++) b[position + i][index] = part[i];
+    }
+  }
+  multiply<m, n, k>(d, b, [&](int i, int l) { return A::by_column ? a[l][i] : a[i][l]; });
+  for (int lane = 0; lane < 32; lane++) {
+    const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
+    for (int i = 0; i < D::num_elements; i++) parts.d->x[i] = (&d[0][0])[lane * D::num_elements + i];
+  }
+}
+
+}  // namespace product
+
+template <int m, int n, int k, class T, class LayoutA, class LayoutB, class TD, class TC>
+inline void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragment<matrix_a, m, n, k, T, LayoutA>& a,
+                     const fragment<matrix_b, m, n, k, T, LayoutB>& b, const fragment<accumulator, m, n, k, TC>& c,
+                     bool = false, emulator::Site site = emulator::Site::current()) {
+  using D = fragment<accumulator, m, n, k, TD>;
+  using A = fragment<matrix_a, m, n, k, T, LayoutA>;
+  using B = fragment<matrix_b, m, n, k, T, LayoutB>;
+  using C = fragment<accumulator, m, n, k, TC>;
+  product::Parts<D, A, B, C> parts{&d, &a, &b, &c};
+  emulator::warp_barrier(0xffffffffu, &parts, product::whole_warp<D, A, B, C>, "wmma::mma_sync", site);
+}
+
+}  // namespace emulator::wmma

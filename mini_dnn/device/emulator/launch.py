@@ -1,0 +1,160 @@
+"""What is checked before a launch, and what is said when it fails."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.emulator.build import MAX_SHARED_BYTES
+from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
+from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
+from mini_dnn.errors import LaunchError
+
+# CUDA C++ Programming Guide, technical specifications per compute capability
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+MAX_THREADS = 1024
+
+KINDS = {"b": Kind.BOOLEAN, "i": Kind.INTEGER, "u": Kind.INTEGER, "f": Kind.FLOATING}  # NumPy's letters
+C_NAMES = {
+    (Kind.INTEGER, 1): "char",
+    (Kind.INTEGER, 2): "short",
+    (Kind.INTEGER, 4): "int",
+    (Kind.INTEGER, 8): "long long",
+    (Kind.FLOATING, 2): "half",
+    (Kind.FLOATING, 4): "float",
+    (Kind.FLOATING, 8): "double",
+    (Kind.BOOLEAN, 1): "bool",
+}
+NUMPY_NAMES = {
+    "char": "np.int8",
+    "short": "np.int16",
+    "int": "np.int32",
+    "long long": "np.int64",
+    "half": "np.float16",
+    "float": "np.float32",
+    "double": "np.float64",
+    "bool": "np.bool_",
+}
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``"; did you mean 'gemm'?"``, or nothing."""
+    close = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
+    """The kernel of that name, if it can be launched."""
+    launchable = [known for known, kernel in kernels.items() if kernel.run]
+    if name in launchable:
+        return kernels[name]
+    if name in kernels:
+        raise LaunchError(
+            f"kernel '{name}' of {where} has a C++ name, which the host cannot look up: "
+            f'declare it extern "C" __global__ void {name}(...); a template needs such a kernel that calls it'
+        )
+    have = (
+        f"it has {', '.join(sorted(launchable))}" if launchable else 'it has no extern "C" __global__ kernel'
+    )
+    raise LaunchError(f"no kernel '{name}' in {where}: {have}{did_you_mean(name, launchable)}")
+
+
+def check_geometry(
+    what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int
+) -> tuple[list[int], list[int]]:
+    """Grid and block with three entries each, if CUDA allows them."""
+    for word, sizes, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
+        if not 1 <= len(sizes) <= 3:
+            raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
+        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
+            if not 1 <= size <= limit:
+                raise LaunchError(f"{what}: {word}.{axis} is {size}; CUDA allows 1 to {limit}")
+    threads = int(np.prod(block, dtype=np.int64))
+    if threads > MAX_THREADS:
+        raise LaunchError(f"{what}: block {block} has {threads} threads; CUDA allows {MAX_THREADS}")
+    if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
+        raise LaunchError(
+            f"{what}: {shared_bytes} bytes of dynamic shared memory; sm_90 allows 0 to {MAX_SHARED_BYTES} (227 KB)"
+        )
+    return [*map(int, grid), 1, 1][:3], [*map(int, block), 1, 1][:3]
+
+
+class Arguments:
+    """Kernel arguments in memory, as the kernel's stub reads them: an array of pointers to the values."""
+
+    def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar]) -> None:
+        count = kernel.parameter_count
+        if len(args) != count:
+            takes = ", ".join(_c_name(kernel.parameters[i]) for i in range(count))
+            raise LaunchError(
+                f"{what}: the kernel takes {count} arguments ({takes}); {len(args)} were passed"
+            )
+        self._values = ctypes.create_string_buffer(max(1, 8 * count))
+        start = ctypes.addressof(self._values)
+        self._pointers = (ctypes.c_void_p * max(1, count))(*(start + 8 * i for i in range(count)))
+        for i, arg in enumerate(args):
+            value = _argument(f"{what}: argument {i + 1} of {count}", kernel.parameters[i], arg)
+            self._values[8 * i : 8 * i + len(value)] = value
+
+    @property
+    def address(self) -> int:
+        """Where the array of pointers lies; valid while this object lives."""
+        return ctypes.addressof(self._pointers)
+
+
+def _c_name(parameter: CParameter) -> str:
+    if parameter.kind == Kind.POINTER:
+        return "a pointer"
+    return C_NAMES.get((Kind(parameter.kind), parameter.size), f"a struct of {parameter.size} bytes")
+
+
+def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar) -> bytes:
+    """The bytes of one argument, if it is what the kernel takes."""
+    takes = _c_name(parameter)
+    if isinstance(arg, EmulatorBuffer):
+        if parameter.kind != Kind.POINTER:
+            raise LaunchError(f"{what} is {takes} ({NUMPY_NAMES.get(takes)}); buffer '{arg.name}' was passed")
+        if arg.address is None:
+            raise LaunchError(f"{what}: buffer '{arg.name}' {arg.shape} was freed")
+        return arg.address.to_bytes(8, "little")
+    passed = f"{type(arg).__module__}.{type(arg).__name__} {arg!r}"
+    if parameter.kind == Kind.POINTER:
+        raise LaunchError(f"{what} is a pointer and takes a buffer of this device; {passed} was passed")
+    if takes not in NUMPY_NAMES:
+        raise LaunchError(f"{what} is {takes}, which cannot be passed; pass its members one by one")
+    if (
+        not isinstance(arg, np.generic)
+        or KINDS.get(arg.dtype.kind) != parameter.kind
+        or arg.dtype.itemsize != parameter.size
+    ):
+        raise LaunchError(f"{what} is {takes} and takes {NUMPY_NAMES[takes]}; {passed} was passed")
+    return arg.tobytes()
+
+
+def describe_failure(what: str, failure: CFailure, memory: Memory) -> str:
+    """Say what went wrong in a launch, and where."""
+    thread, block = tuple(failure.thread), tuple(failure.block)
+    where = f"thread {thread} of block {block}"
+    text = failure.text.decode(errors="replace")
+    match FailureKind(failure.kind):
+        case FailureKind.DEADLOCK:
+            return (
+                f"{what}: block {block} is stuck: its threads wait at different places.{text}\n"
+                "Every thread of a block (of the mask, for a warp function) must come to the same call, "
+                "unless it has returned."
+            )
+        case FailureKind.FAULT:
+            return f"{what}: {where} used memory that is not its own: {memory.locate(failure.address)}"
+        case FailureKind.STACK_OVERFLOW:
+            return f"{what}: {where} overflowed its stack of 64 KB: large local arrays, or endless recursion"
+        case FailureKind.DIVISION:
+            return f"{what}: {where} divided an integer by zero"
+        case FailureKind.CANCELLED:
+            return f"{what}: cancelled"
+        case _:
+            return f"{what}: {where}: {text}"

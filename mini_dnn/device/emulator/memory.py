@@ -1,0 +1,116 @@
+"""Device memory of the emulator: host memory between guard regions, within a budget."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.emulator.runtime import Library, Runtime
+from mini_dnn.errors import DeviceError
+
+MAX_BYTES = 1 << 30  # modest, so that the runner splits large batches and the host's peak stays small
+
+
+@dataclass(eq=False)
+class EmulatorBuffer:
+    """An array in the emulator's memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+    address: int | None  # None: freed
+    owner: Library | None = None  # keeps the module of a symbol loaded
+    release: weakref.finalize[Any, Any] | None = field(default=None, repr=False)
+
+    def free(self) -> None:
+        """Return the memory; freeing twice is harmless."""
+        self.address = None
+        if self.release:
+            self.release()
+
+    def bytes(self) -> np.ndarray:
+        """The memory itself, as uint8; valid until the buffer is freed."""
+        if self.address is None:
+            raise DeviceError(f"buffer '{self.name}' {self.shape} was freed and cannot be used again")
+        return np.frombuffer((ctypes.c_ubyte * self.nbytes).from_address(self.address), np.uint8)
+
+
+class Memory:
+    """Hands out buffers and keeps count."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.budget = min(MAX_BYTES, available_bytes() // 4)
+        self._live: dict[int, weakref.ref[EmulatorBuffer]] = {}  # by address
+        self._used = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of the budget."""
+        return max(0, self.budget - self._used)
+
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
+        """A buffer full of bytes 0xFF."""
+        if any(side < 0 for side in shape):
+            raise DeviceError(f"buffer '{name}' cannot have the shape {shape}: no side may be negative")
+        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        address = self._runtime.allocate(nbytes) if nbytes <= self.free_bytes else None
+        if address is None:
+            raise DeviceError(
+                f"out of device memory: '{name}' {shape} {dtype} needs {nbytes / 1e6:.1f} MB, and "
+                f"{self.free_bytes / 1e6:.1f} of the emulator's {self.budget / 1e6:.1f} MB are free; "
+                "free buffers, or use a smaller batch"
+            )
+        buffer = EmulatorBuffer(name, shape, dtype, nbytes, address)
+        self._used += nbytes
+        self._live[address] = weakref.ref(buffer)
+        buffer.release = weakref.finalize(buffer, self._release, address, nbytes)
+        buffer.release.atexit = False  # the system takes it all back
+        return buffer
+
+    def _release(self, address: int, nbytes: int) -> None:
+        self._runtime.free(address, nbytes)
+        self._used -= nbytes
+        del self._live[address]
+
+    def free_all(self) -> None:
+        """Free every buffer that is still alive."""
+        for reference in list(self._live.values()):
+            buffer = reference()
+            if buffer is not None:
+                buffer.free()
+
+    def locate(self, address: int) -> str:
+        """Say where a bad address lies, relative to the nearest buffer."""
+        nearest: tuple[int, str] | None = None
+        for start, reference in self._live.items():
+            buffer = reference()
+            if buffer is None:
+                continue
+            before, past = start - address, address - (start + buffer.nbytes)
+            if before > 0:
+                text = f"{before} bytes before the start of '{buffer.name}' {buffer.shape} {buffer.dtype}"
+            else:
+                text = f"{past} bytes past the end of '{buffer.name}' {buffer.shape} {buffer.dtype}"
+            nearest = min(nearest or (1 << 64, ""), (max(before, past), text))
+        if nearest is None or nearest[0] > 1 << 20:
+            return f"address {address:#x}, which is near no buffer"
+        return nearest[1]
+
+
+def available_bytes() -> int:
+    """Memory that this process may still take without swapping."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

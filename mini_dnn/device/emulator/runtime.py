@@ -1,0 +1,166 @@
+"""The runtime library as Python sees it; the structures are those of runtime/*.cpp and include/emulator/launch.h."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+
+from mini_dnn.errors import DeviceError
+
+POLL_SECONDS = 0.2  # how long Ctrl-C may go unnoticed
+
+
+class Kind(enum.IntEnum):
+    """Kind of a kernel's parameter."""
+
+    POINTER = 0
+    INTEGER = 1
+    FLOATING = 2
+    BOOLEAN = 3
+    OTHER = 4
+
+
+class FailureKind(enum.IntEnum):
+    """Why a launch ended early."""
+
+    NONE = 0
+    KERNEL = 1  # assert, __trap, a function called wrongly
+    DEADLOCK = 2
+    FAULT = 3
+    STACK_OVERFLOW = 4
+    DIVISION = 5
+    CANCELLED = 6
+    NO_MEMORY = 7
+
+
+class CParameter(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("size", ctypes.c_int)]
+
+
+class CKernel(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("run", ctypes.c_void_p),
+        ("parameter_count", ctypes.c_int),
+        ("parameters", ctypes.POINTER(CParameter)),
+    ]
+
+
+class CModule(ctypes.Structure):
+    _fields_ = [
+        ("kernel_count", ctypes.c_int),
+        ("kernels", ctypes.POINTER(CKernel)),
+        ("dynamic_shared", ctypes.c_void_p),
+    ]
+
+
+class CLaunch(ctypes.Structure):
+    _fields_ = [
+        ("module", ctypes.POINTER(CModule)),
+        ("kernel", ctypes.POINTER(CKernel)),
+        ("arguments", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("workers", ctypes.c_int),
+    ]
+
+
+class CFailure(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("block", ctypes.c_uint * 3),
+        ("thread", ctypes.c_uint * 3),
+        ("address", ctypes.c_uint64),
+        ("text", ctypes.c_char * 4096),
+    ]
+
+
+class Runtime:
+    """A loaded runtime library. One launch runs at a time in a process."""
+
+    def __init__(self, path: Path) -> None:
+        self._lib = _load(path)
+        self._lib.emulator_allocate.restype = ctypes.c_void_p
+        self._lib.emulator_allocate.argtypes = [ctypes.c_size_t]
+        self._lib.emulator_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self._lib.emulator_symbol_bytes.restype = ctypes.c_size_t
+        self._lib.emulator_symbol_bytes.argtypes = [ctypes.c_void_p]
+        self._lib.emulator_wait.argtypes = [ctypes.c_double, ctypes.POINTER(CFailure)]
+        self._lib.emulator_printed.restype = ctypes.c_char_p
+        self._lib.emulator_unload.argtypes = [ctypes.c_void_p]
+        self._lock = threading.Lock()
+
+    def allocate(self, nbytes: int) -> int | None:
+        """Address of fresh memory full of bytes 0xFF; None: there is none left."""
+        address: int | None = self._lib.emulator_allocate(nbytes)
+        return address
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Return memory to the system."""
+        self._lib.emulator_free(address, nbytes)
+
+    def symbol_bytes(self, address: int) -> int:
+        """Size of the variable at an address in a module; 0 if there is none."""
+        return int(self._lib.emulator_symbol_bytes(address))
+
+    def load_kernels(self, path: Path) -> Library:
+        """Load kernels, with variables of their own even if the same file is loaded already."""
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".loaded-", suffix=".so") as copy:
+            copy.write(path.read_bytes())  # the dynamic linker loads one file once only
+            copy.flush()
+            return Library(_load(Path(copy.name)), self._lib.emulator_unload)
+
+    def launch(self, launch: CLaunch) -> CFailure:
+        """Run a launch to its end, or to Ctrl-C."""
+        failure = CFailure()
+        with self._lock:
+            self._lib.emulator_start(ctypes.byref(launch))
+            try:
+                while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
+                    pass
+            except BaseException:
+                self._lib.emulator_cancel()
+                while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
+                    pass
+                raise
+        return failure
+
+    def printed(self) -> str:
+        """What kernels have printed since the last call."""
+        text: bytes | None = self._lib.emulator_printed()
+        return text.decode(errors="replace") if text else ""
+
+
+class Library:
+    """A loaded kernel library; unloaded when nothing refers to it any more."""
+
+    def __init__(self, lib: ctypes.CDLL, unload: ctypes._CFuncPtr) -> None:  # type: ignore[name-defined]
+        self._lib = lib
+        self.module = CModule.in_dll(lib, "emulator_module")
+        self.kernels = {
+            kernel.name.decode(): kernel
+            for kernel in (self.module.kernels[i] for i in range(self.module.kernel_count))
+        }
+        weakref.finalize(self, unload, lib._handle).atexit = False
+
+    def address(self, name: str) -> int | None:
+        """Where a variable lies; None: there is no such name."""
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._lib, name))
+        except ValueError:
+            return None
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))  # RTLD_LOCAL: two runtimes in one process do not see each other
+    except OSError as error:
+        raise DeviceError(
+            f"a compiled library cannot be loaded ({error}); if its folder is mounted noexec, "
+            "set MINI_DNN_CACHE to one that is not"
+        ) from error

@@ -1,0 +1,56 @@
+// Wild pointers, division by zero and stack overflow in a kernel end the launch, not the process.
+#include <csignal>
+#include <sys/mman.h>
+
+#include "worker.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
+struct sigaction previous[3];
+
+FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
+  if (info.si_code == SI_TKILL) return FailureKind::cancelled;  // pool.cpp: a launch that cannot be waited for
+  if (signal == SIGFPE) return FailureKind::division;
+  return stack_overflowed(w, info.si_addr) ? FailureKind::stack_overflow : FailureKind::fault;
+}
+
+// Runs on the signal stack of the worker. What it interrupts is kernel code, whose state is dropped as a whole.
+void on_fault(int signal, siginfo_t* info, void*) {
+  Worker* w = this_worker;
+  if (!w || !w->in_kernel) {  // not ours: the instruction runs again, into the handler that was there before
+    for (int i = 0; i < 3; i++)
+      if (SIGNALS[i] == signal) sigaction(signal, &previous[i], nullptr);
+    return;
+  }
+  w->in_kernel = false;
+  w->failure.kind = kind_of(*w, signal, *info);
+  w->failure.address = reinterpret_cast<uint64_t>(info->si_addr);
+  note_place(w->failure);
+  siglongjmp(w->after_fault, 1);
+}
+
+}  // namespace
+
+void install_fault_handlers() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &action, &previous[i]);
+}
+
+void restore_fault_handlers() {
+  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &previous[i], nullptr);
+}
+
+void watch_faults() {
+  constexpr size_t bytes = 64 << 10;
+  void* stack = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) return;  // a fault then ends the process, as it would without all this
+  const stack_t description = {stack, 0, bytes};
+  sigaltstack(&description, nullptr);
+}
+
+}  // namespace emulator

@@ -1,0 +1,71 @@
+// The stacks of a worker: one region, so that huge pages can back it. A switch then costs half as much, as the stacks
+// of a block no longer need a TLB entry each. The price is that only the first stack has a guard region; the others
+// have a mark at their ends, which is looked at when the launch is over.
+#include <sys/mman.h>
+
+#include "scheduler.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr size_t GUARD_BYTES = 64 << 10, HUGE_PAGE = 2 << 20;
+// Not a power of two: the tops of all stacks would share one set of the cache.
+constexpr size_t STRIDE = STACK_BYTES + 5 * 64;
+constexpr uint64_t END_MARK = 0x6f7665726672656eull;
+
+// Address space, not memory: only what threads touch exists.
+void reserve(Worker& w) {
+  const size_t bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
+  void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (region == MAP_FAILED) {
+    snprintf(w.failure.text, sizeof w.failure.text, "no memory for the stacks of a block");
+    stop(FailureKind::no_memory);
+  }
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(region) + GUARD_BYTES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  w.stacks = reinterpret_cast<char*>(first);
+  mprotect(w.stacks - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
+#ifdef MADV_HUGEPAGE
+  madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a wish
+#endif
+}
+
+char* stack_of(const Worker& w, const Fiber* f) { return w.stacks + (f - w.fibers) * STRIDE; }
+
+}  // namespace
+
+Fiber* take_fiber(Worker& w, void (*entry)()) {
+  Fiber* f = w.free_fibers;
+  if (f) {
+    w.free_fibers = f->next;
+  } else {
+    if (!w.stacks) reserve(w);
+    f = &w.fibers[w.fiber_count++];
+    memcpy(stack_of(w, f), &END_MARK, sizeof END_MARK);
+  }
+  prepare_context(f->context, stack_of(w, f), stack_of(w, f) + STACK_BYTES, entry);
+  return f;
+}
+
+void give_fiber(Worker& w, Fiber* f) {
+  f->next = w.free_fibers;
+  w.free_fibers = f;
+}
+
+void release_fibers(Worker& w) {
+  w.free_fibers = nullptr;
+  for (int i = w.fiber_count; i-- > 0;) give_fiber(w, &w.fibers[i]);
+}
+
+bool stack_overflowed(Worker& w, const void* fault) {
+  const auto* address = static_cast<const char*>(fault);
+  bool found = w.stacks && address < w.stacks && address >= w.stacks - GUARD_BYTES;
+  for (int i = 0; i < w.fiber_count; i++) {
+    char* end = stack_of(w, &w.fibers[i]);
+    found |= memcmp(end, &END_MARK, sizeof END_MARK) != 0;
+    memcpy(end, &END_MARK, sizeof END_MARK);
+  }
+  return found;
+}
+
+}  // namespace emulator

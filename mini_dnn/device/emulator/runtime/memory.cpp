@@ -1,0 +1,52 @@
+// Device memory between guard regions, and the variables of a module.
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr size_t PAGE = 4096, GUARD = 1 << 20, ALIGNMENT = 256;  // cudaMalloc aligns to 256 bytes
+
+size_t data_bytes(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+size_t start_in_data(size_t bytes) { return (data_bytes(bytes) - bytes) / ALIGNMENT * ALIGNMENT; }
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins: what runs off either
+// end by less than 1 MiB faults instead of changing something else. nullptr: there is no memory.
+void* emulator_allocate(size_t bytes) {
+  const size_t data = data_bytes(bytes), all = data + 2 * GUARD;
+  void* base = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  char* start = static_cast<char*>(base) + GUARD;
+  if (mprotect(start, data, PROT_READ | PROT_WRITE) != 0) {
+    munmap(base, all);
+    return nullptr;
+  }
+  memset(start, 0xff, data);
+  return start + start_in_data(bytes);
+}
+
+void emulator_free(void* memory, size_t bytes) {
+  munmap(static_cast<char*>(memory) - start_in_data(bytes) - GUARD, data_bytes(bytes) + 2 * GUARD);
+}
+
+// Size in bytes of the variable at an address that dlsym gave; 0 if that is none.
+size_t emulator_symbol_bytes(void* address) {
+  Dl_info info;
+  void* entry = nullptr;
+  if (!dladdr1(address, &info, &entry, RTLD_DL_SYMENT) || !entry) return 0;
+  const auto* symbol = static_cast<const ElfW(Sym)*>(entry);
+  return ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && info.dli_saddr == address ? symbol->st_size : 0;
+}
+
+void emulator_unload(void* library) { dlclose(library); }
+}
+#pragma GCC visibility pop

@@ -1,0 +1,162 @@
+// Workers that live as long as the process (fresh threads would cost milliseconds a launch), and the launch.
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "worker.h"
+
+namespace emulator {
+
+namespace {
+
+// runtime.py has the same fields.
+struct Launch {
+  const Module* module;
+  const Kernel* kernel;
+  void* const* arguments;
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  int workers;
+};
+
+struct Pool {
+  std::mutex mutex;
+  std::condition_variable start, done;
+  std::vector<pthread_t> threads;
+  unsigned generation = 0;  // launches so far
+  int wanted = 0, running = 0;
+  Launch launch;
+  std::atomic<uint64_t> next_block;
+  std::atomic<bool> stopped;
+  uint64_t chunk;
+  Failure failure;
+  pid_t process = getpid();
+};
+
+void note_failure(Pool& pool, const Failure& failure) {
+  std::lock_guard lock(pool.mutex);
+  if (pool.failure.kind == FailureKind::none) pool.failure = failure;
+  pool.stopped = true;
+}
+
+void run_blocks(Pool& pool, Worker& w) {
+  const Launch& l = pool.launch;
+  w.run = l.kernel->run;
+  w.arguments = l.arguments;
+  w.total = l.block[0] * l.block[1] * l.block[2];
+  w.failure.kind = FailureKind::none;
+  blockDim = {l.block[0], l.block[1], l.block[2]};
+  gridDim = {l.grid[0], l.grid[1], l.grid[2]};
+  char* shared = l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
+  const uint64_t blocks = uint64_t(l.grid[0]) * l.grid[1] * l.grid[2];
+  if (sigsetjmp(w.after_fault, 1) == 0) {
+    for (uint64_t first; !pool.stopped && (first = pool.next_block.fetch_add(pool.chunk)) < blocks;) {
+      for (uint64_t i = first; i < first + pool.chunk && i < blocks && !pool.stopped; i++) {
+        blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
+        if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
+        w.in_kernel = true;
+        run_block(w);
+        w.in_kernel = false;
+        if (w.failure.kind != FailureKind::none) break;
+      }
+    }
+  }
+  if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
+  if (w.failure.kind != FailureKind::none) {
+    release_fibers(w);
+    note_failure(pool, w.failure);
+  }
+}
+
+void work(Pool& pool, int index) {
+  this_worker = new Worker;  // for the life of the process
+  watch_faults();
+  unsigned seen = 0;
+  std::unique_lock lock(pool.mutex);
+  for (;;) {
+    pool.start.wait(lock, [&] { return pool.generation != seen; });
+    seen = pool.generation;
+    if (index >= pool.wanted) continue;
+    lock.unlock();
+    run_blocks(pool, *this_worker);
+    lock.lock();
+    if (--pool.running == 0) pool.done.notify_all();
+  }
+}
+
+// Never destroyed: its threads use it until the process is gone. A forked child has no threads, so it starts anew.
+Pool& the_pool() {
+  static Pool* pool = nullptr;
+  if (!pool || pool->process != getpid()) pool = new Pool;
+  return *pool;
+}
+
+void grow(Pool& pool, int workers) {
+  sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
+  sigfillset(&all);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigdelset(&all, signal);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (int(pool.threads.size()) < workers) {
+    std::thread thread(work, std::ref(pool), int(pool.threads.size()));
+    pool.threads.push_back(thread.native_handle());
+    thread.detach();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
+
+}  // namespace emulator
+
+using namespace emulator;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// One launch at a time: the host sees to that.
+void emulator_start(const Launch* launch) {
+  Pool& pool = the_pool();
+  install_fault_handlers();
+  std::lock_guard lock(pool.mutex);
+  const uint64_t blocks = uint64_t(launch->grid[0]) * launch->grid[1] * launch->grid[2];
+  pool.launch = *launch;
+  pool.wanted = pool.running = int(std::min<uint64_t>(launch->workers, blocks));
+  grow(pool, pool.wanted);
+  // Small chunks keep the workers level; one block at a time would cost where blocks are short.
+  pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
+  pool.next_block = 0;
+  pool.stopped = false;
+  pool.failure.kind = FailureKind::none;
+  pool.generation++;
+  pool.start.notify_all();
+}
+
+// 1: the launch is over, and *failure says how; 0: not within that time.
+int emulator_wait(double seconds, Failure* failure) {
+  Pool& pool = the_pool();
+  std::unique_lock lock(pool.mutex);
+  if (!pool.done.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return pool.running == 0; })) return 0;
+  restore_fault_handlers();
+  memcpy(failure, &pool.failure, sizeof *failure);
+  return 1;
+}
+
+// Ends the launch at the next block; a block that does not end (an endless loop) is torn down.
+void emulator_cancel() {
+  Pool& pool = the_pool();
+  pool.stopped = true;
+  std::unique_lock lock(pool.mutex);
+  if (pool.done.wait_for(lock, std::chrono::seconds(1), [&] { return pool.running == 0; })) return;
+  for (int i = 0; i < pool.wanted; i++) pthread_kill(pool.threads[i], SIGSEGV);
+}
+}
+#pragma GCC visibility pop

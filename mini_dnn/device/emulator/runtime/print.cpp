@@ -1,0 +1,46 @@
+// What kernels print is kept until the launch is over.
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "worker.h"
+
+namespace emulator {
+
+namespace {
+constexpr size_t PRINT_BYTES = 1 << 20;  // what a GPU keeps by default, too
+std::mutex mutex;
+std::string printed;
+bool overflowed;
+}  // namespace
+
+int print(const char* format, ...) {
+  char line[2048];  // on a fiber's stack
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (length < 0) return length;
+  std::lock_guard lock(mutex);
+  const size_t bytes = size_t(length) < sizeof line ? size_t(length) : sizeof line - 1;
+  if (printed.size() + bytes <= PRINT_BYTES) printed.append(line, bytes);
+  else overflowed = true;
+  return length;
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+// The text since the last call; valid until the next one. nullptr: nothing was printed.
+extern "C" __attribute__((visibility("default"))) const char* emulator_printed() {
+  static std::string text;
+  std::lock_guard lock(mutex);
+  if (printed.empty()) return nullptr;
+  text = std::move(printed);
+  if (overflowed) text += "[more was printed: only the first MiB of a launch is kept]\n";
+  printed.clear();
+  overflowed = false;
+  return text.c_str();
+}

@@ -1,0 +1,170 @@
+// Threads of a block as fibers. They are lazy: one fiber runs thread 0, 1, 2 ... to their ends, and only when a
+// thread waits does the next one get a stack of its own. A kernel without barriers needs one stack and no switch.
+#include "scheduler.h"
+
+#include <bit>
+#include <cstdarg>
+
+EMULATOR_TLS uint3 threadIdx, blockIdx;
+EMULATOR_TLS dim3 blockDim, gridDim;
+
+namespace emulator {
+
+EMULATOR_TLS unsigned linear_thread;
+EMULATOR_TLS Worker* this_worker;
+
+namespace {
+
+void fiber_main();
+
+// Two barriers on one line differ by their column; in a macro only by the line.
+bool is_same_call(const Site& a, const Site& b) {
+  return a.line() == b.line() && a.column() == b.column() && !strcmp(a.file_name(), b.file_name());
+}
+inline bool same_site(Site a, Site b) {
+  return std::bit_cast<const void*>(a) == std::bit_cast<const void*>(b) || is_same_call(a, b);
+}
+
+[[noreturn]] void leave_for_good(Fiber* me, Context& to) {
+  switch_context(me->context, to);
+  __builtin_unreachable();
+}
+
+// From here on the worker is the thread of `next`.
+inline void go_on_as(Worker& w, Fiber* next) {
+  w.current = next;
+  threadIdx = next->thread;
+  linear_thread = next->linear;
+}
+
+// Returns when another fiber goes on with `me`. The switch comes last, so that g++ makes it a jump: a waiting thread
+// then keeps nothing but its registers on its stack, and more of them fit in the cache.
+inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {
+  go_on_as(w, next);
+  switch_context(me->context, next->context);
+}
+
+// Goes on with a thread that is ready, else with one that has not started, else the block is stuck or done.
+// Ready ones first: they free their stacks while these are still in the cache.
+inline Fiber* next_fiber(Worker& w) {
+  if (w.ready.first) return w.ready.pop();
+  return w.started < w.total ? take_fiber(w, fiber_main) : nullptr;
+}
+
+void release_barrier(Worker& w) {
+  if (w.sites_differ) stop_stuck(w);
+  w.ready.append(w.waiting);
+  w.result = {w.votes, w.waiting_count};
+  w.waiting_count = 0;
+  w.votes = 0;
+}
+
+void run_threads(Worker& w, Fiber* me) {
+  while (w.started < w.total && !w.ready.first) {
+    const unsigned i = w.started++;
+    me->linear = linear_thread = i;
+    me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+    w.run(w.arguments);
+    w.alive--;
+    thread_left_warp(w, me->linear);
+    if (w.waiting_count && w.waiting_count == w.alive) release_barrier(w);
+  }
+}
+
+void fiber_main() {
+  Worker& w = *this_worker;
+  Fiber* me = w.current;
+  run_threads(w, me);
+  give_fiber(w, me);
+  Fiber* next = next_fiber(w);
+  if (!next && w.alive) stop_stuck(w);
+  if (!next) leave_for_good(me, w.host);
+  go_on_as(w, next);
+  leave_for_good(me, next->context);
+}
+
+inline void wait_for(Worker& w, Fiber* me) {
+  Fiber* next = next_fiber(w);
+  if (!next) stop_stuck(w);
+  switch_fiber(w, me, next);
+}
+
+inline void arrive(const char* name, bool predicate, Site site) {
+  Worker& w = *this_worker;
+  Fiber* me = w.current;
+  me->wait.name = name;  // one by one: g++ would build the struct elsewhere, and stall on reading it back
+  me->wait.site = site;
+  me->wait.mask = 0;
+  if (w.waiting_count++ && !same_site(site, w.waiting.first->wait.site)) w.sites_differ = true;
+  w.votes += predicate;
+  if (w.waiting_count == w.alive && !w.sites_differ) return release_barrier(w);
+  w.waiting.push(me);
+  if (w.waiting_count == w.alive) stop_stuck(w);
+  wait_for(w, me);
+}
+
+}  // namespace
+
+
+void wait_for_others(Worker& w) { wait_for(w, w.current); }
+
+void block_barrier(Site site) { arrive("__syncthreads", false, site); }
+
+int block_vote(Vote vote, bool predicate, Site site) {
+  constexpr const char* names[] = {"__syncthreads_count", "__syncthreads_and", "__syncthreads_or"};
+  arrive(names[int(vote)], predicate, site);
+  const auto& result = this_worker->result;  // the next barrier waits until all have read it
+  if (vote == Vote::count) return result.votes;
+  return vote == Vote::all ? result.votes == result.voters : result.votes != 0;
+}
+
+void yield() {
+  Worker& w = *this_worker;
+  Fiber* me = w.current;
+  Fiber* next = w.started < w.total ? take_fiber(w, fiber_main) : w.ready.first ? w.ready.pop() : nullptr;
+  if (!next) return;
+  w.ready.push(me);
+  switch_fiber(w, me, next);
+}
+
+unsigned live_lanes() { return ~this_worker->warps[linear_thread / WARP].exited; }
+
+void note_place(Failure& failure) {
+  const unsigned block[] = {blockIdx.x, blockIdx.y, blockIdx.z}, thread[] = {threadIdx.x, threadIdx.y, threadIdx.z};
+  memcpy(failure.block, block, sizeof block);
+  memcpy(failure.thread, thread, sizeof thread);
+}
+
+void stop(FailureKind kind) {
+  Worker& w = *this_worker;
+  w.failure.kind = kind;
+  note_place(w.failure);
+  Context abandoned;
+  switch_context(abandoned, w.host);
+  __builtin_unreachable();
+}
+
+void fail(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(this_worker->failure.text, sizeof this_worker->failure.text, format, arguments);
+  va_end(arguments);
+  stop(FailureKind::kernel);
+}
+
+void run_block(Worker& w) {
+  w.started = 0;
+  w.alive = w.total;
+  w.ready.first = w.waiting.first = nullptr;
+  w.waiting_count = w.votes = 0;
+  w.sites_differ = false;
+  for (unsigned first = 0; first < w.total; first += WARP) {
+    const unsigned lanes = w.total - first;
+    w.warps[first / WARP].exited = lanes >= WARP ? 0 : ~0u << lanes;
+    w.warps[first / WARP].open = 0;
+  }
+  w.current = take_fiber(w, fiber_main);
+  switch_context(w.host, w.current->context);
+}
+
+}  // namespace emulator

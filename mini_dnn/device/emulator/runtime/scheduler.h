@@ -1,0 +1,14 @@
+// What the parts of the scheduler want of each other.
+#pragma once
+#include "worker.h"
+
+namespace emulator {
+
+Fiber* take_fiber(Worker& worker, void (*entry)());
+void give_fiber(Worker& worker, Fiber* fiber);
+
+void wait_for_others(Worker& worker);                    // runs others until the current fiber is made ready
+void thread_left_warp(Worker& worker, unsigned linear);  // completes what waited only for this thread
+[[noreturn]] void stop_stuck(Worker& worker);            // says which threads wait where
+
+}  // namespace emulator

@@ -1,0 +1,119 @@
+// One worker: the operating-system thread that runs blocks, one at a time, and all that it keeps for them.
+#pragma once
+#define EMULATOR_RUNTIME
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "../include/emulator/launch.h"
+#include "../include/emulator/runtime_interface.h"
+#include "context.h"
+
+namespace emulator {
+
+constexpr int MAX_THREADS = 1024, WARP = 32;
+constexpr size_t STACK_BYTES = 64 << 10;  // build.py refuses kernels with larger frames
+
+// What a thread of the block waits for; `name` is the function that it called.
+struct Wait {
+  const char* name;
+  Site site;
+  unsigned mask;  // of a warp function; 0 for a barrier of the block
+};
+
+// The state of a thread that has started; each fiber has a stack.
+struct alignas(64) Fiber {  // one line of the cache
+  Context context;
+  Fiber* next;  // in the queue that it is in: ready, at the barrier, or free
+  uint3 thread;
+  unsigned linear;
+  Wait wait;
+};
+
+struct Queue {
+  Fiber* first = nullptr;
+  Fiber* last;
+  void push(Fiber* f) {
+    f->next = nullptr;
+    (first ? last->next : first) = f;
+    last = f;
+  }
+  Fiber* pop() {
+    Fiber* f = first;
+    first = f->next;
+    return f;
+  }
+  void append(Queue& other) {
+    if (!other.first) return;
+    (first ? last->next : first) = other.first;
+    last = other.last;
+    other.first = nullptr;
+  }
+};
+
+// Lanes that wait for each other; disjoint groups of one warp may wait at the same time.
+struct Rendezvous {
+  unsigned mask, arrived;
+  WarpOperation operation;
+};
+
+struct Warp {
+  unsigned exited;  // lanes beyond the block's end count as exited
+  int open;         // rendezvous in use
+  Rendezvous rendezvous[WARP];
+  Fiber* fibers[WARP];
+  void* arguments[WARP];
+};
+
+// Why a launch ended early. runtime.py has the same numbers and fields.
+enum class FailureKind : int { none, kernel, deadlock, fault, stack_overflow, division, cancelled, no_memory };
+struct Failure {
+  FailureKind kind;
+  unsigned block[3], thread[3];
+  uint64_t address;
+  char text[4096];
+};
+
+struct Worker {
+  // the block
+  void (*run)(void* const*);
+  void* const* arguments;
+  unsigned total, started, alive;  // threads
+  Fiber* current;
+  Queue ready;
+  // its barrier
+  Queue waiting;
+  unsigned waiting_count;
+  unsigned votes;  // predicates that were true
+  bool sites_differ;
+  struct {
+    unsigned votes, voters;
+  } result;  // of the last barrier
+  Warp warps[MAX_THREADS / WARP];
+  // stacks
+  Context host;  // the worker's own
+  char* stacks = nullptr;
+  Fiber* free_fibers = nullptr;
+  int fiber_count = 0;
+  Fiber fibers[MAX_THREADS];
+  // how the launch ended
+  sigjmp_buf after_fault;
+  volatile bool in_kernel = false;
+  Failure failure;
+};
+
+extern EMULATOR_TLS Worker* this_worker __attribute__((visibility("hidden")));
+
+void run_block(Worker& worker);            // returns when all threads exited, or with worker.failure set
+[[noreturn]] void stop(FailureKind kind);  // leaves the kernel, from any of its stacks; failure.text is set
+void note_place(Failure& failure);         // this thread and block
+void release_fibers(Worker& worker);       // after a failure: all stacks are free again
+
+// Whether a stack was too small, so far; `fault` is the address of a fault, if there was one.
+bool stack_overflowed(Worker& worker, const void* fault);
+
+void watch_faults();  // gives the calling thread a stack for signal handlers
+void install_fault_handlers();
+void restore_fault_handlers();
+
+}  // namespace emulator

@@ -1,0 +1,75 @@
+"""Compile a ``.cu`` file to a cubin with nvcc, cached by what went into it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from mini_dnn.device.base import Defines
+from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.device.sources import source_hash
+from mini_dnn.errors import CompileError, DeviceError
+
+OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
+ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
+
+
+def find_nvcc() -> Path | None:
+    """The CUDA compiler, from ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, the path, or its usual place."""
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
+    places = [Path(home, "bin", "nvcc") for home in homes if home]
+    on_path = shutil.which("nvcc")
+    places += [Path(on_path)] if on_path else []
+    places.append(Path("/usr/local/cuda/bin/nvcc"))
+    return next((p for p in places if p.is_file()), None)
+
+
+def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
+    """Machine code of a kernel file for one architecture, such as ``"sm_90"``.
+
+    Raises
+    ------
+    DeviceError
+        There is no nvcc.
+    CompileError
+        The file does not compile; the message shows nvcc's words and the source lines they name.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise DeviceError(
+            "nvcc was not found: a GPU run compiles its kernels. Install the CUDA toolkit, or put its bin "
+            "folder on PATH, or set CUDA_HOME; --device emulator needs only g++"
+        )
+    flags = [*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items())]
+    stamp = nvcc.resolve().stat()
+    name = key(source_hash(source), *flags, str(nvcc), stamp.st_mtime_ns, stamp.st_size)
+    cached = cache_dir() / "cubin" / f"{source.parent.name}-{name}.cubin"
+    if cached.is_file():
+        return cached.read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "kernel.cubin")
+        command = [str(nvcc), "-cubin", *flags, str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            messages = _explain(done.stderr or done.stdout)
+            raise CompileError(f"{source} does not compile for {arch}:\n{messages}")
+        cubin = target.read_bytes()
+    write_atomically(cached, cubin)
+    return cubin
+
+
+def _explain(messages: str) -> str:
+    """Messages of nvcc, each error with the source line that it names."""
+    lines = []
+    for line in messages.strip().splitlines():
+        lines.append(line)
+        match = ERROR_LINE.match(line)
+        if match and Path(match["file"]).is_file():
+            text = Path(match["file"]).read_text(errors="replace").splitlines()
+            if int(match["line"]) <= len(text):
+                lines.append(f"    {match['line']} | {text[int(match['line']) - 1].strip()}")
+    return "\n".join(lines)

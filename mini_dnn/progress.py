@@ -1,0 +1,39 @@
+"""A progress bar for work that turns out to be slow."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+PATIENCE_S = 1.0  # work that ends sooner shows no bar
+
+
+class Bar:
+    """A bar with the time left, on a terminal's stderr, from the first second on.
+
+    >>> with Bar("resizing", 60000) as bar:
+    ...     bar.update(1000)
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(what, total=total)
+        self._since = time.monotonic()
+
+    def update(self, done: int) -> None:
+        """Show that so many of all are done."""
+        self._progress.update(self._task, completed=done)
+        if time.monotonic() - self._since > PATIENCE_S:
+            self._progress.start()  # harmless when it has started
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()

@@ -1,0 +1,248 @@
+"""The host code of every variant: compile, allocate, copy, launch, time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.device import open_device
+from mini_dnn.device.base import Buffer, Device, Module, Scalar
+from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
+from mini_dnn.timing import NO_TIMING, Timing, time_op
+from mini_dnn.variant import CopyToSymbol, HostFunction, Launch, Step, Variant, ceil_div, find
+
+GRID_LIMIT = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
+
+Progress = Callable[[int], None]  # images done so far
+
+
+@dataclass(frozen=True)
+class ConvResult:
+    """What one convolution gave, and how long it took."""
+
+    y: np.ndarray  # (N,M,P,Q) float32
+    op_ms: float | None  # the launches alone: median of the timed runs; None where none was timed
+    layer_ms: float  # allocation, both copies and one op, by the wall clock
+    compile_ms: float  # compiling and loading, or taking from the cache
+    steps: int  # parts that the batch was split into to fit the device
+    op_samples_ms: tuple[float, ...] = ()  # one a timed run; empty for a batch in several parts
+
+
+def conv2d(
+    x: np.ndarray, w: np.ndarray, impl: str | Path | Variant = "m3", device: str | Device = "auto"
+) -> np.ndarray:
+    """Convolve, valid and with stride 1.
+
+    Parameters
+    ----------
+    x
+        Input, ``(N, C, H, W) float32``. What float32 holds exactly is converted.
+    w
+        Filters, ``(M, C, R, S) float32``.
+    impl
+        A variant: ``"cpu"``, ``"m1"``, ``"m2"``, ``"m3"``, a name that ``run.py list`` shows, or a path.
+    device
+        ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
+
+    Returns
+    -------
+    y : (N, M, P, Q) float32
+        ``P = H - R + 1``, ``Q = W - S + 1``.
+
+    Raises
+    ------
+    ShapeError, VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+    variant = impl if isinstance(impl, Variant) else find(impl)
+    if variant.host is not None or not isinstance(device, str):
+        return run(x, w, variant, None if isinstance(device, str) else device).y
+    with closing(open_device(device)) as opened:
+        return run(x, w, variant, opened).y
+
+
+def run(
+    x: np.ndarray,
+    w: np.ndarray,
+    variant: Variant,
+    device: Device | None,
+    timing: Timing = NO_TIMING,
+    max_images: int | None = None,
+    progress: Progress | None = None,
+) -> ConvResult:
+    """Run a variant: its plan on a device, or its NumPy function on the host.
+
+    Parameters
+    ----------
+    device
+        Not used by a variant that runs on the host.
+    timing
+        How the launches are timed; without a clock on the device there is no op time.
+    max_images
+        Split the batch into parts of at most so many images, even where more would fit.
+    progress
+        Called after each part.
+
+    Raises
+    ------
+    ShapeError, VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+    x, w, shape = conv_arrays(x, w)
+    limit = variant.refuses(shape)
+    if limit:
+        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+    if variant.host is not None:
+        return _run_host(x, w, variant.host, max_images or shape.N, progress)
+    assert device is not None, "a variant without host= has a plan"
+    module = device.compile(variant.source, variant.defines_for(shape))
+    y = np.empty(shape.y, np.float32)
+    images = largest_part(variant, shape, device.free_bytes(), max_images)
+    steps = ceil_div(shape.N, images)
+    layer_ms, op_ms = 0.0, 0.0
+    samples: list[float] = []
+    for step in range(steps):
+        part = slice(step * shape.N // steps, (step + 1) * shape.N // steps)  # sizes differ by one at most
+        ms, samples = _run_part(x[part], w, y[part], variant, module, device, timing)
+        layer_ms += ms
+        op_ms += statistics.median(samples) if samples else 0.0
+        if progress:
+            progress(part.stop)
+    return ConvResult(
+        y=y,
+        op_ms=op_ms if samples else None,
+        layer_ms=layer_ms,
+        compile_ms=module.compile_ms,
+        steps=steps,
+        op_samples_ms=tuple(samples) if steps == 1 else (),
+    )
+
+
+def _run_host(
+    x: np.ndarray, w: np.ndarray, host: HostFunction, images: int, progress: Progress | None
+) -> ConvResult:
+    """The host's op time is its wall clock's."""
+    shape = ConvShape.of(x, w)
+    y = np.empty(shape.y, np.float32)
+    start = time.perf_counter()
+    for n in range(0, shape.N, images):
+        y[n : n + images] = host(x[n : n + images], w)
+        if progress:
+            progress(min(n + images, shape.N))
+    ms = (time.perf_counter() - start) * 1e3
+    return ConvResult(y, ms, ms, compile_ms=0.0, steps=ceil_div(shape.N, images), op_samples_ms=(ms,))
+
+
+def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int | None = None) -> int:
+    """Most images that one part may have: its buffers fit ``free`` bytes and its grids the limits of CUDA.
+
+    Raises
+    ------
+    DeviceError
+        Not even one image fits.
+    """
+
+    def fits(n: int) -> bool:
+        part = shape.with_batch(n)
+        grids = [step.grid for step in _plan(variant, part) if isinstance(step, Launch)]
+        within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
+        return within and _bytes(variant, part) <= free
+
+    most = min(shape.N, max_images or shape.N)
+    if fits(most):
+        return most
+    if not fits(1):
+        raise DeviceError(
+            f"{variant.name} needs {_bytes(variant, shape.with_batch(1)) / 1e6:.1f} MB for one image "
+            f"of {shape}; the device has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. "
+            "Free memory, or take a variant that needs less"
+        )
+    low, high = 1, most  # low fits, high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _run_part(
+    x: np.ndarray,
+    w: np.ndarray,
+    y: np.ndarray,
+    variant: Variant,
+    module: Module,
+    device: Device,
+    timing: Timing,
+) -> tuple[float, list[float]]:
+    """One part of a batch: fills ``y``; layer time in ms, and the op times of the timed runs."""
+    shape = ConvShape.of(x, w)
+    steps = _plan(variant, shape)
+    with ExitStack() as stack:
+        start = time.perf_counter()
+        buffers: dict[str, Buffer] = {}
+        for name, size in (("x", shape.x), ("w", shape.w), ("y", shape.y), *variant.scratch(shape).items()):
+            buffers[name] = device.empty(name, size)
+            stack.callback(buffers[name].free)
+        device.copy_in(buffers["x"], x)
+        device.copy_in(buffers["w"], w)
+        device.synchronize()
+        copied = time.perf_counter()
+        samples = time_op(lambda: _launch(steps, buffers, module, device), device, timing)
+        again = time.perf_counter()
+        _launch(steps, buffers, module, device)
+        device.copy_out(buffers["y"], y)
+        device.synchronize()
+        ms = (time.perf_counter() - again + copied - start) * 1e3
+    return ms, samples
+
+
+def _launch(steps: list[Step], buffers: Mapping[str, Buffer], module: Module, device: Device) -> None:
+    for step in steps:
+        if isinstance(step, CopyToSymbol):
+            source = _buffer(step.buffer, buffers, f"the copy to {step.symbol}")
+            device.copy(device.symbol(module, step.symbol), source, step.stream)
+            continue
+        args = [_argument(a, buffers, step) for a in step.args]
+        device.launch(module, step.kernel, step.grid, step.block, args, step.shared_bytes, step.stream)
+
+
+def _argument(
+    value: str | int | float | Scalar, buffers: Mapping[str, Buffer], launch: Launch
+) -> Buffer | Scalar:
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, str):
+        return _buffer(value, buffers, f"the launch of {launch.kernel}")
+    if isinstance(value, int):
+        if not -(2**31) <= value < 2**31:
+            raise VariantError(
+                f"the launch of {launch.kernel} passes {value}, which does not fit C's int; "
+                "pass np.int64(...) and declare the parameter long long"
+            )
+        return np.int32(value)
+    return np.float32(value)
+
+
+def _buffer(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:
+    if name not in buffers:
+        raise VariantError(
+            f"{what} names a buffer '{name}'; there are {', '.join(buffers)} "
+            "(scratch= in variant.py adds more)"
+        )
+    return buffers[name]
+
+
+def _plan(variant: Variant, shape: ConvShape) -> list[Step]:
+    assert variant.plan is not None, "find() lets no variant through that has neither plan nor host"
+    return list(variant.plan(shape))
+
+
+def _bytes(variant: Variant, shape: ConvShape) -> int:
+    sizes = [shape.x, shape.w, shape.y, *variant.scratch(shape).values()]
+    return FLOAT_BYTES * sum(int(np.prod(size, dtype=np.int64)) for size in sizes)

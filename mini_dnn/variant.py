@@ -1,0 +1,219 @@
+"""Variants: a folder with a ``kernel.cu`` and a ``variant.py`` that says what to launch.
+
+A variant is data. It is found by its folder, so a new one needs no registration:
+
+- the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
+- ``m2/unroll_gemm``: a folder under ``milestones/``;
+- any path to a folder that holds a ``variant.py``, inside the repository or outside.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from mini_dnn.errors import VariantError
+from mini_dnn.shapes import ConvShape
+
+ROOT = Path(__file__).resolve().parent.parent
+SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
+PRECISIONS = ("fp32", "tf32", "fp16", "fp16_sum")
+
+HostFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y
+
+__all__ = [
+    "ConvShape",
+    "CopyToSymbol",
+    "HostFunction",
+    "Launch",
+    "Step",
+    "Variant",
+    "ceil_div",
+    "find",
+    "names",
+]
+
+
+def ceil_div(a: int, b: int) -> int:
+    """``a / b`` rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    Parameters
+    ----------
+    kernel
+        Name of the ``extern "C" __global__`` function.
+    grid, block
+        Blocks in the grid and threads in a block, one to three entries each, x first.
+    args
+        In the kernel's order. A string names a buffer (``x``, ``w``, ``y`` or one of the scratch
+        buffers); an int is passed as ``int``, a float as ``float``, a NumPy scalar as what it is.
+    shared_bytes
+        Dynamic shared memory of a block.
+    stream
+        Work on one stream runs in order; different streams may overlap.
+    """
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[str | int | float | np.generic, ...]
+    shared_bytes: int = 0
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class CopyToSymbol:
+    """Copy a whole buffer to the kernel file's ``__constant__`` variable, device to device.
+
+    Parameters
+    ----------
+    symbol
+        Name of the variable.
+    buffer
+        ``x``, ``w`` or a scratch buffer; it may be smaller than the variable.
+    """
+
+    symbol: str
+    buffer: str
+    stream: int = 0
+
+
+Step = Launch | CopyToSymbol
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute a convolution.
+
+    Parameters
+    ----------
+    op
+        What it computes: ``"conv2d"``.
+    idea
+        The one idea, in a sentence.
+    plan
+        The steps for a shape: a pure function. None for a variant that runs on the host.
+    scratch
+        Names and shapes of the float32 buffers that the plan needs beside ``x``, ``w`` and ``y``.
+    defines
+        Preprocessor definitions for the kernel: a mapping, or a function of the shape for kernels
+        that are specialised at compile time.
+    parent
+        The variant that this one improves on.
+    precision
+        How exact a check may expect it to be: ``"fp32"``; ``"tf32"`` or ``"fp16"`` when operands are
+        rounded so; ``"fp16_sum"`` when sums are kept in half too.
+    min_arch
+        The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
+    refuses
+        Says which limit a shape hits, or returns an empty string when the variant can do it.
+    host
+        Instead of a plan: a function of NumPy arrays ``(x, w) -> y``.
+    """
+
+    op: str
+    idea: str
+    plan: Callable[[ConvShape], Sequence[Step]] | None = None
+    scratch: Callable[[ConvShape], Mapping[str, tuple[int, ...]]] = lambda shape: {}
+    defines: Mapping[str, int] | Callable[[ConvShape], Mapping[str, int]] = field(default_factory=dict)
+    parent: str | None = None
+    precision: str = "fp32"
+    min_arch: int = 75
+    refuses: Callable[[ConvShape], str] = lambda shape: ""
+    host: HostFunction | None = None
+    name: str = ""
+    folder: Path = Path()
+
+    @property
+    def source(self) -> Path:
+        """The kernel file."""
+        return self.folder / "kernel.cu"
+
+    def defines_for(self, shape: ConvShape) -> Mapping[str, int]:
+        """Preprocessor definitions for this shape."""
+        return self.defines(shape) if callable(self.defines) else self.defines
+
+
+def names() -> list[str]:
+    """Names of all variants in the repository, in the order of the course."""
+    folders = sorted(p.parent for p in ROOT.glob("milestones/*/*/variant.py"))
+    return [f.relative_to(ROOT / "milestones").as_posix() for f in folders] + ["layers/custom"]
+
+
+def find(name: str | Path) -> Variant:
+    """Load the variant of that name, or the one in the folder that ``name`` is a path to.
+
+    Raises
+    ------
+    VariantError
+        There is none of that name, or its ``variant.py`` is broken; the message names the line.
+    """
+    name = str(name)
+    official = SHORT_NAMES.get(name, name)
+    for folder in (ROOT / "milestones" / official, ROOT / official, Path(name).expanduser()):
+        if (folder / "variant.py").is_file():
+            return _load(folder.resolve())
+    path = Path(name).expanduser()
+    if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
+        return _load(path.parent.resolve())
+    if path.is_dir():
+        raise VariantError(
+            f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
+            "(CONTRIBUTING.md shows one)"
+        )
+    known = [*SHORT_NAMES, *names()]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}."
+    raise VariantError(f"no variant '{name}'{hint} ('run.py list' shows all; a path to a folder works too)")
+
+
+def _load(folder: Path) -> Variant:
+    file = folder / "variant.py"
+    module = ModuleType(f"mini_dnn_variant {folder}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
+        exec(compile(file.read_text(), str(file), "exec"), vars(module))
+    except Exception as error:
+        raise VariantError(f"{file} cannot be loaded: {_where(error, file)}") from error
+    variant = getattr(module, "VARIANT", None)
+    if not isinstance(variant, Variant):
+        raise VariantError(f"{file} defines no VARIANT; it must end with VARIANT = Variant(...)")
+    if (variant.plan is None) == (variant.host is None):
+        raise VariantError(f"{file}: VARIANT needs either plan= (kernels) or host= (a NumPy function)")
+    if variant.precision not in PRECISIONS:
+        raise VariantError(
+            f"{file}: precision {variant.precision!r} is not one of {', '.join(map(repr, PRECISIONS))}"
+        )
+    variant = replace(variant, name=_official_name(folder), folder=folder)
+    if variant.plan is not None and not variant.source.is_file():
+        raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
+    return variant
+
+
+def _official_name(folder: Path) -> str:
+    for base in (ROOT / "milestones", ROOT):
+        if folder.is_relative_to(base):
+            return folder.relative_to(base).as_posix()
+    return str(folder)
+
+
+def _where(error: Exception, file: Path) -> str:
+    """The error with the line of ``file`` where it happened."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    at = f"line {lines[-1].lineno} ({lines[-1].line}): " if lines else ""
+    return f"{at}{type(error).__name__}: {error}"

@@ -1,0 +1,42 @@
+"""Runs kernel files on the emulator from NumPy arrays."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.emulator import EmulatorDevice
+
+FOLDER = Path(__file__).parent / "kernels"
+
+
+class Kernels:
+    """A compiled file; calls pass arrays as buffers, which come back with what the kernel wrote."""
+
+    def __init__(self, device: EmulatorDevice, source: Path | str, **defines: int | float | str) -> None:
+        self.device = device
+        self.module = device.compile(FOLDER / source, defines)
+
+    def __call__(
+        self,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        *args: np.ndarray | Scalar,
+        shared: int = 0,
+    ) -> None:
+        with ExitStack() as stack:
+            passed: list[Buffer | Scalar] = []
+            for i, arg in enumerate(args):
+                if isinstance(arg, np.ndarray):
+                    buffer = self.device.empty(f"arg{i}", arg.shape, arg.dtype)
+                    stack.callback(buffer.free)
+                    self.device.copy_in(buffer, arg)
+                    passed.append(buffer)
+                else:
+                    passed.append(arg)
+            self.device.launch(self.module, kernel, grid, block, passed, shared)
+            for buffer, arg in zip(passed, args, strict=True):
+                if isinstance(arg, np.ndarray):
+                    self.device.copy_out(buffer, arg)  # type: ignore[arg-type]

@@ -1,0 +1,141 @@
+"""Downloads, from servers on the loopback interface: mirrors, MD5 sums, silence, and folders that refuse."""
+
+import functools
+import hashlib
+import http.server
+import socket
+import threading
+import time
+
+import pytest
+
+from mini_dnn.datasets import download as module
+from mini_dnn.datasets.download import download
+from mini_dnn.errors import DataError
+
+CONTENTS = {"images.gz": bytes(range(256)) * 400, "labels.gz": b"labels"}
+WANTED = {name: hashlib.md5(content).hexdigest() for name, content in CONTENTS.items()}
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.server.gets.append(self.path)
+        super().do_GET()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Function that serves files on a port of its own; the server counts its GET requests."""
+    servers = []
+
+    def start(contents):
+        folder = tmp_path / f"server{len(servers)}"
+        folder.mkdir()
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        handler = functools.partial(Handler, directory=folder)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.gets, server.url = [], f"http://127.0.0.1:{server.server_port}/"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "data" / "set"
+
+
+def listed(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_downloads_and_keeps(serve, folder):
+    server = serve(CONTENTS)
+    with download(WANTED, [server.url], folder) as (place, mirror):
+        assert (place, mirror) == (folder, server.url)
+    assert listed(folder) == CONTENTS
+
+
+def test_right_files_are_not_fetched_again(serve, folder, capfd):
+    server = serve(CONTENTS)
+    folder.mkdir(parents=True)
+    (folder / "images.gz").write_bytes(CONTENTS["images.gz"])
+    (folder / "labels.gz").write_bytes(b"damaged")
+    with download(WANTED, [server.url], folder):
+        assert server.gets == ["/labels.gz"]
+    assert listed(folder) == CONTENTS
+
+
+def test_next_mirror_after_a_wrong_file(serve, folder):
+    wrong = serve({**CONTENTS, "labels.gz": b"<html>blocked</html>"})
+    right = serve(CONTENTS)
+    with download(WANTED, [wrong.url, right.url], folder) as (_, mirror):
+        assert mirror == right.url
+    assert listed(folder) == CONTENTS
+    assert right.gets == ["/labels.gz"]  # the images from the first mirror were right
+
+
+def test_all_mirrors_fail(serve, folder):
+    wrong, empty = serve({**CONTENTS, "images.gz": CONTENTS["images.gz"][:-1]}), serve({})
+    with (
+        pytest.raises(DataError) as caught,
+        download(WANTED, [wrong.url, empty.url, "http://127.0.0.1:9/"], folder),
+    ):
+        pass
+    for part in (wrong.url, WANTED["images.gz"], empty.url, "404", "127.0.0.1:9/ cannot be reached"):
+        assert part in str(caught.value)
+    assert listed(folder) == {}
+
+
+def test_a_silent_server_costs_no_more_than_the_probe(serve, folder, monkeypatch):
+    monkeypatch.setattr(module, "PROBE_S", 0.3)
+    right = serve(CONTENTS)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        mirror = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with download(WANTED, [mirror, right.url], folder) as (_, used):
+            assert used == right.url
+        assert time.monotonic() - start < 3
+        with (
+            pytest.raises(DataError, match=r"did not answer within 0\.3 s|Read timed out"),
+            download(WANTED, [mirror], folder),
+        ):
+            pass
+
+
+def test_a_look_up_that_hangs_costs_no_more_than_the_probe(folder, monkeypatch):
+    """Name servers that drop packets hold `requests` far longer than its own time-out."""
+    over = threading.Event()
+    monkeypatch.setattr(module, "PROBE_S", 0.1)
+    monkeypatch.setattr(module.requests, "head", lambda *_, **__: over.wait(5))
+    start = time.monotonic()
+    with (
+        pytest.raises(DataError, match=r"did not answer within 0\.1 s"),
+        download(WANTED, ["http://127.0.0.1:9/"], folder),
+    ):
+        pass
+    over.set()
+    assert time.monotonic() - start < 3
+
+
+def test_folder_that_cannot_be_written(serve, folder, caplog):
+    server = serve(CONTENTS)
+    folder.parent.write_text("a file where the folder should be")
+    with download(WANTED, [server.url], folder) as (place, _):
+        assert listed(place) == CONTENTS
+    assert not place.exists()
+    assert "will not be kept" in caplog.text

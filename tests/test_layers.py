@@ -1,0 +1,192 @@
+"""Each layer against a definition written out, and its gradients against central differences in float64."""
+
+import numpy as np
+import pytest
+
+from mini_dnn.errors import MiniDnnError, ShapeError
+from mini_dnn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, Softmax
+
+STEP = 1e-6
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+CASES = {
+    "conv": (Conv2d(2, 3, (3, 2), rng(), np.float64), (2, 2, 5, 4)),
+    "conv to one pixel": (Conv2d(1, 2, (4, 3), rng(), np.float64), (3, 1, 4, 3)),
+    "relu": (ReLU(), (3, 4, 5)),
+    "pool 2": (MaxPool2d(2), (2, 3, 4, 6)),
+    "pool 2, floor": (MaxPool2d(2), (2, 1, 5, 7)),
+    "pool 4, ceil": (MaxPool2d(4, ceil_mode=True), (1, 2, 6, 9)),
+    "pool 3, ceil, smaller than a window": (MaxPool2d(3, ceil_mode=True), (2, 2, 2, 1)),
+    "flatten": (Flatten(), (2, 3, 2, 2)),
+    "linear": (Linear(5, 3, rng(), np.float64), (4, 5)),
+    "softmax": (Softmax(), (3, 6)),
+}
+cases = pytest.mark.parametrize(("layer", "shape"), CASES.values(), ids=CASES.keys())
+
+
+def differences(layer: Layer, x: np.ndarray, dy: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """Central differences of sum(forward(x) * dy) by each element of ``changed``, which forward reads."""
+    result = np.empty_like(changed)
+    for i in np.ndindex(changed.shape):
+        value = changed[i]
+        changed[i] = value + STEP
+        above = (layer.forward(x) * dy).sum()
+        changed[i] = value - STEP
+        below = (layer.forward(x) * dy).sum()
+        changed[i] = value
+        result[i] = (above - below) / (2 * STEP)
+    return result
+
+
+@cases
+def test_gradients_agree_with_central_differences(layer: Layer, shape: tuple[int, ...]) -> None:
+    random = rng()
+    x = random.standard_normal(shape)
+    y = layer.forward(x, training=True)
+    dy = random.standard_normal(y.shape)
+    dx = layer.backward(dy)
+    np.testing.assert_allclose(dx, differences(layer, x, dy, x), rtol=1e-7, atol=1e-8)
+    for parameter in layer.parameters().values():
+        assert parameter.grad.shape == parameter.value.shape
+        wanted = differences(layer, x, dy, parameter.value)
+        np.testing.assert_allclose(parameter.grad, wanted, rtol=1e-7, atol=1e-8)
+
+
+@cases
+def test_backward_parameters_gives_the_same_parameter_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
+    x = rng().standard_normal(shape)
+    dy = np.cos(layer.forward(x, training=True))
+    layer.backward(dy)
+    wanted = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}
+    layer.forward(x, training=True)
+    layer.backward_parameters(dy)
+    for name, parameter in layer.parameters().items():
+        np.testing.assert_array_equal(parameter.grad, wanted[name])
+
+
+@cases
+def test_output_shape_tells_the_shape_and_float32_stays_float32(layer: Layer, shape: tuple[int, ...]) -> None:
+    y = layer.forward(rng().standard_normal(shape))
+    assert y.shape == layer.output_shape(shape)
+    if not layer.parameters():
+        x = rng().standard_normal(shape).astype(np.float32)
+        y = layer.forward(x, training=True)
+        assert y.dtype == np.float32
+        assert layer.backward(y).dtype == np.float32
+
+
+@cases
+def test_forward_leaves_its_input_alone(layer: Layer, shape: tuple[int, ...]) -> None:
+    x = rng().standard_normal(shape)
+    before = x.copy()
+    layer.forward(x)
+    layer.backward(np.ones_like(layer.forward(x, training=True)))
+    np.testing.assert_array_equal(x, before)
+
+
+@cases
+def test_backward_needs_a_forward_pass_of_its_own(layer: Layer, shape: tuple[int, ...]) -> None:
+    dy = layer.forward(rng().standard_normal(shape), training=True)
+    layer.backward(dy)
+    if isinstance(layer, Conv2d | Linear | ReLU):
+        with pytest.raises(MiniDnnError, match=r"training=True"):
+            layer.backward(dy)
+
+
+def test_relu_overwrites_only_when_told() -> None:
+    x = np.array([[-1.0, 0.0, 2.0]])
+    assert ReLU().forward(x, overwrite=True) is x
+    np.testing.assert_array_equal(x, [[0, 0, 2]])
+
+
+def pooled(x: np.ndarray, k: int, P: int, Q: int) -> np.ndarray:
+    """Max-pooling as it is defined: window by window."""
+    windows = [[x[:, :, p * k : p * k + k, q * k : q * k + k] for q in range(Q)] for p in range(P)]
+    return np.array([[w.max(axis=(2, 3)) for w in row] for row in windows]).transpose(2, 3, 0, 1)
+
+
+@pytest.mark.parametrize(("H", "W"), [(4, 4), (34, 34), (7, 5), (1, 9), (3, 2)])
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_pooling_is_the_maximum_of_each_window(H: int, W: int, k: int, ceil_mode: bool) -> None:
+    layer = MaxPool2d(k, ceil_mode)
+    x = rng().standard_normal((3, 2, H, W)).astype(np.float32)
+    if not ceil_mode and min(H, W) < k:
+        with pytest.raises(ShapeError, match=f"{k}x{k}"):
+            layer.forward(x)
+        return
+    P, Q = (-(-H // k), -(-W // k)) if ceil_mode else (H // k, W // k)
+    y = layer.forward(x)
+    assert y.shape == (3, 2, P, Q)
+    np.testing.assert_array_equal(y, pooled(x, k, P, Q))
+
+
+def test_pooling_a_batch_of_many_slices_equals_pooling_each_image() -> None:
+    layer = MaxPool2d(2)
+    x = rng().standard_normal((200, 4, 80, 80)).astype(np.float32)  # about 20 MB, 20 slices
+    y = layer.forward(x, training=True)
+    dx = layer.backward(y)
+    for n in (0, 9, 10, 11, 199):
+        np.testing.assert_array_equal(y[n : n + 1], layer.forward(x[n : n + 1], training=True))
+        np.testing.assert_array_equal(dx[n : n + 1], layer.backward(y[n : n + 1]))
+
+
+def test_pooling_gives_the_gradient_to_one_of_equal_maxima() -> None:
+    layer = MaxPool2d(2, ceil_mode=True)
+    x = np.ones((1, 1, 3, 3))
+    dy = layer.forward(x, training=True) * np.array([[1.0, 2.0], [3.0, 4.0]])
+    dx = layer.backward(dy)
+    assert np.count_nonzero(dx) == 4
+    for p, q in np.ndindex(2, 2):
+        assert dx[0, 0, 2 * p : 2 * p + 2, 2 * q : 2 * q + 2].sum() == dy[0, 0, p, q]
+
+
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool2d(2), Softmax()], ids=repr)
+def test_nan_is_not_hidden(layer: Layer) -> None:
+    x = np.zeros((1, 1, 2, 2)) if isinstance(layer, MaxPool2d) else np.zeros((1, 4))
+    x[..., -1] = np.nan
+    assert np.isnan(layer.forward(x)).any()
+
+
+def test_softmax_takes_logits_of_any_size() -> None:
+    y = Softmax().forward(np.array([[1000.0, 0.0, -1000.0], [-1000.0, -1000.0, -1001.0]]))
+    np.testing.assert_allclose(y.sum(axis=1), 1)
+    np.testing.assert_allclose(y[0], [1, 0, 0])
+    np.testing.assert_allclose(y[1, 0] / y[1, 2], np.e)
+
+
+def test_conv_calls_its_hook_in_the_forward_pass() -> None:
+    layer = Conv2d(1, 2, (3, 3), rng())
+    layer.convolve = lambda x, w: np.full((len(x), len(w), 2, 2), 5, np.float32)
+    assert (layer.forward(np.zeros((1, 1, 4, 4), np.float32)) == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "message"),
+    [
+        (Conv2d(2, 3, (3, 2), rng()), (2, 5, 4), r"\(N, 2, H, W\); found \(2, 5, 4\)"),
+        (Conv2d(2, 3, (3, 2), rng()), (1, 3, 5, 4), r"Conv2d\(2 -> 3, 3x2\) takes"),
+        (Conv2d(2, 3, (3, 2), rng()), (1, 2, 2, 4), "filter 3 x 2 is larger than the image 2 x 4"),
+        (Linear(5, 3, rng()), (4, 6), r"\(N, 5\); found \(4, 6\)"),
+        (Softmax(), (2, 3, 4), r"\(N, classes\); found"),
+        (Flatten(), (3,), "two or more axes"),
+        (MaxPool2d(2), (3, 4), r"\(N, C, H, W\)"),
+    ],
+)
+def test_a_wrong_input_is_refused_with_both_shapes(
+    layer: Layer, shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ShapeError, match=message):
+        layer.forward(np.zeros(shape))
+
+
+def test_initial_weights_follow_he() -> None:
+    conv, linear = Conv2d(16, 32, (7, 7), rng()), Linear(1296, 100, rng())
+    assert conv.weight.value.dtype == np.float32
+    np.testing.assert_allclose(conv.weight.value.var(), 2 / (16 * 49), rtol=0.05)
+    np.testing.assert_allclose(linear.weight.value.var(), 2 / 1296, rtol=0.05)
+    assert not linear.bias.value.any()

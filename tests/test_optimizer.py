@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from mini_dnn.layers import Parameter
+from mini_dnn.optimizer import SGD, Adam, OneCycle
+
+VALUE = np.array([1.0, -2.0, 3.0])
+GRADIENTS = np.random.default_rng(5).standard_normal((6, 3))
+
+
+def parameter(dtype: type = np.float64) -> Parameter:
+    return Parameter(VALUE.astype(dtype), np.zeros(3, dtype))
+
+
+def test_sgd_sums_decayed_gradients() -> None:
+    p = parameter()
+    optimizer = SGD({"p": p}, momentum=0.8)
+    for gradient in GRADIENTS:
+        p.grad = gradient
+        optimizer.step(0.1)
+    # Step t moves by 0.1 times the sum of 0.8^(t - s) g_s over s <= t.
+    moves = [sum(0.8 ** (t - s) * GRADIENTS[s] for s in range(t + 1)) for t in range(6)]
+    np.testing.assert_allclose(p.value, VALUE - 0.1 * sum(moves), rtol=1e-13)
+
+
+def test_adam_follows_the_paper() -> None:
+    p = parameter()
+    optimizer = Adam({"p": p}, beta1=0.7, beta2=0.95, epsilon=1e-3)
+    wanted, m, v = VALUE.copy(), 0.0, 0.0
+    for t, g in enumerate(GRADIENTS, start=1):
+        p.grad = g
+        optimizer.step(0.01 * t)
+        m = 0.7 * m + 0.3 * g
+        v = 0.95 * v + 0.05 * g * g
+        wanted -= 0.01 * t * (m / (1 - 0.7**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-3)
+        np.testing.assert_allclose(p.value, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [SGD, Adam])
+def test_steps_work_in_place_and_in_the_dtype_of_the_parameter(make: type[SGD] | type[Adam]) -> None:
+    p = parameter(np.float32)
+    array = p.value
+    optimizer = make({"p": p})
+    p.grad = np.ones(3, np.float32)
+    optimizer.step(0.1)
+    assert p.value is array
+    assert array.dtype == np.float32
+    assert (array < VALUE).all()
+
+
+@pytest.mark.parametrize("make", [SGD, Adam])
+def test_filling_the_state_continues_bit_for_bit(make: type[SGD] | type[Adam]) -> None:
+    p = parameter()
+    optimizer = make({"p": p})
+    for gradient in GRADIENTS[:3]:
+        p.grad = gradient
+        optimizer.step(0.1)
+    q = Parameter(p.value.copy(), p.grad)
+    other = make({"p": q})
+    for name, array in other.state().items():
+        array[...] = optimizer.state()[name]
+    for gradient in GRADIENTS[3:]:
+        p.grad = q.grad = gradient
+        optimizer.step(0.1)
+        other.step(0.1)
+    np.testing.assert_array_equal(p.value, q.value)
+
+
+def test_one_cycle_rises_to_its_peak_and_falls_to_almost_nothing() -> None:
+    cycle = OneCycle(peak=2.0, steps=101)
+    rates = [cycle.rate(step) for step in range(101)]
+    assert rates[0] == pytest.approx(2 / 25)
+    assert rates[30] == pytest.approx(2)
+    assert rates[100] == pytest.approx(2e-5)
+    assert (np.diff(rates[:31]) > 0).all()
+    assert (np.diff(rates[30:]) < 0).all()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_one_cycle_of_few_steps(steps: int) -> None:
+    cycle = OneCycle(peak=1.0, steps=steps)
+    assert all(0 < cycle.rate(step) <= 1 for step in range(steps))

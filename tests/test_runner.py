@@ -1,0 +1,150 @@
+"""The host code: splitting, arguments, timing, and what it says when a plan is wrong."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mini_dnn import conv2d, open_device
+from mini_dnn.device import Device
+from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
+from mini_dnn.runner import largest_part, run
+from mini_dnn.shapes import ConvShape
+from mini_dnn.timing import Timing
+from mini_dnn.variant import Launch, Variant, find
+
+COPY = """
+extern "C" __global__ void copy(const float* x, float* y, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i];
+}
+"""
+
+
+def copies(folder: Path, *args: Any, kernel: str = "copy", source: str = COPY, **more: Any) -> Variant:
+    """A variant whose kernel copies x to y: the convolution with a 1 x 1 filter of 1."""
+    (folder / "kernel.cu").write_text(source)
+
+    def plan(s: ConvShape) -> Sequence[Launch]:
+        n = s.N * s.H * s.W
+        return [Launch(kernel, (-(-n // 64),), (64,), args or ("x", "y", n))]
+
+    return Variant(op="conv2d", idea="a copy", plan=plan, name="copies", folder=folder, **more)
+
+
+X = np.arange(2 * 5 * 7, dtype=np.float32).reshape(2, 1, 5, 7)
+ONE = np.ones((1, 1, 1, 1), np.float32)
+
+
+def test_result_of_a_plan(tmp_path: Path, device: Device) -> None:
+    result = run(X, ONE, copies(tmp_path), device, Timing(repeats=3, max_repeats=3))
+    assert np.array_equal(result.y, X)
+    assert result.layer_ms > 0
+    assert result.compile_ms > 0
+    if device.has_clock:
+        assert len(result.op_samples_ms) == 3
+        assert 0 < result.op_ms < result.layer_ms
+    else:
+        assert result.op_ms is None
+
+
+def test_unwritten_output_is_nan(tmp_path: Path, device: Device) -> None:
+    variant = copies(tmp_path, "x", "y", X.size - 1)
+    y = run(X, ONE, variant, device).y
+    assert np.isnan(y.flat[-1])
+    assert not np.isnan(y.flat[:-1]).any()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("x", "out", 3), "names a buffer 'out'; there are x, w, y"),
+        (("x", "y", 2**31), "passes 2147483648, which does not fit C's int; pass np.int64"),
+    ],
+)
+def test_arguments_that_cannot_be(tmp_path: Path, emulator: Device, args: tuple, message: str) -> None:
+    with pytest.raises(VariantError, match=re.escape(message)):
+        run(X, ONE, copies(tmp_path, *args), emulator)
+
+
+def test_kernel_that_is_not_there(tmp_path: Path, device: Device) -> None:
+    with pytest.raises(LaunchError, match="no kernel 'cpoy'"):
+        run(X, ONE, copies(tmp_path, kernel="cpoy"), device)
+
+
+def test_compile_error_names_file_and_line(tmp_path: Path, device: Device) -> None:
+    source = COPY.replace("y[i] = x[i];", "y[i] = z[i];")
+    with pytest.raises(CompileError, match=r"(?s)kernel\.cu.*4.*z.*y\[i\] = z\[i\]"):
+        run(X, ONE, copies(tmp_path, source=source), device)
+
+
+def test_refused_shape(tmp_path: Path, emulator: Device) -> None:
+    variant = copies(tmp_path, refuses=lambda s: "R must be odd" if s.R % 2 == 0 else "")
+    with pytest.raises(VariantError, match=r"copies does not take \(2, 1, 5, 7\).*: R must be odd"):
+        run(X, np.ones((1, 1, 2, 1), np.float32), variant, emulator)
+
+
+def test_largest_part_fits_memory_exactly() -> None:
+    shape = ConvShape(1000, 1, 10, 10, 2, 3, 3)
+    per_image = 4 * (100 + 2 * 64)
+    filters = 4 * 18
+    variant = replace(find("m1"), scratch=lambda s: {})
+    for images in (1, 7, 999, 1000):
+        assert largest_part(variant, shape, filters + images * per_image) == images
+        assert largest_part(variant, shape, filters + (images + 1) * per_image - 1) == images
+    assert largest_part(variant, shape, 10**12, max_images=30) == 30
+    with pytest.raises(DeviceError, match=r"needs 0\.0 MB for one image"):
+        largest_part(variant, shape, filters + per_image - 1)
+
+
+def test_largest_part_keeps_within_the_grid() -> None:
+    shape = ConvShape(100_000, 1, 2, 2, 1, 1, 1)  # m1 has one image a block along z: at most 65,535
+    assert largest_part(find("m1"), shape, 10**12) == 65_535
+
+
+def test_host_variant_takes_parts_and_reports() -> None:
+    seen: list[int] = []
+    result = run(np.repeat(X, 3, axis=0), ONE, find("cpu"), None, max_images=4, progress=seen.append)
+    assert np.array_equal(result.y, np.repeat(X, 3, axis=0))
+    assert seen == [4, 6]
+    assert result.op_ms == result.layer_ms > 0
+
+
+def test_api_refuses_what_does_not_fit() -> None:
+    with pytest.raises(ShapeError, match="float64"):
+        conv2d(X.astype(np.float64), ONE, "cpu")
+    with pytest.raises(UsageError, match="no device 'gpu'; there are auto, cuda, emulator"):
+        conv2d(X, ONE, "m1", device="gpu")
+
+
+def test_auto_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise DeviceError("PyCUDA cannot be imported")
+
+    monkeypatch.setattr("mini_dnn.device.cuda._driver", missing)
+    assert "no GPU: PyCUDA cannot be imported" in open_device("auto").description
+    with pytest.raises(DeviceError, match="PyCUDA"):
+        open_device("cuda")
+
+
+def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that reports no device: no traceback of PyCUDA's own."""
+
+    class Error(Exception):
+        pass
+
+    class OutOfMemory(Error):
+        pass
+
+    def init() -> None:
+        raise Error("cuInit failed: no CUDA-capable device is detected")
+
+    driver = SimpleNamespace(init=init, Error=Error, MemoryError=OutOfMemory)
+    monkeypatch.setattr("mini_dnn.device.cuda._driver", lambda: driver)
+    with pytest.raises(DeviceError, match="the GPU cannot be opened: cuInit failed: no CUDA-capable device"):
+        open_device("cuda")

@@ -1,0 +1,249 @@
+"""Training on a few drawn garments: it learns, it resumes bit for bit, it loses nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.cli import train as verb
+from mini_dnn.datasets import ImageSet, draw
+from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.models import lenet
+from mini_dnn.network import Network
+from mini_dnn.train import EpochResult, Settings, Trainer, predict
+from mini_dnn.weights import load
+
+SETTINGS = Settings(epochs=3, batch=16, rate=3e-3, seed=5)  # 40 images: the last batch of an epoch has 8
+
+
+def image_set(split: str, n: int) -> ImageSet:
+    images, labels = draw(n, split=split)
+    return ImageSet("synthetic", split, images, labels, "drawn", "")
+
+
+TRAIN, TEST = image_set("train", 40), image_set("test", 30)
+
+
+def trainer(settings: Settings = SETTINGS, train: ImageSet = TRAIN) -> Trainer:
+    rng = np.random.default_rng(settings.seed)
+    return Trainer(lenet.build(rng), train, TEST, settings, rng)
+
+
+def bits(network: Network) -> dict[str, bytes]:
+    return {name: parameter.value.tobytes() for name, parameter in network.parameters().items()}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> Trainer:
+    whole = trainer()
+    whole.run()
+    return whole
+
+
+class Stop(Exception):
+    pass
+
+
+def test_training_learns() -> None:
+    learner = trainer(Settings(epochs=25, batch=16, rate=3e-3, seed=5))
+    learner.run()
+    losses = [result.loss for result in learner.history]
+    assert losses[-1] < 0.3 * losses[0]
+    assert (predict(learner.network, TRAIN.images) == TRAIN.labels).mean() > 0.9
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(uninterrupted: Trainer) -> None:
+    again, other = trainer(), trainer(Settings(epochs=3, batch=16, rate=3e-3, seed=6))
+    again.run()
+    other.run()
+    assert bits(again.network) == bits(uninterrupted.network)
+    assert again.history == uninterrupted.history
+    assert bits(other.network) != bits(uninterrupted.network)
+
+
+@pytest.mark.parametrize("batches", [4, 8])  # in the second epoch, in the third
+def test_a_resumed_training_ends_with_the_same_bits(
+    uninterrupted: Trainer, tmp_path: Path, batches: int
+) -> None:
+    def interrupt(done: int) -> None:
+        if done == batches:
+            raise Stop
+
+    with pytest.raises(Stop):
+        trainer().run(tmp_path / "c.h5", interrupt)
+    resumed = trainer()
+    resumed.restore(tmp_path / "c.h5")
+    assert resumed.epoch == (batches - 1) // resumed.steps_per_epoch
+    resumed.run(tmp_path / "c.h5")
+    assert bits(resumed.network) == bits(uninterrupted.network)
+    assert resumed.history == uninterrupted.history
+
+
+def test_progress_counts_batches_and_epochs(uninterrupted: Trainer) -> None:
+    batches: list[int] = []
+    epochs: list[EpochResult] = []
+    trainer().run(on_batch=batches.append, on_epoch=epochs.append)
+    assert batches == list(range(1, 10))
+    assert epochs == uninterrupted.history
+    assert [result.epoch for result in epochs] == [1, 2, 3]
+
+
+def test_about_half_of_the_images_are_mirrored_and_the_set_itself_stays() -> None:
+    before = TRAIN.images.copy()
+    learner = trainer(Settings(epochs=1, batch=40))
+    ((x, labels),) = learner._batches()
+    plain = {image.tobytes(): label for image, label in zip(TRAIN.images, TRAIN.labels, strict=True)}
+    mirrored = {
+        image[:, :, ::-1].tobytes(): label for image, label in zip(TRAIN.images, TRAIN.labels, strict=True)
+    }
+    found = np.round(x * 255).astype(np.uint8)
+    assert [(plain | mirrored)[image.tobytes()] for image in found] == list(labels)
+    count = sum(image.tobytes() in mirrored for image in found)
+    assert 8 < count < 32
+    np.testing.assert_array_equal(TRAIN.images, before)
+
+
+def test_a_training_that_diverges_stops_with_the_batch() -> None:
+    learner = trainer()
+    learner.network.parameters()["fc2.bias"].value[0] = np.nan
+    with pytest.raises(
+        MiniDnnError, match=r"diverged: the loss is nan at batch 1 of epoch 1; try a rate below 0.003"
+    ):
+        learner.run()
+
+
+@pytest.mark.parametrize(
+    ("settings", "train", "message"),
+    [
+        (Settings(epochs=4, batch=16, rate=3e-3, seed=5), TRAIN, "epochs=3; asked for was epochs=4"),
+        (
+            Settings(epochs=3, batch=8, rate=3e-3, seed=6),
+            TRAIN,
+            "batch=16, seed=5; asked for was batch=8, seed=6",
+        ),
+        (SETTINGS, image_set("train", 39), "images=40; asked for was images=39"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(
+    uninterrupted: Trainer, tmp_path: Path, settings: Settings, train: ImageSet, message: str
+) -> None:
+    uninterrupted.save(tmp_path / "c.h5")
+    other = trainer(settings, train)
+    before = bits(other.network)
+    with pytest.raises(UsageError, match=message):
+        other.restore(tmp_path / "c.h5")
+    assert bits(other.network) == before
+    assert other.epoch == 0
+
+
+def test_a_damaged_checkpoint_is_refused(uninterrupted: Trainer, tmp_path: Path) -> None:
+    path = tmp_path / "c.h5"
+    uninterrupted.save(path)
+    path.write_bytes(path.read_bytes()[:-5000])
+    with pytest.raises(WeightsError, match="without --resume"):
+        trainer().restore(path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0}, {"rate": float("nan")}, {"seed": -1}]
+)
+def test_settings_without_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Words of a command line that trains on the few images, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verb, "load", lambda name, split, data_dir: TRAIN if split == "train" else TEST)
+    return ["train", "--data", "synthetic", "--epochs", "3", "--batch", "16", "--rate", "3e-3", "--seed", "5"]
+
+
+WEIGHTS, CHECKPOINT = (
+    Path("checkpoints/lenet-synthetic.h5"),
+    Path("checkpoints/lenet-synthetic.checkpoint.h5"),
+)
+
+
+def test_the_verb_writes_weights_that_say_how_they_were_made(
+    uninterrupted: Trainer, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 0
+    network = lenet.build(np.random.default_rng(0))
+    info = load(WEIGHTS, network)
+    assert bits(network) == bits(uninterrupted.network)
+    assert info.command == "python run.py train --data synthetic --epochs 3 --batch 16 --rate 0.003 --seed 5"
+    assert info.seed == 5
+    assert info.accuracies == {}  # there are but 30 test images
+    assert not CHECKPOINT.exists()
+    out = capsys.readouterr().out
+    assert "epoch  3 of 3: loss " in out
+    assert str(WEIGHTS) in out
+
+
+def test_the_verb_takes_the_first_images_only(command: list[str]) -> None:
+    assert main([*command, "--limit", "20", "--out", "few.h5"]) == 0
+    assert load(Path("few.h5"), lenet.build(np.random.default_rng(0))).command.endswith(" --limit 20")
+
+
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(
+    uninterrupted: Trainer,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real = Trainer.run
+
+    def interrupted(self: Trainer, checkpoint: Path, *_: object) -> None:
+        def interrupt(done: int) -> None:
+            if done == 5:
+                raise KeyboardInterrupt
+
+        real(self, checkpoint, interrupt)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", interrupted)
+        assert main(command) == 130
+    assert "--resume goes on" in capsys.readouterr().out
+    assert not WEIGHTS.exists()
+    assert main(command) == 2
+    assert "go on with --resume, or start anew with --force" in capsys.readouterr().err
+    assert main([*command, "--resume"]) == 0
+    assert "resumed   after epoch 1 of 3" in capsys.readouterr().out
+    network = lenet.build(np.random.default_rng(0))
+    load(WEIGHTS, network)
+    assert bits(network) == bits(uninterrupted.network)
+
+
+def test_the_verb_replaces_no_file_unless_told(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path("mine.h5")
+    out.write_text("precious")
+    command += ["--epochs", "1", "--out", str(out)]
+    assert main(command) == 2
+    assert "mine.h5 exists already" in capsys.readouterr().err
+    assert out.read_text() == "precious"
+    assert main([*command, "--force"]) == 0
+    load(out, lenet.build(np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--limit 41", "40 training images"),
+        ("--limit 0", "--limit 0"),
+        ("--epochs 0", "epochs >= 1"),
+        ("--rate inf", "rate > 0"),
+        ("--out .", "is a folder"),
+        ("--out a.h5 --checkpoint ./a.h5", "both name"),
+        ("--resume", r"no such file"),
+    ],
+)
+def test_flags_without_sense_are_refused(
+    command: list[str], flags: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *flags.split()]) == 2
+    assert message in capsys.readouterr().err

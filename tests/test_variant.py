@@ -1,0 +1,113 @@
+"""Variants are found by their folders, and broken ones say what is broken."""
+
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.errors import VariantError
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, names
+
+MINIMAL = """
+from mini_dnn.variant import Launch, Variant
+
+def plan(s):
+    return [Launch("conv", (s.N,), (32,), ("x", "w", "y"))]
+
+VARIANT = Variant(op="conv2d", plan=plan, idea="mine")
+"""
+
+
+def write(folder: Path, text: str = MINIMAL, kernel: str | None = "// nothing\n") -> Path:
+    folder.mkdir()
+    (folder / "variant.py").write_text(text)
+    if kernel is not None:
+        (folder / "kernel.cu").write_text(kernel)
+    return folder
+
+
+def test_ceil_div() -> None:
+    assert [ceil_div(n, 4) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_shipped_variant_loads_and_its_parent_exists(name: str) -> None:
+    variant = find(name)
+    assert variant.name == name
+    assert variant.idea
+    if variant.parent is not None:
+        assert find(variant.parent).name == variant.parent
+
+
+@pytest.mark.parametrize("short", SHORT_NAMES)
+def test_short_names(short: str) -> None:
+    assert find(short).name == SHORT_NAMES[short]
+
+
+@pytest.mark.parametrize("file", ["", "variant.py", "kernel.cu"])
+def test_a_folder_outside_the_repository(tmp_path: Path, file: str) -> None:
+    folder = write(tmp_path / "my_kernel")
+    variant = find(folder / file)
+    assert variant.source == folder / "kernel.cu"
+    assert variant.name == str(folder)
+    assert variant.plan is not None
+    assert variant.plan(ConvShape(2, 1, 3, 3, 1, 1, 1))[0].grid == (2,)
+
+
+def test_an_edit_is_seen_at_once(tmp_path: Path) -> None:
+    folder = write(tmp_path / "mine")
+    assert find(folder).idea == "mine"
+    (folder / "variant.py").write_text(MINIMAL.replace('"mine"', '"your"'))  # same length, same second
+    assert find(folder).idea == "your"
+    assert not list(folder.glob("__pycache__"))
+
+
+def test_a_dataclass_in_a_variant(tmp_path: Path) -> None:
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    text = head + "@dataclass\nclass T:\n    a: int\n" + MINIMAL
+    assert find(write(tmp_path / "mine", text)).idea == "mine"
+
+
+def test_misspelled_name_suggests() -> None:
+    with pytest.raises(VariantError, match=r"no variant 'm2/unrol_gemm'; did you mean 'm2/unroll_gemm'\?"):
+        find("m2/unrol_gemm")
+
+
+def test_unknown_name_lists_all() -> None:
+    with pytest.raises(VariantError, match=r"no variant 'zzz'; there are cpu, m1, m2, m3, .*layers/custom"):
+        find("zzz")
+
+
+def test_folder_without_variant(tmp_path: Path) -> None:
+    with pytest.raises(VariantError, match=r"holds no variant.py"):
+        find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def plan(:\n", r"cannot be loaded: line 1: .*def plan\(:"),
+        ("x = 1\ny = x / 0\n", r"line 2 \(y = x / 0\): ZeroDivisionError"),
+        ("import nonsense_module\n", r"line 1 .*ModuleNotFoundError"),
+        ("x = 1\n", r"defines no VARIANT"),
+        (MINIMAL.replace("plan=plan, ", ""), r"needs either plan= \(kernels\) or host="),
+        (MINIMAL.replace('idea="mine"', 'idea="", precision="fp8"'), r"precision 'fp8' is not one of"),
+        (MINIMAL.replace('idea="mine"', 'idae="mine"'), r"unexpected keyword argument 'idae'"),
+    ],
+)
+def test_broken_variants_say_where(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(VariantError, match=message):
+        find(write(tmp_path / "broken", text))
+
+
+def test_plan_without_kernel_file(tmp_path: Path) -> None:
+    with pytest.raises(VariantError, match=r"there is no .*kernel\.cu"):
+        find(write(tmp_path / "broken", kernel=None))
+
+
+def test_defines_may_depend_on_the_shape() -> None:
+    shape = ConvShape(1, 3, 8, 8, 2, 3, 3)
+    fixed = Variant(op="conv2d", idea="", defines={"TILE": 4})
+    by_shape = Variant(op="conv2d", idea="", defines=lambda s: {"CHANNELS": s.C})
+    assert fixed.defines_for(shape) == {"TILE": 4}
+    assert by_shape.defines_for(shape) == {"CHANNELS": 3}

@@ -1,0 +1,244 @@
+"""Weights files: what is saved comes back bit for bit, and no damaged file is ever taken for good."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from mini_dnn import weights
+from mini_dnn.datasets import draw
+from mini_dnn.errors import WeightsError
+from mini_dnn.layers import Flatten, Linear, Softmax
+from mini_dnn.models import lenet
+from mini_dnn.network import Network
+from mini_dnn.train import predict
+from mini_dnn.weights import WeightsInfo, load, save
+
+INFO = WeightsInfo("fashion-mnist", {100: 0.92, 1000: 0.911}, 3, "python run.py train --seed 3")
+
+
+def lenet_of(seed: int) -> Network:
+    return lenet.build(np.random.default_rng(seed))
+
+
+def small(seed: int, dtype: type = np.float32) -> Network:
+    """A network of a few numbers, so that every byte of its file can be damaged in turn."""
+    return Network(
+        {"flat": Flatten(), "fc": Linear(3, 2, np.random.default_rng(seed), dtype), "p": Softmax()}
+    )
+
+
+def bits(network: Network) -> dict[str, bytes]:
+    return {name: parameter.value.tobytes() for name, parameter in network.parameters().items()}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A good file of LeNet from seed 1."""
+    save(tmp_path / "w.h5", lenet_of(1), INFO)
+    return tmp_path / "w.h5"
+
+
+def refused(path: Path, message: str) -> None:
+    """Loading says why not and what next, and leaves the network as it was."""
+    network = lenet_of(2)
+    with pytest.raises(WeightsError, match=message) as caught:
+        load(path, network)
+    assert str(path) in str(caught.value)
+    assert "Next: " in str(caught.value)
+    assert bits(network) == bits(lenet_of(2))
+
+
+def test_what_is_saved_comes_back_bit_for_bit(path: Path) -> None:
+    network = lenet_of(2)
+    info = load(path, network)
+    assert bits(network) == bits(lenet_of(1))
+    stated = replace(info, created_with="", architecture="", checksum="")
+    assert stated == INFO
+    assert info.architecture == network.architecture
+    assert len(info.checksum) == 64
+    assert f"NumPy {np.__version__}" in info.created_with
+    assert info.preprocessing == "uint8 / 255, bilinear 28 -> 86 (Pillow)"
+    assert path.stat().st_size < 300_000
+
+
+def test_other_tools_find_the_parameters_and_attributes(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert file["conv1/weight"].shape == (4, 1, 7, 7)
+        assert file["fc2/bias"].dtype == np.float32
+        assert file.attrs["accuracy_100"] == 0.92
+        assert file.attrs["command"].decode() == INFO.command
+
+
+def test_float32_weights_fill_a_float64_network_exactly(path: Path) -> None:
+    network = lenet.build(np.random.default_rng(2), np.float64)
+    load(path, network)
+    wanted = lenet_of(1).parameters()
+    for name, parameter in network.parameters().items():
+        assert parameter.value.dtype == np.float64
+        np.testing.assert_array_equal(parameter.value, wanted[name].value)
+
+
+def test_float64_weights_are_not_rounded_silently(tmp_path: Path) -> None:
+    save(tmp_path / "w.h5", lenet.build(np.random.default_rng(1), np.float64), INFO)
+    refused(tmp_path / "w.h5", r"'conv1.weight' is .* float64; the network has .* float32")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    refused(tmp_path / "none.h5", r"no such file.*run.py train")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    refused(tmp_path, "no HDF5 file")
+
+
+def test_a_file_that_is_not_hdf5(path: Path) -> None:
+    path.write_text("conv1 0.1 0.2")
+    refused(path, "no HDF5 file")
+
+
+def test_a_file_of_another_network(tmp_path: Path) -> None:
+    save(tmp_path / "w.h5", small(0), INFO)
+    refused(tmp_path / "w.h5", r"another network: flat Flatten, fc Linear\(3 -> 2\).*expected conv1 Conv2d")
+
+
+def test_an_hdf5_file_of_something_else(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        file["images"] = np.zeros(3)
+    refused(tmp_path / "w.h5", "no file of kind 'weights', format 1: found 'None'")
+
+
+def test_a_checkpoint_is_no_weights_file(tmp_path: Path) -> None:
+    network = lenet_of(1)
+    weights.write_arrays(tmp_path / "c.h5", "checkpoint", network.architecture, weights.values(network), {})
+    refused(tmp_path / "c.h5", "found 'checkpoint'")
+
+
+def test_weights_that_are_not_finite(tmp_path: Path) -> None:
+    network = lenet_of(1)
+    network.parameters()["conv2.weight"].value[0, 1, 2, 3] = np.nan
+    save(tmp_path / "w.h5", network, INFO)
+    refused(tmp_path / "w.h5", "'conv2.weight' holds 1 numbers that are NaN or infinite")
+
+
+def test_a_file_without_the_attributes_of_weights(tmp_path: Path) -> None:
+    network = lenet_of(1)
+    weights.write_arrays(tmp_path / "w.h5", "weights", network.architecture, weights.values(network), {})
+    with pytest.raises(WeightsError, match=r"an attribute is missing.*dataset"):
+        load(tmp_path / "w.h5", lenet_of(2))
+
+
+def drop(file: h5py.File) -> None:
+    del file["fc1/bias"]
+
+
+def reshape(file: h5py.File) -> None:
+    value = file["fc1/bias"][...]
+    del file["fc1/bias"]
+    file["fc1/bias"] = value[:-1]
+
+
+def turn_into_group(file: h5py.File) -> None:
+    del file["fc1/bias"]
+    file.create_group("fc1/bias")
+
+
+def change(file: h5py.File) -> None:
+    file["conv2/weight"][0, 1, 2, 3] += 1e-6
+
+
+def swap(file: h5py.File) -> None:
+    value = file["fc1/weight"][...]
+    file["fc1/weight"][...] = value[::-1]
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (drop, "'fc1.bias' is missing"),
+        (turn_into_group, "'fc1.bias' is missing"),
+        (reshape, r"'fc1.bias' is \(31,\) float32; the network has \(32,\) float32"),
+        (change, "checksum"),
+        (swap, "checksum"),
+        (lambda file: file.attrs.pop("checksum"), "checksum"),
+        (lambda file: file.attrs.pop("architecture"), "another network: None"),
+        (lambda file: file.attrs.pop("dataset"), "checksum"),
+        (lambda file: file.attrs.__setitem__("accuracy_100", 0.99), "checksum"),
+        (lambda file: file.attrs.__setitem__("format", 2), "format 1: found 'weights', 2"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_is_wrong_is_named(path: Path, harm: object, message: str) -> None:
+    with h5py.File(path, "r+") as file:
+        harm(file)  # type: ignore[operator]
+    network = lenet_of(2)
+    with pytest.raises(WeightsError, match=message):
+        load(path, network)
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.h5"
+    save(path, small(1), INFO)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 37):
+        path.write_bytes(whole[:length])
+        with pytest.raises(WeightsError):
+            load(path, small(2))
+
+
+def test_a_damaged_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "w.h5"
+    save(path, small(1), INFO)
+    whole = path.read_bytes()
+    info = load(path, small(2))
+    refusals = 0
+    for i in range(0, len(whole), 5):
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])
+        network = small(2)
+        try:
+            assert load(path, network) == info  # an unused byte
+            assert bits(network) == bits(small(1))
+        except WeightsError:
+            refusals += 1
+            assert bits(network) == bits(small(2))
+    assert refusals > 50
+
+
+def test_a_write_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WeightsError, match="No space left"):
+        save(path, lenet_of(2), INFO)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WeightsError, match=r"cannot write the weights to .*file/w\.h5"):
+        save(tmp_path / "file" / "w.h5", lenet_of(1), INFO)
+
+
+@pytest.mark.parametrize(("dataset", "least"), [("fashion-mnist", 0.91), ("synthetic", 0.95)])
+def test_the_shipped_weights_are_good_and_small(dataset: str, least: float) -> None:
+    path = lenet.default_weights(dataset)
+    info = load(path, lenet_of(0))
+    assert info.dataset == dataset
+    assert sorted(info.accuracies) == [100, 1000, 10000]
+    assert info.accuracies[10000] >= least
+    assert info.command.startswith(f"python run.py train --data {dataset} ")
+    assert path.stat().st_size < 300_000
+
+
+def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
+    network = lenet_of(0)
+    info = load(lenet.default_weights("synthetic"), network)
+    images, labels = draw(100)
+    assert (predict(network, images) == labels).mean() == pytest.approx(info.accuracies[100])
