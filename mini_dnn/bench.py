@@ -7,25 +7,34 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mini_dnn.ceilings import copy_rates, peak_tflops
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device.base import Device
 from mini_dnn.device.sources import source_hash
+from mini_dnn.errors import CheckError
+from mini_dnn.execute import Span, hidden_fraction
 from mini_dnn.inference import ConvLayer, Convolutions, accuracy
 from mini_dnn.machine import commit, cpu_name, gpu_state, versions
 from mini_dnn.network import Network
+from mini_dnn.reference import check_conv2d
+from mini_dnn.runner import run
+from mini_dnn.shapes import ConvShape
 from mini_dnn.timing import Timing, median_error
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Sweep, Variant
 
 SCHEMA = 1
 CHECK_IMAGES = 100  # compared with float64, from both ends of the batch
 PUBLISHED = Timing(
     warm_up=5, repeats=20, max_repeats=500, precision=0.005, budget_s=5.0, cold_cache=True
 )  # how a figure for publication is timed
+SWEEP_TIMING = Timing(warm_up=2, repeats=10, max_repeats=10, cold_cache=True)
 
 
 def bench(
@@ -35,6 +44,7 @@ def bench(
     data: ImageSet,
     device: Device,
     timing: Timing = PUBLISHED,
+    sweeps: bool = False,
     report: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Run each variant at each batch through the network.
@@ -43,14 +53,16 @@ def bench(
 
     Parameters
     ----------
+    sweeps
+        Also time all candidates of variants that come from a search.
     report
         Called with each row as soon as it is measured.
 
     Returns
     -------
     dict
-        Ready for JSON: ``schema, started, device, versions, method, commit, dirty, rows``. A row is one
-        convolution layer of one variant at one batch.
+        Ready for JSON: ``schema, started, commit, dirty, device, data, versions, method, memory, rows,
+        sweeps``. A row is one convolution layer of one variant at one batch.
 
     Raises
     ------
@@ -65,7 +77,9 @@ def bench(
         "data": data.name,
         "versions": versions(),
         "method": asdict(timing),
+        "memory": ceilings(device),
         "rows": [],
+        "sweeps": [],
     }
     for variant in variants:
         for batch in batches:
@@ -76,7 +90,48 @@ def bench(
                 row = _row(variant, batch, layer, found) | {"state": gpu_state(device) if used else None}
                 record["rows"].append(row)
                 report(row)
+            if sweeps and variant.sweep:
+                record["sweeps"] += [
+                    _sweep(variant, variant.sweep, layer.shape, layer.name, device)
+                    for layer in convolutions.layers.values()
+                ]
     return record
+
+
+def ceilings(device: Device) -> dict[str, float]:
+    """Measured copy rates and computed peak rates of a GPU; empty for a device without a clock."""
+    if not device.has_clock:
+        return {}
+    clock = getattr(device, "max_clock_mhz", 0.0)
+    peaks = peak_tflops(device.arch, getattr(device, "multiprocessors", 0), clock)
+    return copy_rates(device) | peaks
+
+
+def _sweep(variant: Variant, sweep: Sweep, shape: ConvShape, layer: str, device: Device) -> dict[str, Any]:
+    """Op times of all pairs of values on one layer, with random inputs; each result is checked, too."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+
+    def op_ms(x_value: int, y_value: int) -> float | None:
+        candidate = replace(sweep.make(x_value, y_value), name=variant.name, folder=variant.folder)
+        result = run(x, w, candidate, device, SWEEP_TIMING)
+        comparison = check_conv2d(x, w, result.y, candidate.precision, CHECK_IMAGES)
+        if not comparison.ok:
+            names = f"{sweep.x_name} = {x_value}, {sweep.y_name} = {y_value}"
+            raise CheckError(f"{variant.name} with {names}, layer {layer}: {comparison}")
+        return result.op_ms
+
+    return {
+        "variant": variant.name,
+        "layer": layer,
+        "batch": shape.N,
+        "x_name": sweep.x_name,
+        "x_values": sweep.x_values,
+        "y_name": sweep.y_name,
+        "y_values": sweep.y_values,
+        "op_ms": [[op_ms(x, y) for x in sweep.x_values] for y in sweep.y_values],
+        "best": sweep.best,
+    }
 
 
 def _row(variant: Variant, batch: int, layer: ConvLayer, found: float) -> dict[str, Any]:
@@ -104,6 +159,14 @@ def _row(variant: Variant, batch: int, layer: ConvLayer, found: float) -> dict[s
         "max_error": layer.comparison.max_error,
         "error_of_bound": layer.comparison.worst_ratio,
         "accuracy": found,
+        **({"streams": _streams(result.spans)} if result.spans else {}),
+    }
+
+
+def _streams(spans: tuple[Span, ...]) -> dict[str, Any]:
+    return {
+        "hidden_fraction": hidden_fraction(list(spans)),
+        "spans": [asdict(span) for span in spans],
     }
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mini_dnn.device import open_device
-from mini_dnn.device.base import Buffer, Device, Module, Scalar
+from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.execute import Execution, Span, buffer_shapes
 from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
 from mini_dnn.timing import NO_TIMING, Timing, time_op
-from mini_dnn.variant import CopyToSymbol, HostFunction, Launch, Step, Variant, ceil_div, find
+from mini_dnn.variant import HostFunction, Launch, Variant, ceil_div, find
 
+OVERLAPPED_RUNS = 5  # of which the median is the layer time
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
 
 Progress = Callable[[int], None]  # images done so far
@@ -33,6 +35,7 @@ class ConvResult:
     compile_ms: float  # compiling and loading, or taking from the cache
     steps: int  # parts that the batch was split into to fit the device
     op_samples_ms: tuple[float, ...] = ()  # one a timed run; empty for a batch in several parts
+    spans: tuple[Span, ...] = ()  # of a plan that overlaps copies with kernels
 
 
 def conv2d(
@@ -102,15 +105,22 @@ def run(
     if variant.host is not None:
         return _run_host(x, w, variant.host, max_images or shape.N, progress)
     assert device is not None, "a variant without host= has a plan"
+    if variant.needs_gpu and not device.has_clock:
+        raise DeviceError(f"{variant.name} needs a GPU: {variant.needs_gpu}")
+    if device.arch < variant.min_arch:
+        raise DeviceError(
+            f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}"
+        )
     module = device.compile(variant.source, variant.defines_for(shape))
     y = np.empty(shape.y, np.float32)
     images = largest_part(variant, shape, device.free_bytes(), max_images)
     steps = ceil_div(shape.N, images)
     layer_ms, op_ms = 0.0, 0.0
     samples: list[float] = []
+    spans: tuple[Span, ...] = ()
     for step in range(steps):
         part = slice(step * shape.N // steps, (step + 1) * shape.N // steps)  # sizes differ by one at most
-        ms, samples = _run_part(x[part], w, y[part], variant, module, device, timing)
+        ms, samples, spans = _run_part(x[part], w, y[part], variant, module, device, timing)
         layer_ms += ms
         op_ms += statistics.median(samples) if samples else 0.0
         if progress:
@@ -122,6 +132,7 @@ def run(
         compile_ms=module.compile_ms,
         steps=steps,
         op_samples_ms=tuple(samples) if steps == 1 else (),
+        spans=spans if steps == 1 else (),
     )
 
 
@@ -149,9 +160,12 @@ def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int 
         Not even one image fits.
     """
 
+    plan = variant.plan
+    assert plan is not None, "find() lets no variant through that has neither plan nor host"
+
     def fits(n: int) -> bool:
         part = shape.with_batch(n)
-        grids = [step.grid for step in _plan(variant, part) if isinstance(step, Launch)]
+        grids = [step.grid for step in plan(part) if isinstance(step, Launch)]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
         return within and _bytes(variant, part) <= free
 
@@ -179,70 +193,46 @@ def _run_part(
     module: Module,
     device: Device,
     timing: Timing,
-) -> tuple[float, list[float]]:
-    """One part of a batch: fills ``y``; layer time in ms, and the op times of the timed runs."""
-    shape = ConvShape.of(x, w)
-    steps = _plan(variant, shape)
-    with ExitStack() as stack:
-        start = time.perf_counter()
-        buffers: dict[str, Buffer] = {}
-        for name, size in (("x", shape.x), ("w", shape.w), ("y", shape.y), *variant.scratch(shape).items()):
-            buffers[name] = device.empty(name, size)
-            stack.callback(buffers[name].free)
-        device.copy_in(buffers["x"], x)
-        device.copy_in(buffers["w"], w)
+) -> tuple[float, list[float], tuple[Span, ...]]:
+    """One part of a batch: fills ``y``; layer time in ms, the op times of the timed runs, the trace."""
+    start = time.perf_counter()
+    execution = Execution(variant, ConvShape.of(x, w), module, device)
+    try:
+        device.copy_in(execution.buffers["w"], w)
+        if execution.copies_itself:
+            device.synchronize()
+            return _run_overlapped(x, y, execution, device, timing, time.perf_counter() - start)
+        device.copy_in(execution.buffers["x"], x)
         device.synchronize()
         copied = time.perf_counter()
-        samples = time_op(lambda: _launch(steps, buffers, module, device), device, timing)
+        samples = time_op(execution.kernels, device, timing)
         again = time.perf_counter()
-        _launch(steps, buffers, module, device)
-        device.copy_out(buffers["y"], y)
+        execution.kernels()
+        device.copy_out(execution.buffers["y"], y)
         device.synchronize()
-        ms = (time.perf_counter() - again + copied - start) * 1e3
-    return ms, samples
+        return (time.perf_counter() - again + copied - start) * 1e3, samples, ()
+    finally:
+        execution.free()
 
 
-def _launch(steps: list[Step], buffers: Mapping[str, Buffer], module: Module, device: Device) -> None:
-    for step in steps:
-        if isinstance(step, CopyToSymbol):
-            source = _buffer(step.buffer, buffers, f"the copy to {step.symbol}")
-            device.copy(device.symbol(module, step.symbol), source, step.stream)
-            continue
-        args = [_argument(a, buffers, step) for a in step.args]
-        device.launch(module, step.kernel, step.grid, step.block, args, step.shared_bytes, step.stream)
-
-
-def _argument(
-    value: str | int | float | Scalar, buffers: Mapping[str, Buffer], launch: Launch
-) -> Buffer | Scalar:
-    if isinstance(value, np.generic):
-        return value
-    if isinstance(value, str):
-        return _buffer(value, buffers, f"the launch of {launch.kernel}")
-    if isinstance(value, int):
-        if not -(2**31) <= value < 2**31:
-            raise VariantError(
-                f"the launch of {launch.kernel} passes {value}, which does not fit C's int; "
-                "pass np.int64(...) and declare the parameter long long"
-            )
-        return np.int32(value)
-    return np.float32(value)
-
-
-def _buffer(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:
-    if name not in buffers:
-        raise VariantError(
-            f"{what} names a buffer '{name}'; there are {', '.join(buffers)} "
-            "(scratch= in variant.py adds more)"
-        )
-    return buffers[name]
-
-
-def _plan(variant: Variant, shape: ConvShape) -> list[Step]:
-    assert variant.plan is not None, "find() lets no variant through that has neither plan nor host"
-    return list(variant.plan(shape))
+def _run_overlapped(
+    x: np.ndarray, y: np.ndarray, execution: Execution, device: Device, timing: Timing, start_s: float
+) -> tuple[float, list[float], tuple[Span, ...]]:
+    """The same for a plan that copies by itself; its layer time is from pinned memory to pinned memory."""
+    x_pinned, y_pinned = device.pinned(x.shape), device.pinned(y.shape)
+    x_pinned[:] = x
+    layer_s = []
+    for _ in range(OVERLAPPED_RUNS if timing.repeats and device.has_clock else 1):
+        again = time.perf_counter()
+        execution.everything(x_pinned, y_pinned)
+        device.synchronize()
+        layer_s.append(time.perf_counter() - again)
+    y[:] = y_pinned
+    samples = time_op(execution.kernels, device, timing)
+    spans = tuple(execution.trace(x_pinned, y_pinned)) if samples else ()
+    return (start_s + statistics.median(layer_s)) * 1e3, samples, spans
 
 
 def _bytes(variant: Variant, shape: ConvShape) -> int:
-    sizes = [shape.x, shape.w, shape.y, *variant.scratch(shape).values()]
+    sizes = buffer_shapes(variant, shape).values()
     return FLOAT_BYTES * sum(int(np.prod(size, dtype=np.int64)) for size in sizes)

@@ -173,20 +173,25 @@ class Trainer:
         """One pass over the training images; the mean loss."""
         total = 0.0
         for i, (x, labels) in enumerate(self._batches()):
-            logits = self._logits.forward(x, training=True)
-            loss, dlogits = softmax_cross_entropy(logits, labels)
+            step = self.epoch * self.steps_per_epoch + i
+            with np.errstate(all="ignore"):  # numbers out of range show in the loss
+                loss = self._step(x, labels, self._schedule.rate(step))
             if not isfinite(loss):
                 raise MiniDnnError(
                     f"the training diverged: the loss is {loss} at batch {i + 1} of epoch {self.epoch + 1}; "
                     f"try a rate below {self.settings.rate:g}"
                 )
-            self._logits.backward(dlogits)
-            step = self.epoch * self.steps_per_epoch + i
-            self._optimizer.step(self._schedule.rate(step))
             total += loss * len(labels)
             if on_batch:
                 on_batch(step + 1)
         return total / len(self.train.labels)
+
+    def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:
+        """Learn from one batch; its loss before."""
+        loss, dlogits = softmax_cross_entropy(self._logits.forward(x, training=True), labels)
+        self._logits.backward(dlogits)
+        self._optimizer.step(rate)
+        return loss
 
     def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """All training images once, in random order, half of them mirrored left to right."""

@@ -20,6 +20,7 @@ from types import ModuleType
 import numpy as np
 
 from mini_dnn.errors import VariantError
+from mini_dnn.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.shapes import ConvShape
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,10 +31,15 @@ HostFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y
 
 __all__ = [
     "ConvShape",
+    "CopyIn",
+    "CopyOut",
     "CopyToSymbol",
+    "Gemm",
     "HostFunction",
+    "Images",
     "Launch",
     "Step",
+    "Sweep",
     "Variant",
     "ceil_div",
     "find",
@@ -47,50 +53,15 @@ def ceil_div(a: int, b: int) -> int:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """One kernel launch.
+class Sweep:
+    """Two parameters of a variant, the values to try, and the variant for each pair of them."""
 
-    Parameters
-    ----------
-    kernel
-        Name of the ``extern "C" __global__`` function.
-    grid, block
-        Blocks in the grid and threads in a block, one to three entries each, x first.
-    args
-        In the kernel's order. A string names a buffer (``x``, ``w``, ``y`` or one of the scratch
-        buffers); an int is passed as ``int``, a float as ``float``, a NumPy scalar as what it is.
-    shared_bytes
-        Dynamic shared memory of a block.
-    stream
-        Work on one stream runs in order; different streams may overlap.
-    """
-
-    kernel: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    args: tuple[str | int | float | np.generic, ...]
-    shared_bytes: int = 0
-    stream: int = 0
-
-
-@dataclass(frozen=True)
-class CopyToSymbol:
-    """Copy a whole buffer to the kernel file's ``__constant__`` variable, device to device.
-
-    Parameters
-    ----------
-    symbol
-        Name of the variable.
-    buffer
-        ``x``, ``w`` or a scratch buffer; it may be smaller than the variable.
-    """
-
-    symbol: str
-    buffer: str
-    stream: int = 0
-
-
-Step = Launch | CopyToSymbol
+    x_name: str
+    x_values: tuple[int, ...]
+    y_name: str
+    y_values: tuple[int, ...]
+    make: Callable[[int, int], Variant]
+    best: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -121,6 +92,10 @@ class Variant:
         Says which limit a shape hits, or returns an empty string when the variant can do it.
     host
         Instead of a plan: a function of NumPy arrays ``(x, w) -> y``.
+    needs_gpu
+        Why the emulator cannot run it; empty if it can.
+    sweep
+        The search that found its parameters.
     """
 
     op: str
@@ -133,6 +108,8 @@ class Variant:
     min_arch: int = 75
     refuses: Callable[[ConvShape], str] = lambda shape: ""
     host: HostFunction | None = None
+    needs_gpu: str = ""
+    sweep: Sweep | None = None
     name: str = ""
     folder: Path = Path()
 

@@ -109,7 +109,7 @@ def write_arrays(
     WeightsError
         The file cannot be written; an older one is untouched.
     """
-    contents = dict(attributes)
+    contents = {key: _plain(value) for key, value in attributes.items()}
     contents |= {"format": FORMAT, "kind": kind, "architecture": architecture, "created_with": _versions()}
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -201,10 +201,12 @@ def _read(path: Path, kind: str, file: h5py.File, name: str, wanted: np.ndarray)
 
 
 def _plain(value: object) -> str | int | float:
-    """An attribute as Python's own type."""
+    """An attribute as Python's own type, whatever NumPy or HDF5 made of it."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bytes):
         return value.decode()
-    return value.item() if isinstance(value, np.integer | np.floating) else str(value)
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def _error(path: Path, kind: str, problem: str) -> WeightsError:

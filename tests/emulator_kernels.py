@@ -40,3 +40,9 @@ class Kernels:
             for buffer, arg in zip(passed, args, strict=True):
                 if isinstance(arg, np.ndarray):
                     self.device.copy_out(buffer, arg)  # type: ignore[arg-type]
+
+
+def line_of(source: str, mark: str) -> int:
+    """Number of the first line of a kernel file that contains ``mark``."""
+    lines = (FOLDER / source).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if mark in line)

@@ -5,8 +5,8 @@ import pytest
 
 from mini_dnn.device import Device
 from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import conv2d
-from mini_dnn.variant import find, names
+from mini_dnn.runner import conv2d, run
+from mini_dnn.variant import Variant, find, names
 
 # (N, C, H, W), (M, R, S): swapped indices and missing barriers hide in square, aligned shapes
 SHAPES = {
@@ -24,6 +24,16 @@ SHAPES = {
 }
 
 
+def runnable(name: str, device: Device) -> Variant:
+    """The variant, unless this device cannot run it: then the test is skipped, and says why."""
+    variant = find(name)
+    if variant.needs_gpu and not device.has_clock:
+        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
+    if device.arch < variant.min_arch:
+        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    return variant
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("name", names())
 def test_against_float64(name: str, shape: tuple, device: Device, rng: np.random.Generator) -> None:
@@ -31,7 +41,7 @@ def test_against_float64(name: str, shape: tuple, device: Device, rng: np.random
     x = rng.standard_normal(x_shape, np.float32)
     w = rng.standard_normal((M, x_shape[1], R, S), np.float32)
     x_before, w_before = x.copy(), w.copy()
-    variant = find(name)
+    variant = runnable(name, device)
     y = conv2d(x, w, variant, device)
     result = check_conv2d(x, w, y, variant.precision)
     assert result.ok, str(result)
@@ -42,10 +52,8 @@ def test_against_float64(name: str, shape: tuple, device: Device, rng: np.random
 @pytest.mark.parametrize("name", names())
 def test_batch_split_into_parts(name: str, device: Device, rng: np.random.Generator) -> None:
     """Parts of unequal size give what one part gives."""
-    from mini_dnn.runner import run
-
     x, w = rng.standard_normal((7, 2, 9, 8), np.float32), rng.standard_normal((3, 2, 3, 2), np.float32)
-    variant = find(name)
+    variant = runnable(name, device)
     whole = run(x, w, variant, device)
     parts = run(x, w, variant, device, max_images=3)
     assert (whole.steps, parts.steps) == (1, 3)

@@ -17,7 +17,7 @@ from mini_dnn.network import Network
 from mini_dnn.train import predict
 from mini_dnn.weights import WeightsInfo, load, save
 
-INFO = WeightsInfo("fashion-mnist", {100: 0.92, 1000: 0.911}, 3, "python run.py train --seed 3")
+INFO = WeightsInfo("fashion-mnist", {100: 0.92, 1000: np.float64(0.911)}, 3, "python run.py train --seed 3")
 
 
 def lenet_of(seed: int) -> Network:

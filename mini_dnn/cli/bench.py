@@ -30,6 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--budget", type=float, default=PUBLISHED.budget_s, help="seconds for one op's timed runs (default 5)"
     )
+    parser.add_argument("--sweep", action="store_true", help="also time all candidates of searched variants")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.set_defaults(run=run)
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             f"{'variant':<22}{'batch':>7}  layer  {'op ms':>10} {'±':>6} {'runs':>5} {'layer ms':>9}  accuracy"
         )
         timing = replace(PUBLISHED, budget_s=args.budget)
-        record = bench(variants, batches, network, data, device, timing, _print_row)
+        record = bench(variants, batches, network, data, device, timing, args.sweep, _print_row)
     if args.out:
         write(record, args.out)
         print(f"written to {args.out}")
@@ -65,7 +66,7 @@ def _batches(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.strip().isdigit() and int(word) > 0 for word in words):
         raise UsageError(
-            f"--batch {text}: expected whole numbers from 1 on with commas, such as 100,1000,10000"
+            f"--batch {text}: expected whole numbers with commas between, such as 100,1000,10000"
         )
     return [int(word) for word in words]
 

@@ -109,30 +109,12 @@ def ankle_boot(pen: Pen) -> None:
     floor, sole, heel = pen.between(26, 34), pen.between(2, 5), pen.between(0, 8)
     top, front = pen.between(-38, -26), pen.between(-2, 8)
     y = floor - sole - heel
-    toe = [
-        (-37, floor - sole),
-        (-37, floor - sole - 9),
-        (-26, floor - sole - 14),
-        (-10, y - 17),
-        (front - 4, y - 28),
-    ]
-    shaft = [(front, top), (33, top + pen.between(-4, 4)), (32, y - 16), (36, y), (-6, floor - sole)]
+    ground = floor - sole
+    toe = [(-37, ground), (-37, ground - 9), (-26, ground - 14), (-10, y - 17), (front - 4, y - 28)]
+    shaft = [(front, top), (33, top + pen.between(-4, 4)), (32, y - 16), (36, y), (-6, ground)]
     pen.fill([*toe, *shaft])
-    pen.fill(
-        [
-            (-38, floor - sole),
-            (-4, floor - sole),
-            (12, y),
-            (37, y),
-            (36, floor),
-            (18, floor),
-            (15, y + sole),
-            (-4, floor),
-            (-37, floor),
-        ],
-        0.45,
-        0,
-    )
+    tread = [(36, floor), (18, floor), (15, y + sole), (-4, floor), (-37, floor)]
+    pen.fill([(-38, ground), (-4, ground), (12, y), (37, y), *tread], 0.45, 0)
     pen.line([(front + 2, top + 5), (31, top + 5)], 0.5, pen.between(1, 3))
     if pen.chance(0.5):  # laces
         for k in range(5):

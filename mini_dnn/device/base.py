@@ -20,7 +20,6 @@ class Buffer(Protocol):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    memory: Any  # what the device itself calls it
 
     def free(self) -> None:
         """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
@@ -30,7 +29,6 @@ class Module(Protocol):
     """A compiled ``.cu`` file."""
 
     source: Path
-    handle: Any  # what the device itself calls it
     compile_ms: float  # wall time that compiling and loading took; small when the cache had it
 
 
@@ -43,6 +41,7 @@ class Device(Protocol):
 
     name: str  # "cuda" or "emulator"
     description: str  # for people: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
+    arch: int  # compute capability times ten: 90 is sm_90
     has_clock: bool  # False: `elapsed_ms` is refused, as an emulated time says nothing about a GPU
 
     def compile(self, source: Path, defines: Defines) -> Module:
@@ -63,8 +62,17 @@ class Device(Protocol):
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a C-contiguous host array of the buffer's dtype and size to the device."""
 
-    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
-        """Copy a buffer into a C-contiguous host array of its dtype and size, after all work before it."""
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
+        """Copy a buffer into a C-contiguous host array of its dtype and size, after all work before it.
+
+        Without ``wait`` it may return before the copy is done, if the array is `pinned`.
+        """
+
+    def part(self, buffer: Buffer, first: int, last: int) -> Buffer:
+        """Entries ``first`` to ``last - 1`` of the buffer's first axis: the same memory, not a copy."""
+
+    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A float32 host array that the GPU can copy from and to while the host goes on."""
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""
@@ -87,6 +95,12 @@ class Device(Protocol):
             No such kernel, impossible geometry, or a failure while it ran. A GPU may report the
             latter only at the next `synchronize` or copy.
         """
+
+    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
+        """``c (m,n) = a (m,k) @ b (k,n)``, row-major fp32, by the device's own library."""
+
+    def wait(self, event: Any, stream: int) -> None:
+        """Let work that is given to the stream from now on wait for the event."""
 
     def record(self, stream: int = 0) -> Any:
         """Record an event: the moment when all work given to the stream so far is done."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.cublas import Cublas
 from mini_dnn.device.nvcc import build_cubin
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
@@ -75,16 +76,18 @@ class CudaDevice:
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
         self._flush: CudaBuffer | None = None
+        self._cublas: Cublas | None = None
         major, minor = device.compute_capability()
-        self.arch = f"sm_{major}{minor}"
+        self.arch = 10 * major + minor
         self.device_name = device.name()
         driver, runtime = self._cuda.get_driver_version(), self._cuda.get_version()
         self.versions = {
             "cuda_driver_api": f"{driver // 1000}.{driver % 1000 // 10}",
             "pycuda_cuda": ".".join(map(str, runtime)),
         }
-        self.description = f"{self.device_name} ({self.arch}), CUDA {self.versions['cuda_driver_api']}"
+        self.description = f"{self.device_name} (sm_{self.arch}), CUDA {self.versions['cuda_driver_api']}"
         self.multiprocessors = device.multiprocessor_count
+        self.max_clock_mhz = device.clock_rate / 1e3
         self.l2_bytes = device.get_attribute(self._cuda.device_attribute.L2_CACHE_SIZE)
         self.pci_bus_id = device.pci_bus_id()
 
@@ -100,7 +103,7 @@ class CudaDevice:
     def compile(self, source: Path, defines: Defines) -> CudaModule:
         """Compile for this GPU, or take the cubin from the cache, and load it."""
         start = time.perf_counter()
-        cubin = build_cubin(source, defines, self.arch)
+        cubin = build_cubin(source, defines, f"sm_{self.arch}")
         with self._errors(f"{source} cannot be loaded", CompileError):
             handle = self._cuda.module_from_buffer(cubin)
         return CudaModule(source, (time.perf_counter() - start) * 1e3, handle)
@@ -108,7 +111,7 @@ class CudaDevice:
     def symbol(self, module: Module, name: str) -> CudaBuffer:
         """The variable of that name in the module, as a buffer of bytes."""
         with self._errors(f"no variable '{name}' in {module.source}"):
-            address, nbytes = module.handle.get_global(name)
+            address, nbytes = _loaded(module).handle.get_global(name)
         return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), address, nbytes)
 
     def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> CudaBuffer:
@@ -125,14 +128,28 @@ class CudaDevice:
         """Copy a host array to the GPU."""
         _same_size(buffer, array)
         with self._errors(f"copying '{buffer.name}' to the GPU failed", LaunchError):
-            self._cuda.memcpy_htod_async(buffer.memory, array, self._stream(stream))
+            self._cuda.memcpy_htod_async(_own(buffer).memory, array, self._stream(stream))
 
-    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
-        """Copy a buffer to a host array; returns when it has arrived."""
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
+        """Copy a buffer to a host array; returns when it has arrived, or at once without ``wait``."""
         _same_size(buffer, out)
         with self._errors(f"copying '{buffer.name}' from the GPU failed", LaunchError):
-            self._cuda.memcpy_dtoh_async(out, buffer.memory, self._stream(stream))
-            self._stream(stream).synchronize()
+            self._cuda.memcpy_dtoh_async(out, _own(buffer).memory, self._stream(stream))
+            if wait:
+                self._stream(stream).synchronize()
+
+    def part(self, buffer: Buffer, first: int, last: int) -> CudaBuffer:
+        """Entries of the first axis: the same memory."""
+        entry = buffer.nbytes // buffer.shape[0]
+        address = np.uintp(int(_own(buffer).memory) + first * entry)
+        shape = (last - first, *buffer.shape[1:])
+        return CudaBuffer(buffer.name, shape, buffer.dtype, address, (last - first) * entry)
+
+    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A float32 array in page-locked host memory."""
+        with self._errors(f"cannot allocate pinned host memory for {shape}"):
+            array: np.ndarray = self._cuda.pagelocked_empty(shape, np.float32)
+        return array
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""
@@ -141,7 +158,9 @@ class CudaDevice:
                 f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
             )
         with self._errors(f"copying '{source.name}' to '{target.name}' failed", LaunchError):
-            self._cuda.memcpy_dtod_async(target.memory, source.memory, source.nbytes, self._stream(stream))
+            self._cuda.memcpy_dtod_async(
+                _own(target).memory, _own(source).memory, source.nbytes, self._stream(stream)
+            )
 
     def launch(
         self,
@@ -155,7 +174,7 @@ class CudaDevice:
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
         function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else a.memory for a in args]
+        values = [a if isinstance(a, np.generic) else _own(a).memory for a in args]
         what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
         with self._errors(what, LaunchError):
             if shared_bytes > DEFAULT_SHARED_BYTES:
@@ -168,6 +187,17 @@ class CudaDevice:
                 shared=shared_bytes,
                 stream=self._stream(stream),
             )
+
+    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
+        """Multiply by cuBLAS, in strict fp32."""
+        if self._cublas is None:
+            self._cublas = Cublas()
+        pa, pb, pc = (int(_own(buffer).memory) for buffer in (a, b, c))
+        self._cublas.sgemm(pa, pb, pc, m, n, k, self._stream(stream).handle)
+
+    def wait(self, event: Any, stream: int) -> None:
+        """Let the stream wait for the event."""
+        self._stream(stream).wait_for_event(event)
 
     def record(self, stream: int = 0) -> Any:
         """Record an event on a stream."""
@@ -210,7 +240,7 @@ class CudaDevice:
             "and spelled as in variant.py?"
         )
         with self._errors(what, LaunchError):
-            return module.handle.get_function(kernel)
+            return _loaded(module).handle.get_function(kernel)
 
 
 def _driver() -> Any:
@@ -222,6 +252,18 @@ def _driver() -> Any:
             "pip install -e '.[gpu]' adds it"
         ) from error
     return driver
+
+
+def _own(buffer: Buffer | Scalar) -> CudaBuffer:
+    if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
+        raise DeviceError(f"{buffer!r} is no buffer of this GPU, or was freed")
+    return buffer
+
+
+def _loaded(module: Module) -> CudaModule:
+    if not isinstance(module, CudaModule):
+        raise DeviceError(f"{module!r} was not compiled for this GPU")
+    return module
 
 
 def _same_size(buffer: Buffer, array: np.ndarray) -> None:

@@ -40,10 +40,10 @@ extern "C" __global__ void early_exit(int* out, int stay) {
 
 extern "C" __global__ void divergent(int* out) {
   if (threadIdx.x < 5) {
-    __syncthreads();  // line 45
+    __syncthreads();  // few
     out[threadIdx.x] = 1;
   } else {
-    __syncthreads();  // line 48
+    __syncthreads();  // many
   }
 }
 

@@ -6,7 +6,7 @@ from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
 TILE_M = 16  # rows of gemm_out in a block: one WMMA tile
 TILE_COLS = 128  # columns of gemm_out in a block, and its threads
-TILE_K = 32  # rows of col in shared memory at a time; at least TILE_M, as the results take their place
+TILE_K = 32  # rows of col in shared memory at a time; at least TILE_M
 THREADS = 256  # per block in unroll and permute
 GRID_Y = 65535  # most blocks along y
 

@@ -1,26 +1,26 @@
 // m3/tensor_cores_fp16: m3/tensor_cores with FP16 instead of TF32 inputs; the sums stay in FP32.
 //
-// Idea      The tensor cores read FP16 with as many fraction bits as TF32, so col may as well be stored as half: each
+// Idea      FP16 has as many fraction bits as TF32, so nothing is lost by storing col as half, but for the range: each
 //           value is rounded once, by unroll, and half as many bytes are written and read.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), gemm_out (M, 2 N pairs), y (N,M,P,Q), fp32, C order; col (K, N pairs) of
-//           half2 in a float32 buffer, an element of which has room for two halves. pairs = ceil(P Q / 2): the columns
-//           of an image are padded to an even number, so that no half2 is split between two images. w_tile [m][k] and
-//           col_tile [k][column] half; pitches 16 bytes past a multiple of 128 or 32 apart put the eight 16-byte rows
-//           of an ldmatrix into different banks.
+//           half2 in a float32 buffer, an element of which has room for two halves. pairs = ceil(P Q / 2): an image's
+//           columns are padded to an even number, so that no half2 is split between two images. w_tile [m][k] and
+//           col_tile [k][column] half; 8 halves after each row put the eight 16-byte pieces of rows that an ldmatrix
+//           reads at once into different banks.
 // Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> row k of col or channel m,
 //           blockIdx.z -> image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread
-//           copies two columns of col_tile as half2 (4 bytes, as the parent), a warp multiplies the 64 columns of its
-//           own threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
+//           copies two columns of col_tile as half2, 4 bytes at a time as the parent; a warp multiplies the 64 columns
+//           of its own threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
 //           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP at
 //           990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
 // Gain      up to 1.8 over m3/tensor_cores, all of it from the bytes of col; the doubled rate of the tensor cores and
-//           the flat tile for M = 4 are worth nothing here, as both GEMMs wait for memory.
+//           the flat product for M = 4 gain nothing here, as both GEMMs wait for memory.
 // Limits    half overflows above 65,504 and has subnormals below 6e-5, where TF32 has the range of float. col is read
 //           ceil(M / TILE_M) times; M up to 8 or 16 x 65,535.
-// Hazards   both __syncthreads in gemm. The results take col_tile's place, a row of floats in that of two rows of halves:
-//           a warp's results may lie where another warp's columns were, which the last __syncthreads allows, and its
-//           results are its own, so __syncwarp is enough after that. 64-bit indices into col and gemm_out.
+// Hazards   both __syncthreads in gemm; threads past the last column take part in both. The results take col_tile's
+//           place, a row of floats in that of two rows of halves, after the last barrier; each warp reads its own
+//           only, so __syncwarp is enough there. 64-bit indices into col and gemm_out.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions": pointers aligned to 32 B, pitches to 16 B.
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -31,6 +31,7 @@ constexpr int TILE_N = 256 / TILE_M, STEP = 16;  // a product is TILE_M x STEP b
 constexpr int W_PITCH = TILE_K + 8, PITCH = TILE_COLS + 8;
 constexpr int TILES = 64 / TILE_N;  // products side by side in a warp
 static_assert((TILE_M == 8 || TILE_M == 16) && TILE_K % STEP == 0 && TILE_COLS % 64 == 0, "tiles are whole products");
+static_assert(2 * TILE_M * TILE_K % TILE_COLS == 0, "threads load equal parts of w_tile");
 static_assert(TILE_K >= 2 * TILE_M, "the results take the place of col_tile");
 
 extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int H, int W, int R, int S) {
@@ -82,8 +83,7 @@ extern "C" __global__ void __launch_bounds__(TILE_COLS / 2, 5)
 
   // rows of gemm_out are neither aligned nor whole tiles: no place for store_matrix_sync
   float* const out_tile = reinterpret_cast<float*>(col_tile) + first;  // [TILE_M][PITCH], this warp's columns
-  for (int t = 0; t < TILES; t++)
-    wmma::store_matrix_sync(out_tile + t * TILE_N, acc[t], PITCH, wmma::mem_row_major);
+  for (int t = 0; t < TILES; t++) wmma::store_matrix_sync(out_tile + t * TILE_N, acc[t], PITCH, wmma::mem_row_major);
   __syncwarp();
   for (int i = threadIdx.x % 32; i < 64; i += 32) {
     const long long j = 2 * pair0 + first + i;

@@ -21,7 +21,7 @@ def pairs(s: ConvShape) -> int:
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """The unrolled input, each float32 the place of two halves; the product before its axes are put in order."""
+    """col, each float32 the place of two halves; the product before its axes are put in order."""
     return {"col": (s.K, s.N * pairs(s)), "gemm_out": (s.M, 2 * s.N * pairs(s))}
 
 

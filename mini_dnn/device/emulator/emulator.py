@@ -55,6 +55,7 @@ class EmulatorDevice:
     """
 
     name = "emulator"
+    arch = 90  # what kernels see as __CUDA_ARCH__, divided by ten
     has_clock = False
 
     def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
@@ -98,12 +99,39 @@ class EmulatorDevice:
         memory = _checked(buffer, array, stream).bytes()
         memory[:] = array.reshape(-1).view(np.uint8)
 
-    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0) -> None:
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
         """Copy a buffer to a host array."""
         memory = _checked(buffer, out, stream).bytes()
         if not out.flags.writeable:
             raise DeviceError(f"'{buffer.name}' cannot be copied to a host array that is read-only")
         out.reshape(-1).view(np.uint8)[:] = memory
+
+    def part(self, buffer: Buffer, first: int, last: int) -> EmulatorBuffer:
+        """Entries of the first axis: the same memory."""
+        return _own_buffer(buffer).part(first, last)
+
+    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A float32 host array: to a processor all its memory is alike."""
+        return np.empty(shape, np.float32)
+
+    def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
+        """Copy all of ``source`` to the front of ``target``."""
+        _check_stream(stream)
+        if source.nbytes > target.nbytes:
+            raise DeviceError(
+                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
+            )
+        _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
+
+    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> NoReturn:
+        """Refuse: the GPU's library is not here.
+
+        Raises
+        ------
+        DeviceError
+            Always.
+        """
+        raise DeviceError("the emulator has no cuBLAS: that library runs on NVIDIA's GPUs only")
 
     def launch(
         self,
@@ -135,6 +163,13 @@ class EmulatorDevice:
             print(self._runtime.printed(), end="")
         if failure.kind != FailureKind.NONE:
             raise LaunchError(describe_failure(what, failure, self._memory))
+
+    def wait(self, event: Any, stream: int) -> None:
+        """Do nothing: a launch is over when `launch` returns, on whatever stream."""
+        _check_stream(stream)
+
+    def flush_cache(self) -> None:
+        """Do nothing: there is no clock whose reading a cache could change."""
 
     def record(self, stream: int = 0) -> Any:
         """Record nothing: there is no clock."""
@@ -171,6 +206,12 @@ def _own(module: Module) -> EmulatorModule:
     return module
 
 
+def _own_buffer(buffer: Buffer) -> EmulatorBuffer:
+    if not isinstance(buffer, EmulatorBuffer):
+        raise DeviceError(f"buffer '{buffer.name}' belongs to another device")
+    return buffer
+
+
 def _check_stream(stream: int) -> None:
     if stream < 0:
         raise DeviceError(f"no stream {stream}: streams are numbered from 0")
@@ -179,12 +220,11 @@ def _check_stream(stream: int) -> None:
 def _checked(buffer: Buffer, array: np.ndarray, stream: int) -> EmulatorBuffer:
     """The buffer, if it is this device's and the host array fits it."""
     _check_stream(stream)
-    if not isinstance(buffer, EmulatorBuffer):
-        raise DeviceError(f"buffer '{buffer.name}' belongs to another device")
+    own = _own_buffer(buffer)
     if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
         order = "" if array.flags.c_contiguous else ", not C-contiguous"
         raise DeviceError(
             f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} {array.dtype}"
             f"{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
         )
-    return buffer
+    return own

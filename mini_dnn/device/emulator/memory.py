@@ -35,6 +35,14 @@ class EmulatorBuffer:
         if self.release:
             self.release()
 
+    def part(self, first: int, last: int) -> EmulatorBuffer:
+        """Entries of the first axis: the same memory, valid until this buffer is freed."""
+        if self.address is None:
+            raise DeviceError(f"buffer '{self.name}' {self.shape} was freed and cannot be used again")
+        entry = self.nbytes // self.shape[0]
+        shape, nbytes = (last - first, *self.shape[1:]), (last - first) * entry
+        return EmulatorBuffer(self.name, shape, self.dtype, nbytes, self.address + first * entry)
+
     def bytes(self) -> np.ndarray:
         """The memory itself, as uint8; valid until the buffer is freed."""
         if self.address is None:

@@ -58,7 +58,12 @@ def scan(preprocessed: str) -> Scan:
         if re.search(r"\bextern\b", statement) and re.search(r"\b__shared__\b", statement)
         for name in re.findall(r"(\w+)\s*\[\s*\]", statement)
     }
-    return Scan(tuple(kernels), tuple(n for n in others if n not in kernels), tuple(shared), bool(LATE_ALIGNAS.search(own)))
+    return Scan(
+        tuple(kernels),
+        tuple(n for n in others if n not in kernels),
+        tuple(shared),
+        bool(LATE_ALIGNAS.search(own)),
+    )
 
 
 def _own_text(preprocessed: str) -> str:

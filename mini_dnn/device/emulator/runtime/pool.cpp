@@ -42,13 +42,29 @@ struct Pool {
   pid_t process = getpid();
 };
 
-void note_failure(Pool& pool, const Failure& failure) {
-  std::lock_guard lock(pool.mutex);
-  if (pool.failure.kind == FailureKind::none) pool.failure = failure;
-  pool.stopped = true;
+uint64_t block_count(const Launch& l) { return uint64_t(l.grid[0]) * l.grid[1] * l.grid[2]; }
+
+// Runs blocks until there are none left, or one fails here or elsewhere.
+void run_blocks(Pool& pool, Worker& w) {
+  const Launch& l = pool.launch;
+  char* shared = l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
+  const uint64_t blocks = block_count(l);
+  for (;;) {
+    const uint64_t first = pool.next_block.fetch_add(pool.chunk);
+    if (first >= blocks) return;
+    for (uint64_t i = first; i < std::min(first + pool.chunk, blocks); i++) {
+      if (pool.stopped) return;
+      blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
+      if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
+      w.in_kernel = true;
+      run_block(w);
+      w.in_kernel = false;
+      if (w.failure.kind != FailureKind::none) return;
+    }
+  }
 }
 
-void run_blocks(Pool& pool, Worker& w) {
+void run_share(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
   w.run = l.kernel->run;
   w.arguments = l.arguments;
@@ -56,25 +72,13 @@ void run_blocks(Pool& pool, Worker& w) {
   w.failure.kind = FailureKind::none;
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
-  char* shared = l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
-  const uint64_t blocks = uint64_t(l.grid[0]) * l.grid[1] * l.grid[2];
-  if (sigsetjmp(w.after_fault, 1) == 0) {
-    for (uint64_t first; !pool.stopped && (first = pool.next_block.fetch_add(pool.chunk)) < blocks;) {
-      for (uint64_t i = first; i < first + pool.chunk && i < blocks && !pool.stopped; i++) {
-        blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
-        if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
-        w.in_kernel = true;
-        run_block(w);
-        w.in_kernel = false;
-        if (w.failure.kind != FailureKind::none) break;
-      }
-    }
-  }
+  if (sigsetjmp(w.after_fault, 1) == 0) run_blocks(pool, w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
-  if (w.failure.kind != FailureKind::none) {
-    release_fibers(w);
-    note_failure(pool, w.failure);
-  }
+  if (w.failure.kind == FailureKind::none) return;
+  release_fibers(w);
+  std::lock_guard lock(pool.mutex);
+  if (pool.failure.kind == FailureKind::none) pool.failure = w.failure;
+  pool.stopped = true;
 }
 
 void work(Pool& pool, int index) {
@@ -87,7 +91,7 @@ void work(Pool& pool, int index) {
     seen = pool.generation;
     if (index >= pool.wanted) continue;
     lock.unlock();
-    run_blocks(pool, *this_worker);
+    run_share(pool, *this_worker);
     lock.lock();
     if (--pool.running == 0) pool.done.notify_all();
   }
@@ -127,7 +131,7 @@ void emulator_start(const Launch* launch) {
   Pool& pool = the_pool();
   install_fault_handlers();
   std::lock_guard lock(pool.mutex);
-  const uint64_t blocks = uint64_t(launch->grid[0]) * launch->grid[1] * launch->grid[2];
+  const uint64_t blocks = block_count(*launch);
   pool.launch = *launch;
   pool.wanted = pool.running = int(std::min<uint64_t>(launch->workers, blocks));
   grow(pool, pool.wanted);

@@ -37,6 +37,12 @@ inline void go_on_as(Worker& w, Fiber* next) {
   linear_thread = next->linear;
 }
 
+inline void make_current(Worker& w, Fiber* f) {
+  w.current = f;
+  threadIdx = f->thread;
+  linear_thread = f->linear;
+}
+
 // Returns when another fiber goes on with `me`. The switch comes last, so that g++ makes it a jump: a waiting thread
 // then keeps nothing but its registers on its stack, and more of them fit in the cache.
 inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {
@@ -59,8 +65,9 @@ void release_barrier(Worker& w) {
   w.votes = 0;
 }
 
+// At least one thread: a fiber is taken only for one that has not started.
 void run_threads(Worker& w, Fiber* me) {
-  while (w.started < w.total && !w.ready.first) {
+  do {
     const unsigned i = w.started++;
     me->linear = linear_thread = i;
     me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
@@ -68,7 +75,7 @@ void run_threads(Worker& w, Fiber* me) {
     w.alive--;
     thread_left_warp(w, me->linear);
     if (w.waiting_count && w.waiting_count == w.alive) release_barrier(w);
-  }
+  } while (w.started < w.total && !w.ready.first);
 }
 
 void fiber_main() {

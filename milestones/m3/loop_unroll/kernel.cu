@@ -1,0 +1,40 @@
+// m3/loop_unroll: m3/fusion with loops unrolled: tile and filter sizes are compile-time constants.
+//
+// Idea      What the compiler knows it need not compute. R and S are definitions as TILE is: the loader's divisions by
+// S
+//           and R become a multiplication and a shift each, and the loop over the tile, unrolled by #pragma unroll, is
+//           a straight line without counter, branch or address arithmetic.
+// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order. Tiles as in m3/fusion.
+// Mapping   blockIdx.x -> TILE pixels of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image;
+//           a thread -> one element of y.
+// Roofline  m3/fusion's. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s.
+//           Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Shared loads set the floor: 10 and 6 ms.
+// Gain      over m3/fusion: all of it from the divisions, some forty instructions of a hundred per step of k; the loop
+//           over the tile is unrolled in m3/fusion too, since nvcc does so by itself where it knows the bounds.
+//           Shared loads, the floor, stay.
+// Limits    M at most TILE x 65,535. One compilation a filter size.
+// Hazards   both __syncthreads: the first before tiles are read, the second before they are overwritten.
+// Source    CUDA C++ Programming Guide, "#pragma unroll".
+extern "C" __global__ void conv_fused(const float* x, const float* w, float* y, int C, int H, int W, int M) {
+  __shared__ float w_tile[TILE][TILE], col_tile[TILE][TILE];
+  const int P = H - R + 1, Q = W - S + 1, K = C * R * S;
+  const int m = blockIdx.y * TILE + threadIdx.y;
+  const int pixel = blockIdx.x * TILE + threadIdx.x;
+  const int p = pixel / Q, q = pixel % Q;
+  x += (long long)blockIdx.z * C * H * W;
+  y += (long long)blockIdx.z * M * P * Q;
+
+  float acc = 0.0f;
+  for (int k0 = 0; k0 < K; k0 += TILE) {
+    const int k_w = k0 + threadIdx.x;
+    const unsigned k_col = k0 + threadIdx.y;  // unsigned: its divisions take fewer instructions
+    const int s = k_col % S, r = k_col / S % R, c = k_col / S / R;
+    w_tile[threadIdx.y][threadIdx.x] = m < M && k_w < K ? w[(long long)m * K + k_w] : 0.0f;
+    col_tile[threadIdx.y][threadIdx.x] = pixel < P * Q && k_col < K ? x[(long long)(c * H + p + r) * W + q + s] : 0.0f;
+    __syncthreads();  // the tiles are complete
+#pragma unroll
+    for (int k = 0; k < TILE; k++) acc += w_tile[threadIdx.y][k] * col_tile[k][threadIdx.x];
+    __syncthreads();  // the tiles have been read
+  }
+  if (m < M && pixel < P * Q) y[(long long)m * P * Q + pixel] = acc;
+}

@@ -1,0 +1,79 @@
+// m3/register_tiling: unroll and permute as in m2/unroll_gemm; the GEMM with joint register and shared-memory tiles.
+//
+// Idea      A thread computes TILE_M x THREAD_COLS elements of gemm_out in registers. It loads a col value once for
+//           TILE_M products; those of w, which all threads need, come from shared memory, four at a time.
+// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
+//           w_tile [TILE_K][TILE_M]: a thread's TILE_M values lie together, and a warp reads the same ones.
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> row k of col or channel m, blockIdx.z -> image.
+//           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column, so
+//           that a warp's loads and stores are 128 bytes in a row. TILE_M follows M: 4 and 16 in the course's layers.
+//           No col value is needed by two threads of a block: shared memory would be a detour for it.
+// Roofline  m2's bytes, as col and gemm_out stay: N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB
+//           with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB,
+//           4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
+// Gain      over m2: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty where M = 4,
+// needs
+//           10 and 6 ms; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16), so that reading col, 2.9 and
+//           2.1 ms, sets the pace. unroll and permute stay: about half of m2's time in all.
+// Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums a thread leave room
+//           for few warps: the loads in flight are many per thread instead.
+// Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads
+//           outside col take part in both: no early return. col has more than 2^31 elements: 64-bit indices.
+// Source    D. Kirk, W. Hwu, "Programming Massively Parallel Processors": joint register and shared-memory tiling.
+constexpr int THREADS = TILE_COLS / THREAD_COLS;
+static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");
+
+extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  const int n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  const int p = pixel / Q, q = pixel % Q;
+  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
+    const int s = k % S, r = k / S % R, c = k / S / R;
+    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm(const float* w, const float* col, float* gemm_out, int M, long long cols, int K) {
+  __shared__ __align__(16) float w_tile[TILE_K][TILE_M];
+  const int m0 = blockIdx.y * TILE_M;
+  const long long j = (long long)blockIdx.x * TILE_COLS + threadIdx.x;  // the first of the thread's columns
+
+  float acc[TILE_M][THREAD_COLS] = {};
+  for (int k0 = 0; k0 < K; k0 += TILE_K) {
+    const int depth = min(TILE_K, K - k0);
+    for (int i = threadIdx.x; i < depth * TILE_M; i += THREADS) {
+      const int m = i % TILE_M, k = i / TILE_M;
+      w_tile[k][m] = m0 + m < M ? w[(long long)(m0 + m) * K + k0 + k] : 0.0f;
+    }
+    __syncthreads();  // the tile is complete
+#pragma unroll 8
+    for (int k = 0; k < depth; k++) {
+      const float* const row = col + (k0 + k) * cols + j;
+      float value[THREAD_COLS];
+#pragma unroll
+      for (int i = 0; i < THREAD_COLS; i++) value[i] = j + i * THREADS < cols ? row[i * THREADS] : 0.0f;
+#pragma unroll
+      for (int m = 0; m < TILE_M; m++)
+#pragma unroll
+        for (int i = 0; i < THREAD_COLS; i++) acc[m][i] += w_tile[k][m] * value[i];
+    }
+    __syncthreads();  // the tile has been read
+  }
+
+#pragma unroll
+  for (int m = 0; m < TILE_M; m++)
+#pragma unroll
+    for (int i = 0; i < THREAD_COLS; i++)
+      if (m0 + m < M && j + i * THREADS < cols) gemm_out[(m0 + m) * cols + j + i * THREADS] = acc[m][i];
+}
+
+extern "C" __global__ void permute(const float* gemm_out, float* y, int N, int M, int PQ) {
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  const int n = blockIdx.z;
+  if (pixel >= PQ) return;
+  for (int m = blockIdx.y; m < M; m += gridDim.y)
+    y[((long long)n * M + m) * PQ + pixel] = gemm_out[((long long)m * N + n) * PQ + pixel];
+}

@@ -1,0 +1,75 @@
+// m3/sweep: m3/register_tiling with its block and thread sizes searched; variant.py has the candidates and the best.
+//
+// Idea      More columns a thread serve more products per load of w and keep more loads in flight, but take registers,
+//           so fewer threads fit an SM. More columns a block fill w_tile less often, but leave fewer blocks to balance.
+//           No formula gives the best pair: it is measured.
+// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
+//           w_tile [TILE_K][TILE_M].
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> row k of col or channel m, blockIdx.z -> image.
+//           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column.
+//           Swept: TILE_COLS and THREAD_COLS, hence THREADS, their quotient, from 32 to 1024.
+// Roofline  m3/register_tiling's. N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB with col and
+//           gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G,
+//           0.37 ms, and 72.5 G, 1.08 ms.
+// Gain      over m3/register_tiling: little expected. Reading col bounds the gemm, and every candidate that keeps some
+//           20 KB of loads in flight on an SM reads at full speed; the worst, of one warp or 16 columns' registers,
+//           should show what the choice is worth. unroll and permute do not change.
+// Limits    those of m3/register_tiling. The best pair is one GPU's and one network's.
+// Hazards   those of m3/register_tiling: both __syncthreads in gemm, no early return there, 64-bit indices in col.
+constexpr int THREADS = TILE_COLS / THREAD_COLS;
+static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");
+
+extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  const int n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  const int p = pixel / Q, q = pixel % Q;
+  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
+    const int s = k % S, r = k / S % R, c = k / S / R;
+    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm(const float* w, const float* col, float* gemm_out, int M, long long cols, int K) {
+  __shared__ __align__(16) float w_tile[TILE_K][TILE_M];
+  const int m0 = blockIdx.y * TILE_M;
+  const long long j = (long long)blockIdx.x * TILE_COLS + threadIdx.x;  // the first of the thread's columns
+
+  float acc[TILE_M][THREAD_COLS] = {};
+  for (int k0 = 0; k0 < K; k0 += TILE_K) {
+    const int depth = min(TILE_K, K - k0);
+    for (int i = threadIdx.x; i < depth * TILE_M; i += THREADS) {
+      const int m = i % TILE_M, k = i / TILE_M;
+      w_tile[k][m] = m0 + m < M ? w[(long long)(m0 + m) * K + k0 + k] : 0.0f;
+    }
+    __syncthreads();  // the tile is complete
+#pragma unroll 8
+    for (int k = 0; k < depth; k++) {
+      const float* const row = col + (k0 + k) * cols + j;
+      float value[THREAD_COLS];
+#pragma unroll
+      for (int i = 0; i < THREAD_COLS; i++) value[i] = j + i * THREADS < cols ? row[i * THREADS] : 0.0f;
+#pragma unroll
+      for (int m = 0; m < TILE_M; m++)
+#pragma unroll
+        for (int i = 0; i < THREAD_COLS; i++) acc[m][i] += w_tile[k][m] * value[i];
+    }
+    __syncthreads();  // the tile has been read
+  }
+
+#pragma unroll
+  for (int m = 0; m < TILE_M; m++)
+#pragma unroll
+    for (int i = 0; i < THREAD_COLS; i++)
+      if (m0 + m < M && j + i * THREADS < cols) gemm_out[(m0 + m) * cols + j + i * THREADS] = acc[m][i];
+}
+
+extern "C" __global__ void permute(const float* gemm_out, float* y, int N, int M, int PQ) {
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  const int n = blockIdx.z;
+  if (pixel >= PQ) return;
+  for (int m = blockIdx.y; m < M; m += gridDim.y)
+    y[((long long)n * M + m) * PQ + pixel] = gemm_out[((long long)m * N + n) * PQ + pixel];
+}

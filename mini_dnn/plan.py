@@ -1,0 +1,96 @@
+"""The steps of a plan: launches, copies, and the one library call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images ``first`` to ``last - 1`` of a buffer whose first axis counts images."""
+
+    buffer: str
+    first: int
+    last: int
+
+
+Argument = str | Images | int | float | np.generic
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    Parameters
+    ----------
+    kernel
+        Name of the ``extern "C" __global__`` function.
+    grid, block
+        Blocks in the grid and threads in a block, one to three entries each, x first.
+    args
+        In the kernel's order. A string names a buffer (``x``, ``w``, ``y`` or one of the scratch
+        buffers), `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy
+        scalar as what it is.
+    shared_bytes
+        Dynamic shared memory of a block.
+    stream
+        Work on one stream runs in order; different streams may overlap.
+    """
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Argument, ...]
+    shared_bytes: int = 0
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class CopyToSymbol:
+    """Copy a whole buffer to the kernel file's ``__constant__`` variable, device to device.
+
+    Parameters
+    ----------
+    symbol
+        Name of the variable.
+    buffer
+        ``x``, ``w`` or a scratch buffer; it may be smaller than the variable.
+    """
+
+    symbol: str
+    buffer: str
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class CopyIn:
+    """Copy images of x from pinned host memory; a plan with one of these does all copies of x and y."""
+
+    images: Images
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class CopyOut:
+    """Copy images of y to pinned host memory."""
+
+    images: Images
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """``c (m,n) = a (m,k) @ b (k,n)`` in fp32 by the device's own library (cuBLAS)."""
+
+    a: str
+    b: str
+    c: str
+    m: int
+    n: int
+    k: int
+    stream: int = 0
+
+
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm

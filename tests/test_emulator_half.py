@@ -1,0 +1,107 @@
+"""half and half2: every operation rounds once, to nearest even, as NumPy's float16 does."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from emulator_kernels import Kernels
+
+from mini_dnn.device.emulator import EmulatorDevice
+
+I = np.int32
+EVERY = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+
+
+@pytest.fixture(scope="module")
+def kernels(emulator: EmulatorDevice) -> Kernels:
+    return Kernels(emulator, "halves.cu")
+
+
+def assert_same_halves(found: np.ndarray, expected: np.ndarray) -> None:
+    """Equal bits, but for NaNs, which only have to be NaNs."""
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), nan)
+    np.testing.assert_array_equal(found[~nan].view(np.uint16), expected[~nan].view(np.uint16))
+
+
+def over(n: int) -> tuple[tuple[int], tuple[int]]:
+    return (-(-n // 256),), (256,)
+
+
+def test_every_half_to_float_and_back(kernels: Kernels) -> None:
+    f, h = np.zeros(EVERY.size, np.float32), np.zeros_like(EVERY)
+    kernels("to_float", *over(EVERY.size), EVERY, f, I(EVERY.size))
+    np.testing.assert_array_equal(f, EVERY.astype(np.float32))
+    kernels("from_float", *over(EVERY.size), f, h, I(EVERY.size))
+    assert_same_halves(h, EVERY)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
+    """Middles between two halves, and their neighbours on both sides."""
+    finite = EVERY[np.isfinite(EVERY)].astype(kind)
+    middles = (finite[:-1] + finite[1:])[np.diff(finite) != 0] / kind(2)
+    x = np.concatenate([middles, np.nextafter(middles, kind(np.inf)), np.nextafter(middles, kind(-np.inf))])
+    x = np.concatenate([x, np.array([65519.99, 65520, 1e9, -1e30, 2.0**-25, 2.0**-26, np.inf, np.nan], kind)])
+    h = np.zeros(x.size, np.float16)
+    kernels("from_float" if kind is np.float32 else "from_double", *over(x.size), x, h, I(x.size))
+    with np.errstate(over="ignore"):
+        assert_same_halves(h, x.astype(np.float16))
+
+
+@pytest.fixture(scope="module")
+def operands() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(0, 1 << 16, 40_000).astype(np.uint16).view(np.float16) for _ in range(3))
+    near = np.float16(rng.standard_normal((3, 40_000)))  # magnitudes at which sums round
+    return tuple(np.concatenate([wild, tame]) for wild, tame in zip((a, b, c), near, strict=True))
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a * b + c with one rounding, through exact fractions for finite values."""
+    exact = []
+    for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
+        total = float("nan")
+        if np.isfinite([x, y, z]).all():
+            q = Fraction(x) * Fraction(y) + Fraction(z)
+            total = float(q)
+            if Fraction(total) != q:  # keep to which side of the double it lies, for the second rounding
+                total = float(np.nextafter(total, np.inf if q > Fraction(total) else -np.inf))
+        else:
+            with np.errstate(invalid="ignore"):
+                total = float(np.float64(x) * np.float64(y) + np.float64(z))
+        exact.append(total)
+    return np.array(exact).astype(np.float16)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_operators(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
+    a, b, c = operands
+    out = np.zeros((a.size, 8), np.float16)
+    kernels("operators", *over(a.size), a, b, c, out, I(a.size))
+    fmax = np.fmax(a, b)
+    expected = [a + b, a - b, a * b, a / b, fma(a, b, c), -a, np.sqrt(np.abs(a)), fmax]
+    for column, right in enumerate(expected):
+        assert_same_halves(out[:, column], right)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
+    a, b, c = operands
+    n = a.size // 2
+    out = np.zeros((n, 5, 2), np.float16)
+    kernels("pairs", *over(n), a, b, c, out, I(n))
+    assert_same_halves(out[:, 0].ravel(), a + b)
+    assert_same_halves(out[:, 1].ravel(), a * b)
+    assert_same_halves(out[:, 2].ravel(), fma(a, b, c))
+    assert_same_halves(out[:, 3].ravel(), a.reshape(-1, 2)[:, ::-1].ravel())
+    mixed = np.stack([b[::2], c[1::2]], 1).ravel()
+    assert_same_halves(out[:, 4].ravel(), mixed)
+
+
+def test_comparisons(kernels: Kernels) -> None:
+    some = np.array([-np.inf, -1, -0.0, 0.0, 6e-8, 1, 65504, np.inf, np.nan], np.float16)
+    a, b = (x.ravel().copy() for x in np.meshgrid(some, some))
+    out = np.zeros(a.size, I)
+    kernels("compare", *over(a.size), a, b, out, I(a.size))
+    np.testing.assert_array_equal(out, (a < b) + 2 * (a == b) + 4 * (a >= b) + 8 * np.isnan(a))
