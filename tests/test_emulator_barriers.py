@@ -7,7 +7,7 @@ from emulator_kernels import Kernels, line_of
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import LaunchError
 
-I = np.int32
+INT = np.int32
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +17,14 @@ def kernels(emulator: EmulatorDevice) -> Kernels:
 
 @pytest.mark.parametrize("threads", [1, 31, 32, 33, 256, 1024])
 def test_shared_memory_is_complete_after_a_barrier(kernels: Kernels, threads: int) -> None:
-    x = np.arange(5 * threads, dtype=I).reshape(5, threads)
+    x = np.arange(5 * threads, dtype=INT).reshape(5, threads)
     y = np.zeros_like(x)
     kernels("reverse", (5,), (threads,), x, y)
     np.testing.assert_array_equal(y, x[:, ::-1])
 
 
 def test_many_barriers_in_a_row(kernels: Kernels) -> None:
-    x = np.arange(256, dtype=I) * 1000
+    x = np.arange(256, dtype=INT) * 1000
     expected = np.roll(x, -64) + 64
     kernels("rotate", (1,), (256,), x)
     np.testing.assert_array_equal(x, expected)
@@ -32,22 +32,22 @@ def test_many_barriers_in_a_row(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("flags", [np.zeros(100), np.ones(100), np.arange(100) % 3 == 0])
 def test_votes(kernels: Kernels, flags: np.ndarray) -> None:
-    count, every, some = (np.full(100, -1, I) for _ in range(3))
-    kernels("votes", (1,), (100,), flags.astype(I), count, every, some)
+    count, every, some = (np.full(100, -1, INT) for _ in range(3))
+    kernels("votes", (1,), (100,), flags.astype(INT), count, every, some)
     assert set(count) == {int(flags.sum())}
     assert set(every) == {int(flags.all())}
     assert set(some) == {int(flags.any())}
 
 
 def test_returned_threads_count_as_arrived(kernels: Kernels) -> None:
-    out = np.zeros(64, I)
-    kernels("early_exit", (1,), (64,), out, I(40))
+    out = np.zeros(64, INT)
+    kernels("early_exit", (1,), (64,), out, INT(40))
     np.testing.assert_array_equal(out, [40] * 40 + [0] * 24)
 
 
 def test_indices(kernels: Kernels) -> None:
     grid, block = (3, 2, 2), (5, 3, 4)
-    out = np.full((12, 60, 6), -1, I)
+    out = np.full((12, 60, 6), -1, INT)
     kernels("thread_index", grid, block, out)
     k, j, i = np.indices(block[::-1]).reshape(3, -1)
     bk, bj, bi = np.indices(grid[::-1]).reshape(3, -1)
@@ -57,7 +57,7 @@ def test_indices(kernels: Kernels) -> None:
 
 def test_divergent_barriers_are_reported_by_thread_and_line(kernels: Kernels) -> None:
     with pytest.raises(LaunchError) as error:
-        kernels("divergent", (4,), (64,), np.zeros(64, I))
+        kernels("divergent", (4,), (64,), np.zeros(64, INT))
     message = str(error.value)
     few, many = line_of("barriers.cu", "// few"), line_of("barriers.cu", "// many")
     assert f"threads 0-4 wait at __syncthreads (barriers.cu:{few})" in message
@@ -66,12 +66,12 @@ def test_divergent_barriers_are_reported_by_thread_and_line(kernels: Kernels) ->
 
 def test_two_barriers_on_one_line_are_two(kernels: Kernels) -> None:
     with pytest.raises(LaunchError, match="threads 0, 2, 4"):
-        kernels("same_line", (1,), (64,), np.zeros(64, I))
+        kernels("same_line", (1,), (64,), np.zeros(64, INT))
 
 
 def test_deadlock_between_block_and_warp(kernels: Kernels) -> None:
     with pytest.raises(LaunchError) as error:
-        kernels("block_and_warp", (1,), (40,), np.zeros(1, I))
+        kernels("block_and_warp", (1,), (40,), np.zeros(1, INT))
     message = str(error.value)
     assert "block (0, 0, 0)" in message
     assert "threads 0-2, 4-31 wait at __syncwarp" in message
@@ -79,11 +79,11 @@ def test_deadlock_between_block_and_warp(kernels: Kernels) -> None:
 
 
 def test_a_launch_after_a_failed_one_works(kernels: Kernels) -> None:
-    x = np.arange(128, dtype=I)
+    x = np.arange(128, dtype=INT)
     y = np.zeros_like(x)
     for _ in range(3):
         with pytest.raises(LaunchError):
-            kernels("divergent", (100,), (64,), np.zeros(64, I))
+            kernels("divergent", (100,), (64,), np.zeros(64, INT))
         kernels("reverse", (1,), (128,), x, y)
         np.testing.assert_array_equal(y, x[::-1])
 
@@ -100,18 +100,18 @@ def test_many_launches_and_every_block_once(kernels: Kernels) -> None:
 
 
 def test_nanosleep_lets_other_threads_run(kernels: Kernels) -> None:
-    out = np.zeros(1, I)
-    kernels("poll", (1,), (70,), np.zeros(1, I), out)
+    out = np.zeros(1, INT)
+    kernels("poll", (1,), (70,), np.zeros(1, INT), out)
     assert out[0] == 7
 
 
 def test_ucontext_and_thread_count_change_nothing() -> None:
-    x = np.arange(40 * 96, dtype=I).reshape(40, 96)
+    x = np.arange(40 * 96, dtype=INT).reshape(40, 96)
     for device in (EmulatorDevice(1), EmulatorDevice(3), EmulatorDevice(2, ucontext=True)):
         kernels = Kernels(device, "barriers.cu")
         y = np.zeros_like(x)
         kernels("reverse", (40,), (96,), x, y)
         np.testing.assert_array_equal(y, x[:, ::-1])
         with pytest.raises(LaunchError, match="threads 0-4 wait"):
-            kernels("divergent", (4,), (64,), np.zeros(64, I))
+            kernels("divergent", (4,), (64,), np.zeros(64, INT))
         device.close()

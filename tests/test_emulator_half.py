@@ -8,7 +8,7 @@ from emulator_kernels import Kernels
 
 from mini_dnn.device.emulator import EmulatorDevice
 
-I = np.int32
+INT = np.int32
 EVERY = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
 
 
@@ -30,9 +30,9 @@ def over(n: int) -> tuple[tuple[int], tuple[int]]:
 
 def test_every_half_to_float_and_back(kernels: Kernels) -> None:
     f, h = np.zeros(EVERY.size, np.float32), np.zeros_like(EVERY)
-    kernels("to_float", *over(EVERY.size), EVERY, f, I(EVERY.size))
+    kernels("to_float", *over(EVERY.size), EVERY, f, INT(EVERY.size))
     np.testing.assert_array_equal(f, EVERY.astype(np.float32))
-    kernels("from_float", *over(EVERY.size), f, h, I(EVERY.size))
+    kernels("from_float", *over(EVERY.size), f, h, INT(EVERY.size))
     assert_same_halves(h, EVERY)
 
 
@@ -44,7 +44,7 @@ def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
     x = np.concatenate([middles, np.nextafter(middles, kind(np.inf)), np.nextafter(middles, kind(-np.inf))])
     x = np.concatenate([x, np.array([65519.99, 65520, 1e9, -1e30, 2.0**-25, 2.0**-26, np.inf, np.nan], kind)])
     h = np.zeros(x.size, np.float16)
-    kernels("from_float" if kind is np.float32 else "from_double", *over(x.size), x, h, I(x.size))
+    kernels("from_float" if kind is np.float32 else "from_double", *over(x.size), x, h, INT(x.size))
     with np.errstate(over="ignore"):
         assert_same_halves(h, x.astype(np.float16))
 
@@ -78,7 +78,7 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def test_operators(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
     a, b, c = operands
     out = np.zeros((a.size, 8), np.float16)
-    kernels("operators", *over(a.size), a, b, c, out, I(a.size))
+    kernels("operators", *over(a.size), a, b, c, out, INT(a.size))
     fmax = np.fmax(a, b)
     expected = [a + b, a - b, a * b, a / b, fma(a, b, c), -a, np.sqrt(np.abs(a)), fmax]
     for column, right in enumerate(expected):
@@ -90,7 +90,7 @@ def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
     a, b, c = operands
     n = a.size // 2
     out = np.zeros((n, 5, 2), np.float16)
-    kernels("pairs", *over(n), a, b, c, out, I(n))
+    kernels("pairs", *over(n), a, b, c, out, INT(n))
     assert_same_halves(out[:, 0].ravel(), a + b)
     assert_same_halves(out[:, 1].ravel(), a * b)
     assert_same_halves(out[:, 2].ravel(), fma(a, b, c))
@@ -102,6 +102,6 @@ def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
 def test_comparisons(kernels: Kernels) -> None:
     some = np.array([-np.inf, -1, -0.0, 0.0, 6e-8, 1, 65504, np.inf, np.nan], np.float16)
     a, b = (x.ravel().copy() for x in np.meshgrid(some, some))
-    out = np.zeros(a.size, I)
-    kernels("compare", *over(a.size), a, b, out, I(a.size))
+    out = np.zeros(a.size, INT)
+    kernels("compare", *over(a.size), a, b, out, INT(a.size))
     np.testing.assert_array_equal(out, (a < b) + 2 * (a == b) + 4 * (a >= b) + 8 * np.isnan(a))

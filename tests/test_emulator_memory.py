@@ -11,7 +11,7 @@ from emulator_kernels import Kernels, line_of
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError
 
-I = np.int32
+INT = np.int32
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,13 @@ def test_static_and_dynamic_shared_memory(kernels: Kernels) -> None:
 def test_227_kb_of_dynamic_shared_memory_fresh_for_each_block(kernels: Kernels) -> None:
     words = 227 * 1024 // 4
     out = np.zeros((50, 2), np.uint32)
-    kernels("far_end", (50,), (64,), out, I(words), shared=words * 4)
+    kernels("far_end", (50,), (64,), out, INT(words), shared=words * 4)
     np.testing.assert_array_equal(out, [[0xFFFFFFFF, 1000]] * 50)
 
 
 def test_atomics_over_many_blocks(kernels: Kernels) -> None:
     threads = 64 * 100
-    i = np.zeros(6, I)
+    i = np.zeros(6, INT)
     u = np.array([0, 0xFFFFFFFF, 0, 0, 0], np.uint32)
     ull, f, h = np.zeros(1, np.uint64), np.zeros(1, np.float32), np.zeros(1, np.float16)
     kernels("atomics", (100,), (64,), i, u, ull, f, h)
@@ -80,25 +80,26 @@ def test_atomics_over_many_blocks(kernels: Kernels) -> None:
 
 
 def test_printf_reaches_pythons_stdout(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
-    kernels("say", (1,), (3,), I(3))
+    kernels("say", (1,), (3,), INT(3))
     assert capsys.readouterr().out.splitlines() == [f"thread {i} of 3: 1.50" for i in range(3)]
 
 
 def test_much_printing_is_cut_off_and_says_so(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
-    kernels("say", (100,), (1024,), I(3))
+    kernels("say", (100,), (1024,), INT(3))
     out = capsys.readouterr().out
     assert len(out) < 1.1 * 2**20
     assert "only the first MiB" in out.splitlines()[-1]
 
 
 def test_assert_names_condition_line_and_thread(kernels: Kernels) -> None:
-    x = np.zeros(64, I)
+    x = np.zeros(64, INT)
     x[37] = -1
     line = line_of("memory.cu", "assert(x[")
     with pytest.raises(LaunchError) as error:
         kernels("check", (1,), (64,), x)
-    assert f"thread (37, 0, 0) of block (0, 0, 0): assertion `x[threadIdx.x] >= 0` failed (memory.cu:{line})" in str(
-        error.value
+    assert (
+        f"thread (37, 0, 0) of block (0, 0, 0): assertion `x[threadIdx.x] >= 0` failed (memory.cu:{line})"
+        in str(error.value)
     )
 
 
@@ -122,26 +123,26 @@ def test_one_element_past_the_end_is_caught(kernels: Kernels) -> None:
 def test_null_pointer_and_division_by_zero(kernels: Kernels) -> None:
     with pytest.raises(LaunchError, match="near no buffer"):
         kernels("load_null", (1,), (1,), np.zeros(1, np.float32))
-    y = np.arange(10, dtype=I)
+    y = np.arange(10, dtype=INT)
     with pytest.raises(LaunchError, match=r"thread \(4, 0, 0\) .* divided an integer by zero"):
-        kernels("divide", (1,), (10,), y, I(4))
+        kernels("divide", (1,), (10,), y, INT(4))
 
 
 @pytest.mark.parametrize("barrier", [0, 1])
 def test_stack_overflow(kernels: Kernels, barrier: int) -> None:
-    shallow = np.array([50, 0], I)
-    kernels("deep", (1,), (3,), shallow, I(barrier))
+    shallow = np.array([50, 0], INT)
+    kernels("deep", (1,), (3,), shallow, INT(barrier))
     assert shallow[1] == sum(range(50))
     with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
-        kernels("deep", (1,), (3,), np.array([10**6, 0], I), I(barrier))
+        kernels("deep", (1,), (3,), np.array([10**6, 0], INT), INT(barrier))
     with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
-        kernels("deep", (1,), (3,), np.array([400, 0], I), I(1))  # into the next stack only
-    kernels("deep", (1,), (3,), shallow, I(barrier))
+        kernels("deep", (1,), (3,), np.array([400, 0], INT), INT(1))  # into the next stack only
+    kernels("deep", (1,), (3,), shallow, INT(barrier))
 
 
 def test_vector_types(kernels: Kernels) -> None:
     v = np.arange(32, dtype=np.float32).reshape(8, 4)
-    k = np.arange(32, dtype=I).reshape(8, 4)
+    k = np.arange(32, dtype=INT).reshape(8, 4)
     out = np.zeros((8, 2), np.float32)
     kernels("vectors", (1,), (8,), v, out, k)
     np.testing.assert_array_equal(out[:, 0], v[:, 0] + v[:, 1] + k[:, 0])
@@ -152,7 +153,7 @@ def test_ctrl_c_ends_even_an_endless_kernel(kernels: Kernels) -> None:
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        kernels("endless", (4,), (32,), np.zeros(1, I))
+        kernels("endless", (4,), (32,), np.zeros(1, INT))
     timer.join()
     y = np.zeros(64, np.float32)
     kernels("store", (1,), (64,), y, np.int64(0))

@@ -9,7 +9,7 @@ from emulator_kernels import Kernels
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import LaunchError
 
-I = np.int32
+INT = np.int32
 SHAPES = [(16, 16, 16), (8, 32, 16), (32, 8, 16)]
 LAYOUTS = list(product(("row_major", "col_major"), repeat=3))
 SIDE = 40  # of the arrays that tiles lie in
@@ -52,11 +52,9 @@ def test_product(
     dtype = np.float32 if accumulator == "float" else np.float16
     c = rng.integers(-100, 100, (SIDE, SIDE)).astype(dtype)
     d = np.full((SIDE, SIDE), np.nan, dtype)
-    kernels("product", (1,), (32,), a, b, c, d, I(shared), shared=2 * 40 * 40 * 2 + 40 * 40 * 4)
-    expected = 2 * (
-        tile(a, m, k, a_layout).astype(float) @ tile(b, k, n, b_layout).astype(float) + tile(c, m, n, d_layout)
-    )
-    np.testing.assert_array_equal(tile(d, m, n, d_layout), expected)
+    kernels("product", (1,), (32,), a, b, c, d, INT(shared), shared=2 * 40 * 40 * 2 + 40 * 40 * 4)
+    ab = tile(a, m, k, a_layout).astype(float) @ tile(b, k, n, b_layout).astype(float)
+    np.testing.assert_array_equal(tile(d, m, n, d_layout), 2 * (ab + tile(c, m, n, d_layout)))
     assert np.isnan(d).sum() == SIDE * SIDE - m * n  # and nothing else was written
 
 
@@ -71,13 +69,15 @@ def test_many_warps_and_a_long_sum(kernels: Kernels) -> None:
     rng = np.random.default_rng(1)
     a, b = np.float16(rng.standard_normal((64, 512))), np.float16(rng.standard_normal((512, 16)))
     d = np.zeros((64, 16), np.float32)
-    kernels("many_warps", (1,), (128,), a, b, d, I(512))
+    kernels("many_warps", (1,), (128,), a, b, d, INT(512))
     np.testing.assert_allclose(d, a.astype(float) @ b.astype(float), rtol=0, atol=1e-3)
 
 
 def test_a_partial_warp_is_refused(kernels: Kernels) -> None:
     with pytest.raises(LaunchError, match="mma_sync needs all 32 lanes"):
-        kernels("many_warps", (1,), (24,), *np.zeros((2, 256), np.float16), np.zeros(256, np.float32), I(16))
+        kernels(
+            "many_warps", (1,), (24,), *np.zeros((2, 256), np.float16), np.zeros(256, np.float32), INT(16)
+        )
 
 
 def to_tf32(x: np.ndarray, add: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_tf32(kernels: Kernels, convert: int) -> None:
     a, b = rng.standard_normal((16, 8)).astype(np.float32), rng.standard_normal((16, 8)).astype(np.float32)
     a[0, 0] = np.array([0x3F801000], np.uint32).view(np.float32)[0]  # a tie
     d = np.zeros((16, 16), np.float32)
-    kernels("tf32", (1,), (32,), a, b, d, I(convert))
+    kernels("tf32", (1,), (32,), a, b, d, INT(convert))
     ra, rb = (to_tf32(x, 0x1000 if convert else 0) for x in (a, b))
     assert not np.array_equal(ra, a)
     np.testing.assert_allclose(d, ra.astype(float) @ rb.T.astype(float), rtol=0, atol=2e-6)

@@ -13,8 +13,8 @@ from mini_dnn.errors import DeviceError
 def cache_dir() -> Path:
     """The folder for compiled kernels, created if need be; safe to delete at any time.
 
-    ``MINI_DNN_CACHE`` if set, else ``$XDG_CACHE_HOME/mini_dnn``, else ``~/.cache/mini_dnn``. Where that cannot
-    be written (a read-only home), a folder of this user's in the temporary directory serves instead.
+    ``MINI_DNN_CACHE`` if set, else ``$XDG_CACHE_HOME/mini_dnn``, else ``~/.cache/mini_dnn``. Where that
+    cannot be written (a read-only home), a folder of this user's in the temporary directory serves instead.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class CudaDevice:
     def part(self, buffer: Buffer, first: int, last: int) -> CudaBuffer:
         """Entries of the first axis: the same memory."""
         entry = buffer.nbytes // buffer.shape[0]
-        address = np.uintp(int(_own(buffer).memory) + first * entry)
+        address = int(_own(buffer).memory) + first * entry
         shape = (last - first, *buffer.shape[1:])
         return CudaBuffer(buffer.name, shape, buffer.dtype, address, (last - first) * entry)
 
@@ -174,7 +174,7 @@ class CudaDevice:
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
         function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else _own(a).memory for a in args]
+        values = [a if isinstance(a, np.generic) else np.uintp(int(_own(a).memory)) for a in args]
         what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
         with self._errors(what, LaunchError):
             if shared_bytes > DEFAULT_SHARED_BYTES:

@@ -48,12 +48,18 @@ extern "C" __global__ void divergent(int* out) {
 }
 
 extern "C" __global__ void same_line(int* out) {
-  if (threadIdx.x % 2) { __syncthreads(); } else { __syncthreads(); }
+  if (threadIdx.x % 2) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
 }
 
 extern "C" __global__ void block_and_warp(int* out) {
-  if (threadIdx.x < 32 && threadIdx.x != 3) __syncwarp();
-  else __syncthreads();
+  if (threadIdx.x < 32 && threadIdx.x != 3)
+    __syncwarp();
+  else
+    __syncthreads();
 }
 
 extern "C" __global__ void thread_index(int* out) {

@@ -56,9 +56,7 @@ extern "C" __global__ void atomics(int* i, unsigned* u, unsigned long long* ull,
 
 extern "C" __global__ void say(int n) { printf("thread %d of %d: %.2f\n", threadIdx.x, n, n * 0.5); }
 
-extern "C" __global__ void check(const int* x) {
-  assert(x[threadIdx.x] >= 0);
-}
+extern "C" __global__ void check(const int* x) { assert(x[threadIdx.x] >= 0); }
 
 extern "C" __global__ void store(float* y, long long i) { y[i + threadIdx.x] = 1.f; }
 extern "C" __global__ void load_null(float* y) { y[0] = *(volatile float*)nullptr; }
@@ -80,6 +78,4 @@ extern "C" __global__ void vectors(const float4* in, float2* out, const int4* k)
   out[threadIdx.x] = make_float2(v.x + v.y + i.x, v.z * v.w + i.w);
 }
 
-extern "C" __global__ void endless(volatile int* x) {
-  while (*x == 0);
-}
+extern "C" __global__ void endless(volatile int* x) { while (*x == 0); }

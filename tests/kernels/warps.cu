@@ -63,13 +63,13 @@ extern "C" __global__ void exchange(const int* in, int* out) {
   out[i] = tile[i ^ 31];
 }
 
-extern "C" __global__ void left_out(int* out) {
-  out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1, 0);
-}
+extern "C" __global__ void left_out(int* out) { out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1, 0); }
 
 extern "C" __global__ void different_functions(int* out) {
-  if (threadIdx.x % 2) out[threadIdx.x] = __shfl_sync(FULL, 1, 0);
-  else out[threadIdx.x] = __ballot_sync(FULL, 1);
+  if (threadIdx.x % 2)
+    out[threadIdx.x] = __shfl_sync(FULL, 1, 0);
+  else
+    out[threadIdx.x] = __ballot_sync(FULL, 1);
 }
 
 extern "C" __global__ void missing_lanes(int* out) {

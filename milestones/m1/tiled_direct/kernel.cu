@@ -6,14 +6,15 @@
 //           halo of CHUNK_R - 1 rows and CHUNK_S - 1 columns below and right of it; longer filters go in chunks.
 // Mapping   blockIdx.x -> a tile of TILE_P x TILE_Q outputs; blockIdx.y -> m (and m + gridDim.y ...); blockIdx.z -> n.
 //           Thread (tx, ty) -> one output of the tile, and the inputs TILE_Q and TILE_P apart from (ty, tx) on.
-//           The tile cuts P and Q into equal parts of 256 outputs at most: 6 x 40 and 7 x 34 in the course's layers.
+//           The tile cuts P and Q into equal parts of 512 outputs at most: 12 x 40 and 12 x 34 in the course's layers.
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
 //           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. The M blocks of a tile each load it, with
-//           its halo 2.3 and 2.2 loads an output and channel: 2.4 and 4.1 GB, 1.6 and 5.5 times x's own, from L2.
+//           its halo 1.7 and 1.8 loads an output and channel: 1.9 and 5.5 GB, 6 and 22 times x's own, most from L2.
 //           Each FMA still takes two loads, one of them from shared memory: about 3 and 9 ms at one a clock and SM.
-// Gain      over m1/direct: little. Its x loads hit the L1 cache, which is the same memory as shared memory and as
-//           fast; what is saved is its 64-bit addresses and tags, and unaligned rows that touch two cache lines. What
-//           is added is two barriers a channel and threads that idle while the halo loads.
+// Gain      over m1/direct: none on a GPU that caches global loads, rather a loss. m1/direct's x loads hit L1, which is
+//           the same memory as shared memory and as fast; what is saved is tags and rows that touch two cache lines,
+//           what is added is the halo and two barriers a channel. The tile pays once a thread uses what it reads more
+//           than once, from registers.
 // Limits    none on the shape. A plane of few pixels leaves threads idle; a filter as large as the image makes the
 //           tile mostly halo.
 // Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, by the next m

@@ -3,7 +3,7 @@
 // Idea      Write each output pixel's R S C inputs as one column of a matrix col (K x cols); then y is w (M x K) times
 //           col, and a GEMM's tiles in shared memory serve TILE products per load.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
-// Mapping   unroll: thread -> pixel, blockIdx.y -> row k of col, blockIdx.z -> image.
+// Mapping   unroll: thread -> pixel, blockIdx.y -> channel c, blockIdx.z -> image.
 //           gemm: a block -> a TILE x TILE tile of gemm_out, a thread -> one element of it.
 //           permute: thread -> pixel, blockIdx.y -> m, blockIdx.z -> image.
 // Roofline  the FLOPs are m1/direct's; the bytes are not: col is written once and read ceil(M / TILE) times, gemm_out
@@ -11,7 +11,7 @@
 //           4.3 TB/s. Layer 2: 9 + 9 + 2.5 GB, 4.8 ms.
 // Gain      over m1/direct: none on a GPU with large caches, as the traffic of col outweighs the reuse. The point is
 //           the form: every later milestone starts from this product.
-// Limits    memory for col; where K or M pass the limit of a grid's y axis, a block takes every gridDim.y-th row.
+// Limits    memory for col; where C or M pass the limit of a grid's y axis, a block takes every gridDim.y-th row.
 // Hazards   both __syncthreads in gemm: the first before tiles are read, the second before they are overwritten.
 //           col has more than 2^31 elements at the course's batch: 64-bit indices.
 extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
@@ -20,10 +20,12 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
   const int n = blockIdx.z;
   if (pixel >= P * Q) return;
   const int p = pixel / Q, q = pixel % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+      }
 }
 
 extern "C" __global__ void gemm(const float* w, const float* col, float* gemm_out, int M, long long cols, int K) {

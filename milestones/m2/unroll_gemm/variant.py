@@ -20,7 +20,7 @@ def plan(s: ConvShape) -> list[Launch]:
     return [
         Launch(
             "unroll",
-            (ceil_div(PQ, THREADS), min(s.K, GRID_Y), s.N),
+            (ceil_div(PQ, THREADS), min(s.C, GRID_Y), s.N),
             (THREADS,),
             ("x", "col", s.N, s.C, s.H, s.W, s.R, s.S),
         ),

@@ -16,10 +16,12 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
   const int n = blockIdx.z;
   if (pixel >= P * Q) return;
   const int p = pixel / Q, q = pixel % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+      }
 }
 
 extern "C" __global__ void permute(const float* gemm_out, float* y, int N, int M, int PQ) {

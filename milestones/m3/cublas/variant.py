@@ -17,7 +17,7 @@ def plan(s: ConvShape) -> list[Step]:
     blocks = ceil_div(PQ, THREADS)
     unroll_args = ("x", "col", s.N, s.C, s.H, s.W, s.R, s.S)
     return [
-        Launch("unroll", (blocks, min(s.K, GRID_Y), s.N), (THREADS,), unroll_args),
+        Launch("unroll", (blocks, min(s.C, GRID_Y), s.N), (THREADS,), unroll_args),
         Gemm("w", "col", "gemm_out", s.M, s.cols, s.K),
         Launch("permute", (blocks, min(s.M, GRID_Y), s.N), (THREADS,), ("gemm_out", "y", s.N, s.M, PQ)),
     ]

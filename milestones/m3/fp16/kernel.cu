@@ -6,7 +6,7 @@
 //           buffer, an element of which has room for two halves; gemm_out (M, N pairs) of float2. pairs =
 //           ceil(P Q / 2): an image's columns are padded to an even number, so that no half2 is split between two
 //           images. w_tile holds each weight twice, as the half2 that multiplies both columns.
-// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> row k of col or channel m,
+// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m,
 //           blockIdx.z -> image. gemm: a block -> TILE rows x 2 TILE columns of gemm_out, a thread -> two columns of a
 //           row.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
@@ -29,11 +29,13 @@ extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int 
   if (pair >= pairs) return;
   const int pixel = 2 * pair, next = min(pixel + 1, P * Q - 1);  // where P Q is odd, the last pixel twice
   const long long first = (long long)(pixel / Q) * W + pixel % Q, second = (long long)(next / Q) * W + next % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
-    col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
+        col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
+      }
 }
 
 extern "C" __global__ void gemm(const float* w, const half2* col, float2* gemm_out, int M, long long pairs, int K) {

@@ -21,7 +21,7 @@ def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
 
 def plan(s: ConvShape) -> list[Launch]:
     """Three launches, one after the other."""
-    unroll_grid = (ceil_div(pairs(s), THREADS), min(s.K, GRID_Y), s.N)
+    unroll_grid = (ceil_div(pairs(s), THREADS), min(s.C, GRID_Y), s.N)
     gemm_grid = (ceil_div(s.N * pairs(s), TILE), ceil_div(s.M, TILE))
     gemm_args = ("w", "col", "gemm_out", s.M, np.int64(s.N * pairs(s)), s.K)
     permute_grid = (ceil_div(s.P * s.Q, THREADS), min(s.M, GRID_Y), s.N)

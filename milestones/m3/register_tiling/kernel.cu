@@ -4,17 +4,16 @@
 //           TILE_M products; those of w, which all threads need, come from shared memory, four at a time.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 //           w_tile [TILE_K][TILE_M]: a thread's TILE_M values lie together, and a warp reads the same ones.
-// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> row k of col or channel m, blockIdx.z -> image.
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.
 //           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column, so
 //           that a warp's loads and stores are 128 bytes in a row. TILE_M follows M: 4 and 16 in the course's layers.
 //           No col value is needed by two threads of a block: shared memory would be a detour for it.
 // Roofline  m2's bytes, as col and gemm_out stay: N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB
 //           with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB,
 //           4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
-// Gain      over m2: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty where M = 4,
-// needs
-//           10 and 6 ms; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16), so that reading col, 2.9 and
-//           2.1 ms, sets the pace. unroll and permute stay: about half of m2's time in all.
+// Gain      over m2: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty at M = 4, takes
+//           10 and 6 ms for these loads alone; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16), so that
+//           memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay: less than a factor of two in all.
 // Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums a thread leave room
 //           for few warps: the loads in flight are many per thread instead.
 // Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads
@@ -29,10 +28,12 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
   const int n = blockIdx.z;
   if (pixel >= P * Q) return;
   const int p = pixel / Q, q = pixel % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+      }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

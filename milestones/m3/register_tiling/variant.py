@@ -33,7 +33,7 @@ def plan(s: ConvShape) -> list[Launch]:
     gemm_grid = (ceil_div(s.cols, TILE_COLS), ceil_div(s.M, tile_m(s.M)))
     gemm_args = ("w", "col", "gemm_out", s.M, cols, s.K)
     return [
-        Launch("unroll", (pixels, min(s.K, GRID_Y), s.N), (THREADS,), unroll_args),
+        Launch("unroll", (pixels, min(s.C, GRID_Y), s.N), (THREADS,), unroll_args),
         Launch("gemm", gemm_grid, (TILE_COLS // THREAD_COLS,), gemm_args),
         Launch(
             "permute", (pixels, min(s.M, GRID_Y), s.N), (THREADS,), ("gemm_out", "y", s.N, s.M, s.P * s.Q)

@@ -5,16 +5,17 @@
 //           No formula gives the best pair: it is measured.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 //           w_tile [TILE_K][TILE_M].
-// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> row k of col or channel m, blockIdx.z -> image.
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.
 //           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column.
-//           Swept: TILE_COLS and THREAD_COLS, hence THREADS, their quotient, from 32 to 1024.
+//           Swept: TILE_COLS and THREAD_COLS, hence THREADS, their quotient: 32 to 1024.
 // Roofline  m3/register_tiling's. N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB with col and
 //           gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G,
 //           0.37 ms, and 72.5 G, 1.08 ms.
-// Gain      over m3/register_tiling: little expected. Reading col bounds the gemm, and every candidate that keeps some
-//           20 KB of loads in flight on an SM reads at full speed; the worst, of one warp or 16 columns' registers,
-//           should show what the choice is worth. unroll and permute do not change.
-// Limits    those of m3/register_tiling. The best pair is one GPU's and one network's.
+// Gain      over m3/register_tiling: hardly any. Reading col bounds the gemm, and each candidate that keeps some 20 KB
+//           of loads in flight on an SM reads at full speed; the extremes (one column a thread: too few loads for each
+//           w; eight: 128 sums in registers, few warps) show what the choice is worth. unroll and permute stay.
+// Limits    those of m3/register_tiling. The best pair is one GPU's and one network's. On sm_75 and sm_80 one column
+//           a thread spills a few registers.
 // Hazards   those of m3/register_tiling: both __syncthreads in gemm, no early return there, 64-bit indices in col.
 constexpr int THREADS = TILE_COLS / THREAD_COLS;
 static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");
@@ -25,10 +26,12 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
   const int n = blockIdx.z;
   if (pixel >= P * Q) return;
   const int p = pixel / Q, q = pixel % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+      }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

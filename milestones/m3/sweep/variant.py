@@ -33,7 +33,7 @@ def make(tile_cols: int, thread_cols: int) -> Variant:
         gemm_args = ("w", "col", "gemm_out", s.M, cols, s.K)
         permute_args = ("gemm_out", "y", s.N, s.M, s.P * s.Q)
         return [
-            Launch("unroll", (pixels, min(s.K, GRID_Y), s.N), (THREADS,), unroll_args),
+            Launch("unroll", (pixels, min(s.C, GRID_Y), s.N), (THREADS,), unroll_args),
             Launch("gemm", gemm_grid, (tile_cols // thread_cols,), gemm_args),
             Launch("permute", (pixels, min(s.M, GRID_Y), s.N), (THREADS,), permute_args),
         ]
@@ -48,5 +48,5 @@ def make(tile_cols: int, thread_cols: int) -> Variant:
     )
 
 
-SWEEP = Sweep("TILE_COLS", (256, 512, 1024), "THREAD_COLS", (1, 2, 4, 8), make, best=(512, 4))
+SWEEP = Sweep("TILE_COLS", (256, 512, 1024), "THREAD_COLS", (1, 2, 4, 8), make, best=(256, 4))
 VARIANT = replace(make(*SWEEP.best), sweep=SWEEP)

@@ -6,7 +6,7 @@
 //           [TILE_M][W_PITCH], col_tile [TILE_K][COL_PITCH], rounded to TF32 where they are written: once, while
 //           rounding the fragments would round w's again in every warp. The pitches, 4 and 8 past a multiple of 32,
 //           put the words that one load of a fragment touches into 32 different banks.
-// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> row k of col or channel m, blockIdx.z -> image. gemm: a
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image. gemm: a
 //           block of TILE_COLS threads -> TILE_M x TILE_COLS of gemm_out. A thread copies one column of col_tile,
 //           coalesced with its neighbours; five blocks an SM leave it 96 registers, so that all TILE_K loads are in
 //           flight at once. A warp multiplies the 32 columns of its own threads.
@@ -40,10 +40,12 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
   const int n = blockIdx.z;
   if (pixel >= P * Q) return;
   const int p = pixel / Q, q = pixel % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        col[((long long)k * N + n) * P * Q + pixel] = x[(((long long)n * C + c) * H + p + r) * W + q + s];
+      }
 }
 
 extern "C" __global__ void __launch_bounds__(TILE_COLS, 5)

@@ -23,7 +23,7 @@ def plan(s: ConvShape) -> list[Launch]:
     gemm_grid = (ceil_div(s.cols, TILE_COLS), ceil_div(s.M, TILE_M))
     permute_args = ("gemm_out", "y", s.N, s.M, s.P * s.Q)
     return [
-        Launch("unroll", (pixels, min(s.K, GRID_Y), s.N), (THREADS,), unroll_args),
+        Launch("unroll", (pixels, min(s.C, GRID_Y), s.N), (THREADS,), unroll_args),
         Launch("gemm", gemm_grid, (TILE_COLS,), ("w", "col", "gemm_out", s.M, cols, s.K)),
         Launch("permute", (pixels, min(s.M, GRID_Y), s.N), (THREADS,), permute_args),
     ]

@@ -7,7 +7,7 @@
 //           columns are padded to an even number, so that no half2 is split between two images. w_tile [m][k] and
 //           col_tile [k][column] half; 8 halves after each row put the eight 16-byte pieces of rows that an ldmatrix
 //           reads at once into different banks.
-// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> row k of col or channel m,
+// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m,
 //           blockIdx.z -> image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread
 //           copies two columns of col_tile as half2, 4 bytes at a time as the parent; a warp multiplies the 64 columns
 //           of its own threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
@@ -41,11 +41,13 @@ extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int 
   if (pair >= pairs) return;
   const int pixel = 2 * pair, next = min(pixel + 1, P * Q - 1);  // where P Q is odd, the last pixel twice
   const long long first = (long long)(pixel / Q) * W + pixel % Q, second = (long long)(next / Q) * W + next % Q;
-  for (int k = blockIdx.y; k < C * R * S; k += gridDim.y) {
-    const int s = k % S, r = k / S % R, c = k / S / R;
-    const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
-    col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
-  }
+  for (int c = blockIdx.y; c < C; c += gridDim.y)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) {
+        const int k = (c * R + r) * S + s;
+        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
+        col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
+      }
 }
 
 extern "C" __global__ void __launch_bounds__(TILE_COLS / 2, 5)

@@ -149,7 +149,7 @@ def build_kernels(source: Path, defines: Defines, compiler: Compiler, runtime: P
 
 
 def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) -> bytes:
-    """Two passes: the preprocessor alone to find the kernels, then the file with their descriptions after it."""
+    """Two passes: the preprocessor alone, to find the kernels; then the file, with their descriptions."""
     path = source.resolve()
     with tempfile.TemporaryDirectory() as folder:
         wrapper, made = Path(folder, "wrapper.cpp"), Path(folder, "kernels.so")
@@ -180,7 +180,7 @@ def _descriptions(found: Scan) -> list[str]:
     shared = "nullptr"
     lines = []
     if found.dynamic_shared:
-        # All arrays of this kind are one memory, as in CUDA; their types differ, so the assembler makes the names.
+        # All arrays of this kind are one memory, as in CUDA. Their types differ: the assembler names them.
         names = "".join(f".globl {n}\\n.hidden {n}\\n{n}:\\n" for n in found.dynamic_shared)
         lines = [
             f'asm(".pushsection .tbss,\\"awT\\",@nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'

@@ -79,7 +79,8 @@ def check_geometry(
         raise LaunchError(f"{what}: block {block} has {threads} threads; CUDA allows {MAX_THREADS}")
     if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
         raise LaunchError(
-            f"{what}: {shared_bytes} bytes of dynamic shared memory; sm_90 allows 0 to {MAX_SHARED_BYTES} (227 KB)"
+            f"{what}: {shared_bytes} bytes of dynamic shared memory; sm_90 allows 0 to {MAX_SHARED_BYTES} "
+            "(227 KB)"
         )
     return [*map(int, grid), 1, 1][:3], [*map(int, block), 1, 1][:3]
 
@@ -99,7 +100,7 @@ class Arguments:
         self._pointers = (ctypes.c_void_p * max(1, count))(*(start + 8 * i for i in range(count)))
         for i, arg in enumerate(args):
             value = _argument(f"{what}: argument {i + 1} of {count}", kernel.parameters[i], arg)
-            self._values[8 * i : 8 * i + len(value)] = value
+            ctypes.memmove(start + 8 * i, value, len(value))
 
     @property
     def address(self) -> int:

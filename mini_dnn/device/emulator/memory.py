@@ -47,7 +47,7 @@ class EmulatorBuffer:
         """The memory itself, as uint8; valid until the buffer is freed."""
         if self.address is None:
             raise DeviceError(f"buffer '{self.name}' {self.shape} was freed and cannot be used again")
-        return np.frombuffer((ctypes.c_ubyte * self.nbytes).from_address(self.address), np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_ubyte * self.nbytes).from_address(self.address))
 
 
 class Memory:

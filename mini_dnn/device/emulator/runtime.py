@@ -1,4 +1,8 @@
-"""The runtime library as Python sees it; the structures are those of runtime/*.cpp and include/emulator/launch.h."""
+"""The runtime library as Python sees it.
+
+The structures have the fields of those in ``include/emulator/launch.h``, ``runtime/worker.h`` and
+``runtime/pool.cpp``.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +42,14 @@ class FailureKind(enum.IntEnum):
 
 
 class CParameter(ctypes.Structure):
+    """A parameter of a kernel."""
+
     _fields_ = [("kind", ctypes.c_int), ("size", ctypes.c_int)]
 
 
 class CKernel(ctypes.Structure):
+    """A kernel; ``run`` is null where it has no C name."""
+
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("run", ctypes.c_void_p),
@@ -51,6 +59,8 @@ class CKernel(ctypes.Structure):
 
 
 class CModule(ctypes.Structure):
+    """What a kernel library holds."""
+
     _fields_ = [
         ("kernel_count", ctypes.c_int),
         ("kernels", ctypes.POINTER(CKernel)),
@@ -59,6 +69,8 @@ class CModule(ctypes.Structure):
 
 
 class CLaunch(ctypes.Structure):
+    """A launch to run."""
+
     _fields_ = [
         ("module", ctypes.POINTER(CModule)),
         ("kernel", ctypes.POINTER(CKernel)),
@@ -71,6 +83,8 @@ class CLaunch(ctypes.Structure):
 
 
 class CFailure(ctypes.Structure):
+    """How a launch ended."""
+
     _fields_ = [
         ("kind", ctypes.c_int),
         ("block", ctypes.c_uint * 3),

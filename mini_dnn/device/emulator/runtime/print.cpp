@@ -24,8 +24,10 @@ int print(const char* format, ...) {
   if (length < 0) return length;
   std::lock_guard lock(mutex);
   const size_t bytes = size_t(length) < sizeof line ? size_t(length) : sizeof line - 1;
-  if (printed.size() + bytes <= PRINT_BYTES) printed.append(line, bytes);
-  else overflowed = true;
+  if (printed.size() + bytes <= PRINT_BYTES)
+    printed.append(line, bytes);
+  else
+    overflowed = true;
   return length;
 }
 

@@ -112,7 +112,6 @@ inline void arrive(const char* name, bool predicate, Site site) {
 
 }  // namespace
 
-
 void wait_for_others(Worker& w) { wait_for(w, w.current); }
 
 void block_barrier(Site site) { arrive("__syncthreads", false, site); }

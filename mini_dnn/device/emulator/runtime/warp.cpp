@@ -45,8 +45,10 @@ void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const 
   warp.arguments[self] = argument;
   Rendezvous& r = find_rendezvous(w, warp, mask, operation);
   r.arrived |= 1u << self;
-  if (((r.arrived | warp.exited) & mask) == mask) finish(w, warp, r, self);
-  else wait_for_others(w);
+  if (((r.arrived | warp.exited) & mask) == mask)
+    finish(w, warp, r, self);
+  else
+    wait_for_others(w);
 }
 
 void thread_left_warp(Worker& w, unsigned linear) {

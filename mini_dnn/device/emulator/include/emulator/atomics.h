@@ -18,8 +18,10 @@ inline T atomic_update(T* p, Update update) {
 
 template <class T>
 inline T atomicAdd(T* p, std::type_identity_t<T> v) {
-  if constexpr (std::is_integral_v<T>) return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-  else return emulator::atomic_update(p, [v](T old) { return T(old + v); });
+  if constexpr (std::is_integral_v<T>)
+    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+  else
+    return emulator::atomic_update(p, [v](T old) { return T(old + v); });
 }
 template <class T>
 inline T atomicSub(T* p, std::type_identity_t<T> v) {
@@ -45,11 +47,17 @@ inline T atomicCAS(T* p, std::type_identity_t<T> compare, std::type_identity_t<T
   return compare;
 }
 template <class T>
-inline T atomicAnd(T* p, std::type_identity_t<T> v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
+inline T atomicAnd(T* p, std::type_identity_t<T> v) {
+  return __atomic_fetch_and(p, v, __ATOMIC_RELAXED);
+}
 template <class T>
-inline T atomicOr(T* p, std::type_identity_t<T> v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
+inline T atomicOr(T* p, std::type_identity_t<T> v) {
+  return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
+}
 template <class T>
-inline T atomicXor(T* p, std::type_identity_t<T> v) { return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED); }
+inline T atomicXor(T* p, std::type_identity_t<T> v) {
+  return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED);
+}
 inline unsigned atomicInc(unsigned* p, unsigned last) {
   return emulator::atomic_update(p, [last](unsigned old) { return old >= last ? 0 : old + 1; });
 }

@@ -30,9 +30,7 @@
 #define __grid_constant__
 #define __cluster_dims__(...)
 
-inline void __syncthreads(emulator::Site site = emulator::Site::current()) {
-  emulator::block_barrier(site);
-}
+inline void __syncthreads(emulator::Site site = emulator::Site::current()) { emulator::block_barrier(site); }
 inline int __syncthreads_count(int predicate, emulator::Site site = emulator::Site::current()) {
   return emulator::block_vote(emulator::Vote::count, predicate, site);
 }
@@ -52,22 +50,38 @@ inline void __nanosleep(unsigned) { emulator::yield(); }
 inline void __brkpt() {}
 
 template <class T>
-inline T __ldg(const T* p) { return *p; }
+inline T __ldg(const T* p) {
+  return *p;
+}
 template <class T>
-inline T __ldcs(const T* p) { return *p; }
+inline T __ldcs(const T* p) {
+  return *p;
+}
 template <class T>
-inline T __ldcg(const T* p) { return *p; }
+inline T __ldcg(const T* p) {
+  return *p;
+}
 template <class T>
-inline T __ldca(const T* p) { return *p; }
+inline T __ldca(const T* p) {
+  return *p;
+}
 template <class T>
-inline void __stcs(T* p, T value) { *p = value; }
+inline void __stcs(T* p, T value) {
+  *p = value;
+}
 template <class T>
-inline void __stcg(T* p, T value) { *p = value; }
+inline void __stcg(T* p, T value) {
+  *p = value;
+}
 template <class T>
-inline void __stwt(T* p, T value) { *p = value; }
+inline void __stwt(T* p, T value) {
+  *p = value;
+}
 
 template <class T>
-inline size_t __cvta_generic_to_shared(const T* p) { return (size_t)p; }
+inline size_t __cvta_generic_to_shared(const T* p) {
+  return (size_t)p;
+}
 
 inline long long clock64() {  // nanoseconds: good for nothing but "later than"
   timespec now;

@@ -3,11 +3,11 @@
 
 namespace emulator::fp16 {
 
-#define EMULATOR_HALF_OPERATOR(op, name)                                                              \
-  inline __half operator op(__half a, __half b) { return __half(float(a) op float(b)); }              \
-  inline __half& operator op##=(__half& a, __half b) { return a = a op b; }                           \
-  inline __half2 operator op(__half2 a, __half2 b) { return __half2(a.wide() op b.wide()); }          \
-  inline __half2& operator op##=(__half2& a, __half2 b) { return a = a op b; }                        \
+#define EMULATOR_HALF_OPERATOR(op, name)                                                     \
+  inline __half operator op(__half a, __half b) { return __half(float(a) op float(b)); }     \
+  inline __half& operator op## = (__half & a, __half b) { return a = a op b; }               \
+  inline __half2 operator op(__half2 a, __half2 b) { return __half2(a.wide() op b.wide()); } \
+  inline __half2& operator op## = (__half2 & a, __half2 b) { return a = a op b; }            \
   inline __half __h##name(__half a, __half b) { return a op b; }
 EMULATOR_HALF_OPERATOR(+, add)
 EMULATOR_HALF_OPERATOR(-, sub)
@@ -53,10 +53,10 @@ inline __half2 __hfma2_relu(__half2 a, __half2 b, __half2 c) {
   return __hmax2(__hfma2(a, b, c), __half2(__half(0), __half(0)));
 }
 
-#define EMULATOR_HALF_COMPARISON(op, name)                                                    \
-  inline bool operator op(__half a, __half b) { return float(a) op float(b); }                \
-  inline bool __h##name(__half a, __half b) { return a op b; }                                \
-  inline bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }        \
+#define EMULATOR_HALF_COMPARISON(op, name)                                             \
+  inline bool operator op(__half a, __half b) { return float(a) op float(b); }         \
+  inline bool __h##name(__half a, __half b) { return a op b; }                         \
+  inline bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; } \
   inline __half2 __h##name##2(__half2 a, __half2 b) { return {__half(a.x op b.x ? 1 : 0), __half(a.y op b.y ? 1 : 0)}; }
 EMULATOR_HALF_COMPARISON(==, eq)
 EMULATOR_HALF_COMPARISON(!=, ne)

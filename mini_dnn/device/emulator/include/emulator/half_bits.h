@@ -49,8 +49,10 @@ inline void halves_to_floats(const void* halves, float* floats) {
 inline float half_to_float(uint16_t h) {
   const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = uint32_t(h & 0x7fff) << 13;
   uint32_t bits;
-  if (rest >= 0x0f800000) bits = rest + 0x70000000;  // infinity, NaN: the largest exponent here, too
-  else if (rest >= 0x00800000) bits = rest + 0x38000000;
+  if (rest >= 0x0f800000)
+    bits = rest + 0x70000000;  // infinity, NaN: the largest exponent here, too
+  else if (rest >= 0x00800000)
+    bits = rest + 0x38000000;
   else {  // subnormal: rest counts units of 2^-37
     const float small = float(rest) * 0x1p-37f;
     memcpy(&bits, &small, 4);

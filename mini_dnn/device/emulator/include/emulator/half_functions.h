@@ -36,11 +36,11 @@ inline __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
 inline __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
 inline __half2 __lowhigh2highlow(__half2 h) { return {h.y, h.x}; }
 
-#define EMULATOR_HALF_FUNCTION(name, expression)                                \
-  inline __half h##name(__half h) {                                             \
-    const float x = float(h);                                                   \
-    return __half(float(expression));                                           \
-  }                                                                             \
+#define EMULATOR_HALF_FUNCTION(name, expression) \
+  inline __half h##name(__half h) {              \
+    const float x = float(h);                    \
+    return __half(float(expression));            \
+  }                                              \
   inline __half2 h2##name(__half2 h) { return {h##name(h.x), h##name(h.y)}; }
 EMULATOR_HALF_FUNCTION(exp, expf(x))
 EMULATOR_HALF_FUNCTION(exp2, exp2f(x))

@@ -58,7 +58,9 @@ struct Stub<function> {
 using emulator_kernel_type = emulator::Kernel;
 using emulator_module_type = emulator::Module;
 template <auto function>
-constexpr emulator_kernel_type emulator_kernel(const char* name) { return emulator::Stub<function>::kernel(name); }
+constexpr emulator_kernel_type emulator_kernel(const char* name) {
+  return emulator::Stub<function>::kernel(name);
+}
 constexpr emulator_kernel_type emulator_kernel_without_c_linkage(const char* name) {
   return {name, nullptr, 0, nullptr};
 }

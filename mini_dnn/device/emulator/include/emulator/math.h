@@ -7,7 +7,7 @@
 
 #include "runtime_interface.h"
 
-#define EMULATOR_MINMAX(T)                                  \
+#define EMULATOR_MINMAX(T)                                   \
   inline constexpr T min(T a, T b) { return b < a ? b : a; } \
   inline constexpr T max(T a, T b) { return a < b ? b : a; }
 EMULATOR_MINMAX(int)
@@ -18,8 +18,8 @@ EMULATOR_MINMAX(long long)
 EMULATOR_MINMAX(unsigned long long)
 #undef EMULATOR_MINMAX
 // As CUDA's: a NaN loses against a number. (The C library's fmin does that too, but is a call.)
-#define EMULATOR_MINMAX(A, B, T)                                                         \
-  inline constexpr T min(A a, B b) { return T(b) < T(a) || a != a ? T(b) : T(a); }        \
+#define EMULATOR_MINMAX(A, B, T)                                                   \
+  inline constexpr T min(A a, B b) { return T(b) < T(a) || a != a ? T(b) : T(a); } \
   inline constexpr T max(A a, B b) { return T(a) < T(b) || a != a ? T(b) : T(a); }
 EMULATOR_MINMAX(float, float, float)
 EMULATOR_MINMAX(double, double, double)
@@ -99,10 +99,10 @@ inline To saturated(From x) {
 }
 }  // namespace emulator
 
-#define EMULATOR_TO_INTEGER(name, From, To)                                                            \
-  inline To name##_rn(From x) { return emulator::saturated<To>(__builtin_rint(x)); }                   \
-  inline To name##_rz(From x) { return emulator::saturated<To>(__builtin_trunc(x)); }                  \
-  inline To name##_ru(From x) { return emulator::saturated<To>(__builtin_ceil(x)); }                   \
+#define EMULATOR_TO_INTEGER(name, From, To)                                           \
+  inline To name##_rn(From x) { return emulator::saturated<To>(__builtin_rint(x)); }  \
+  inline To name##_rz(From x) { return emulator::saturated<To>(__builtin_trunc(x)); } \
+  inline To name##_ru(From x) { return emulator::saturated<To>(__builtin_ceil(x)); }  \
   inline To name##_rd(From x) { return emulator::saturated<To>(__builtin_floor(x)); }
 EMULATOR_TO_INTEGER(__float2int, float, int)
 EMULATOR_TO_INTEGER(__float2uint, float, unsigned)

@@ -5,14 +5,14 @@ namespace emulator::fp16 {
 struct __half;
 }
 
-#define EMULATOR_VECTORS(T, name, align2, align4)                                                         \
-  struct name##1 { T x; };                                                                                \
-  struct __attribute__((aligned(align2))) name##2 { T x, y; };                                            \
-  struct name##3 { T x, y, z; };                                                                          \
-  struct __attribute__((aligned(align4))) name##4 { T x, y, z, w; };                                      \
-  inline constexpr name##1 make_##name##1(T x) { return {x}; }                                            \
-  inline constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }                                    \
-  inline constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                            \
+#define EMULATOR_VECTORS(T, name, align2, align4)                              \
+  struct name##1 { T x; };                                                     \
+  struct __attribute__((aligned(align2))) name##2 { T x, y; };                 \
+  struct name##3 { T x, y, z; };                                               \
+  struct __attribute__((aligned(align4))) name##4 { T x, y, z, w; };           \
+  inline constexpr name##1 make_##name##1(T x) { return {x}; }                 \
+  inline constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  inline constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   inline constexpr name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 
 EMULATOR_VECTORS(signed char, char, 2, 4)

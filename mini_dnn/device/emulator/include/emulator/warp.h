@@ -81,15 +81,15 @@ void reduce_all(void* const* arguments, unsigned arrived) {
     if constexpr (fold == Fold::bit_or) total |= value;
     if constexpr (fold == Fold::bit_xor) total ^= value;
   }
-  for (unsigned lanes = arrived; lanes; lanes &= lanes - 1)
-    *static_cast<T*>(arguments[__builtin_ctz(lanes)]) = total;
+  for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) *static_cast<T*>(arguments[__builtin_ctz(lanes)]) = total;
 }
 
 }  // namespace emulator
 
 // Shuffles within groups of `width` lanes (a power of two); a source outside the group is the lane itself.
 template <class T>
-inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, emulator::Site site = emulator::Site::current()) {
+inline T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+                     emulator::Site site = emulator::Site::current()) {
   const unsigned group = emulator::lane() & ~(width - 1);
   return emulator::shuffle(mask, value, group | (source & (width - 1)), "__shfl_sync", site);
 }
@@ -133,11 +133,11 @@ inline unsigned __match_any_sync(unsigned mask, T value, emulator::Site site = e
   return record.result;
 }
 
-#define EMULATOR_REDUCE(name, fold)                                                                              \
-  template <class T>                                                                                             \
-  inline T name(unsigned mask, T value, emulator::Site site = emulator::Site::current()) {                       \
-    emulator::warp_barrier(mask, &value, emulator::reduce_all<T, emulator::Fold::fold>, #name, site);            \
-    return value;                                                                                                \
+#define EMULATOR_REDUCE(name, fold)                                                                   \
+  template <class T>                                                                                  \
+  inline T name(unsigned mask, T value, emulator::Site site = emulator::Site::current()) {            \
+    emulator::warp_barrier(mask, &value, emulator::reduce_all<T, emulator::Fold::fold>, #name, site); \
+    return value;                                                                                     \
   }
 EMULATOR_REDUCE(__reduce_add_sync, add)
 EMULATOR_REDUCE(__reduce_min_sync, min)

@@ -24,12 +24,16 @@ struct col_major {};
 enum layout_t { mem_row_major, mem_col_major };
 namespace precision {
 struct tf32 {};
-}
+}  // namespace precision
 
 template <class T>
-struct storage { using type = T; };
+struct storage {
+  using type = T;
+};
 template <>
-struct storage<precision::tf32> { using type = float; };
+struct storage<precision::tf32> {
+  using type = float;
+};
 
 template <class Use, int m, int n, int k, class T, class Layout = void>
 struct fragment {

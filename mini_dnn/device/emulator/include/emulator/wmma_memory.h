@@ -14,8 +14,8 @@ inline LanePart lane_part() {
 }
 
 template <class Use, int m, int n, int k, class T, class Layout>
-inline void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f,
-                             const typename storage<T>::type* p, unsigned leading_dimension) {
+inline void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, const typename storage<T>::type* p,
+                             unsigned leading_dimension) {
   static_assert(!std::is_void_v<Layout>, "an accumulator is loaded with mem_row_major or mem_col_major");
   const LanePart part = lane_part<fragment<Use, m, n, k, T, Layout>>();
   memcpy(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);

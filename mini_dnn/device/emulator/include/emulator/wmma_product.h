@@ -20,11 +20,17 @@ inline void read_operand(const float* x, float* out) {
   for (int i = 0; i < n; i++) out[i] = __uint_as_float(__float_as_uint(x[i]) & ~0x1fffu);
 }
 template <int n>
-inline void read_operand(const __half* x, float* out) { halves_to_floats<n>(x, out); }
+inline void read_operand(const __half* x, float* out) {
+  halves_to_floats<n>(x, out);
+}
 template <int n>
-inline void read_sum(const float* x, float* out) { memcpy(out, x, n * sizeof *x); }
+inline void read_sum(const float* x, float* out) {
+  memcpy(out, x, n * sizeof *x);
+}
 template <int n>
-inline void read_sum(const __half* x, float* out) { halves_to_floats<n>(x, out); }
+inline void read_sum(const __half* x, float* out) {
+  halves_to_floats<n>(x, out);
+}
 
 // What one lane passes: its parts of the four tiles.
 template <class D, class A, class B, class C>

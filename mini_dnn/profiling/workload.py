@@ -1,0 +1,106 @@
+"""The process that profilers watch: it runs one variant's convolutions on the GPU, and nothing else.
+
+``python -m mini_dnn.profiling.workload FOLDER --batch 1000 --layers conv1 conv2``
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.device import open_device
+from mini_dnn.device.base import Device
+from mini_dnn.device.cuda import CudaBuffer, CudaDevice
+from mini_dnn.errors import DeviceError, MiniDnnError
+from mini_dnn.runner import run
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant, find
+
+FAILED = 2  # exit status, with one line on stderr
+
+
+class UnfilledCudaDevice(CudaDevice):
+    """Leaves fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for."""
+
+    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> CudaBuffer:
+        """Allocate a buffer without writing to it."""
+        dtype = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        with self._errors(f"cannot allocate {nbytes / 1e9:.2f} GB for '{name}' {shape}"):
+            return CudaBuffer(name, shape, dtype, self._cuda.mem_alloc(nbytes), nbytes)
+
+
+def convolve(
+    variant: Variant,
+    shapes: Sequence[ConvShape],
+    device: Device,
+    captured: Callable[[], AbstractContextManager[None]] | None = None,
+) -> None:
+    """Convolve random data of each shape.
+
+    Parameters
+    ----------
+    captured
+        Makes what surrounds the run that the profiler shall see; a warm-up comes before it. None runs once.
+
+    Raises
+    ------
+    DeviceError
+        A batch that has to be split, whose launches would be more than the variant's.
+    """
+    rng = np.random.default_rng(0)
+    for shape in shapes:
+        x = rng.standard_normal(shape.x, np.float32)
+        w = rng.standard_normal(shape.w, np.float32)
+        result = run(x, w, variant, device)
+        if result.steps > 1:
+            raise DeviceError(
+                f"{shape} does not fit the GPU's memory in one part, so what would be seen is not "
+                f"{variant.name}'s launches alone; take a smaller --batch, {shape.N // result.steps} for example"
+            )
+        if captured is not None:
+            with captured():
+                run(x, w, variant, device)
+
+
+@contextmanager
+def profiler_range() -> Iterator[None]:
+    """Tell the profiler around this process when to start and when to stop."""
+    import pycuda.driver as driver
+
+    driver.start_profiler()
+    try:
+        yield
+    finally:
+        driver.stop_profiler()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; prints the GPU's name, or what went wrong."""
+    parser = argparse.ArgumentParser(prog="mini_dnn.profiling.workload")
+    parser.add_argument("variant")
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--layers", nargs="+", default=list(LAYERS))
+    parser.add_argument("--capture", action="store_true", help="warm up, then mark one run for the profiler")
+    parser.add_argument("--unfilled", action="store_true", help="leave fresh buffers uninitialised")
+    args = parser.parse_args(argv)
+    try:
+        shapes = [layer_shape(layer, args.batch) for layer in args.layers]
+        variant = find(args.variant)
+        with closing(UnfilledCudaDevice() if args.unfilled else open_device("cuda")) as device:
+            print(device.description, flush=True)
+            convolve(variant, shapes, device, profiler_range if args.capture else None)
+    except MiniDnnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""What the measured rows say: sums, speed-ups, rates, the roofline, and which rows can still be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mini_dnn.device.sources import source_hash
+from mini_dnn.errors import VariantError
+from mini_dnn.report.load import Record, Results, Row
+from mini_dnn.variant import find, names
+
+COURSE_BATCH = 10_000  # the course states its op times at this batch
+BASELINE = "m2/unroll_gemm"
+THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal, by software",
+    0x40: "thermal, by hardware",
+    0x80: "power brake",
+}
+
+
+@dataclass(frozen=True)
+class Roof:
+    """An op time beside what the device's ceilings allow."""
+
+    fraction: float  # of the roofline reached; a lower bound while `missing` names a ceiling
+    bound: str  # "memory" or "compute": the ceiling that is nearer
+    missing: str = ""  # the compute ceiling that was not measured
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One variant at one batch."""
+
+    variant: str
+    batch: int
+    rows: Mapping[str, Row]  # by layer
+    layers: Sequence[str]  # all layers of the network, measured or not
+    stale: str  # why the figures no longer describe the sources; empty when they do
+
+    @property
+    def any_row(self) -> Row:
+        """One of the rows, for what all of them share."""
+        return next(iter(self.rows.values()))
+
+    def op_ms(self, layer: str) -> float | None:
+        """Op time of a layer; None where there is none."""
+        return self.rows[layer].op_ms if layer in self.rows else None
+
+    @property
+    def sum_ms(self) -> float | None:
+        """Op time of all layers; None while one is missing."""
+        times = [self.op_ms(layer) for layer in self.layers]
+        return None if None in times else sum(time for time in times if time is not None)
+
+
+@dataclass(frozen=True)
+class Board:
+    """All results of one device."""
+
+    device: str
+    records: Sequence[Record]
+    layers: Sequence[str]
+    entries: Mapping[tuple[str, int], Entry]  # by variant and batch, in the order of the course
+    ceilings: Mapping[str, float]
+    sweeps: Sequence[Mapping[str, Any]]
+
+    @property
+    def batches(self) -> list[int]:
+        """All batches, smallest first."""
+        return sorted({batch for _, batch in self.entries})
+
+    @property
+    def main_batch(self) -> int:
+        """The batch that the plots show: the course's, or else the largest."""
+        return COURSE_BATCH if COURSE_BATCH in self.batches else self.batches[-1]
+
+    def at(self, batch: int) -> list[Entry]:
+        """All variants at a batch."""
+        return [entry for (_, at), entry in self.entries.items() if at == batch]
+
+    def speed_up(self, entry: Entry, over: str | None) -> float | None:
+        """How many times faster the sum of op times is than that of another variant at the same batch."""
+        other = self.entries.get((over, entry.batch)) if over else None
+        if other is None or other.sum_ms is None or entry.sum_ms is None:
+            return None
+        return other.sum_ms / entry.sum_ms
+
+    def roof(self, row: Row) -> Roof | None:
+        """How near an op comes to the roofline; None without a time or a ceiling, and for the host's."""
+        copy_gbps = self.ceilings.get("copy_gbps")
+        if row.op_ms is None or row.on_host or copy_gbps is None:
+            return None
+        memory_ms = row.min_bytes / (copy_gbps * 1e6)
+        name = f"{row.precision}_tflops"
+        if name not in self.ceilings:
+            return Roof(memory_ms / row.op_ms, "memory", missing=name)
+        compute_ms = row.flops / (self.ceilings[name] * 1e9)
+        bound = "memory" if memory_ms >= compute_ms else "compute"
+        return Roof(max(memory_ms, compute_ms) / row.op_ms, bound)
+
+
+def gbps(row: Row) -> float | None:
+    """GB/s that the op would need for reading its input and writing its output once each."""
+    return None if row.op_ms is None else row.min_bytes / row.op_ms / 1e6
+
+
+def tflops(row: Row) -> float | None:
+    """TFLOP/s of the convolution's own arithmetic."""
+    return None if row.op_ms is None else row.flops / row.op_ms / 1e9
+
+
+def throttling(row: Row) -> list[str]:
+    """What held the clocks down right after the row was measured."""
+    if not row.state or "throttle_reasons" not in row.state:
+        return []
+    bits = int(row.state["throttle_reasons"], 16)
+    return [name for bit, name in THROTTLED.items() if bits & bit]
+
+
+def boards(results: Results) -> list[Board]:
+    """A board for each device: first those with op times at the course's batch, latest results first."""
+    devices = dict.fromkeys(row.record.device for row in results.rows)
+    found = [_board(device, results) for device in devices]
+
+    def rank(board: Board) -> tuple[bool, str]:
+        timed = any(e.sum_ms is not None and not e.any_row.on_host for e in board.at(COURSE_BATCH))
+        return timed, max(record.started for record in board.records)
+
+    return sorted(found, key=rank, reverse=True)
+
+
+def _board(device: str, results: Results) -> Board:
+    rows = [row for row in results.rows if row.record.device == device]
+    layers = list(dict.fromkeys(row.layer for row in rows))
+    of_entry: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in rows:
+        of_entry.setdefault((row.variant, row.batch), {})[row.layer] = row
+    order = {name: at for at, name in enumerate(names())}
+    keys = sorted(of_entry, key=lambda key: (order.get(key[0], len(order)), key))
+    hashes = {row.variant: _current_hash(row.variant) for row in rows}
+    entries = {
+        key: Entry(*key, of_entry[key], layers, _why_stale(of_entry[key].values(), *hashes[key[0]]))
+        for key in keys
+    }
+    records = [record for record in results.records if record.device == device]
+    ceilings = {name: value for record in records for name, value in record.ceilings.items()}
+    sweeps = {(s["variant"], s["layer"], s["batch"]): s for record in records for s in record.sweeps}
+    used = [record for record in records if any(row.record is record for row in rows)]
+    return Board(device, used, layers, entries, ceilings, list(sweeps.values()))
+
+
+def _current_hash(variant: str) -> tuple[str | None, str]:
+    """The hash of a variant's kernel as it is now, None on the host; and why there is none."""
+    try:
+        found = find(variant)
+    except VariantError:
+        return None, "no such variant any more, or it cannot be loaded"
+    return (source_hash(found.source) if found.host is None else None), ""
+
+
+def _why_stale(rows: Iterable[Row], current: str | None, gone: str) -> str:
+    changed = any(row.source_hash != current for row in rows)
+    return gone or ("the kernel has changed since" if changed else "")

@@ -1,0 +1,253 @@
+"""The tables: the course's own three rows, every variant at a batch, where it was measured, a CSV of all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, Roof, gbps, tflops, throttling
+from mini_dnn.report.document import NOT_THERE, Table
+from mini_dnn.report.load import Record, Row
+
+COURSE_STEPS: tuple[tuple[str, str, tuple[float, float] | None], ...] = (
+    # what was done, our variant, the original project's op times in ms
+    ("unroll, GEMM, permute", BASELINE, (95.6, 72.9)),
+    ("+ fusion + tensor cores", "m3/stack_1", (42.3, 32.2)),
+    ("+ `__restrict__` + loop unrolling + FP16", "m3/stack_2", (36.8, 28.5)),
+    ("the final kernel", "layers/custom", None),
+)
+COURSE_CODES = {  # the names that the course gives to its optimisations
+    "m3/streams": "req_0",
+    "m3/tensor_cores": "req_1",
+    "m3/tensor_cores_fp16": "req_1",
+    "m3/fusion": "req_2",
+    "m3/constant_memory": "op_0",
+    "m3/restrict": "op_1",
+    "m3/loop_unroll": "op_2",
+    "m3/sweep": "op_3",
+    "m3/cublas": "op_4",
+    "m3/fp16": "op_5",
+    "m3/register_tiling": "req_1, op_6",
+}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number above 0 to so many significant digits, with no exponent."""
+    if value is None:
+        return NOT_THERE
+    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def times(factor: float | None) -> str:
+    """A speed-up."""
+    return NOT_THERE if factor is None else f"{number(factor)}×"
+
+
+def percent(fraction: float | None, decimals: int = 0) -> str:
+    """A fraction as a percentage."""
+    return NOT_THERE if fraction is None else f"{fraction:.{decimals}%}".replace("%", " %")
+
+
+def name_of(entry: Entry) -> str:
+    """A variant's name with what a reader has to know of its figures."""
+    marks = ["CPU"] * entry.any_row.on_host + ["stale"] * bool(entry.stale)
+    return f"`{entry.variant}`" + (f" ({', '.join(marks)})" if marks else "")
+
+
+def op_columns(layers: Sequence[str]) -> list[str]:
+    """Headings of the op times, layer by layer, and of their sum."""
+    return [f"op time {at}, ms" for at, _ in enumerate(layers, 1)] + ["sum, ms"]
+
+
+def op_cells(entry: Entry) -> list[str]:
+    """The op times, layer by layer, and their sum."""
+    return [number(ms) for ms in [*map(entry.op_ms, entry.layers), entry.sum_ms]]
+
+
+def course_table(board: Board) -> Table:
+    """The original course project's table, with this project's op times beside it."""
+    baseline_ms = sum(COURSE_STEPS[0][2] or ())
+    rows = []
+    for step, variant, theirs in COURSE_STEPS:
+        cells = [NOT_THERE] * 4
+        if theirs:
+            cells = [*map(number, theirs), f"{sum(theirs):.1f}", times(baseline_ms / sum(theirs))]
+        entry = board.entries.get((variant, COURSE_BATCH))
+        ours = [NOT_THERE] * (len(board.layers) + 2)
+        if entry:
+            ours = [*op_cells(entry), times(board.speed_up(entry, BASELINE))]
+        rows.append([step, name_of(entry) if entry else f"`{variant}` (not measured)", *cells, *ours])
+    theirs_columns = ["course 1, ms", "course 2, ms", "course sum, ms", "over its baseline"]
+    ours_columns = [*op_columns(board.layers), f"over `{BASELINE}`"]
+    return Table(["step", "variant", *theirs_columns, *ours_columns], rows, text_columns=2)
+
+
+def times_table(board: Board, batch: int) -> Table:
+    """Every variant at a batch: op times, speed-ups, layer times, accuracy."""
+    entries = board.at(batch)
+    rows = []
+    for entry in entries:
+        parent = entry.any_row.parent
+        layer_ms = [entry.rows[name].layer_ms if name in entry.rows else None for name in board.layers]
+        rows.append(
+            [
+                name_of(entry),
+                f"`{parent}`" if parent else NOT_THERE,
+                *op_cells(entry),
+                times(board.speed_up(entry, parent)),
+                times(board.speed_up(entry, BASELINE)),
+                *map(number, layer_ms),
+                f"{entry.any_row.accuracy:.4f}",
+            ]
+        )
+    layer_columns = [f"layer time {at}, ms" for at, _ in enumerate(board.layers, 1)]
+    columns = ["variant", "parent", *op_columns(board.layers), "over parent", f"over `{BASELINE}`"]
+    sums = {at: e.sum_ms for at, e in enumerate(entries) if e.sum_ms is not None and not e.stale}
+    fastest = frozenset([min(sums, key=sums.__getitem__)]) if sums else frozenset()
+    return Table([*columns, *layer_columns, "accuracy"], rows, text_columns=2, strong=fastest)
+
+
+def rates_table(board: Board, batch: int) -> Table:
+    """Every layer of every variant at a batch: rates, roofline, error, and how well the time is known."""
+    rows = []
+    for entry in board.at(batch):
+        for row in entry.rows.values():
+            roof = board.roof(row)
+            rows.append(
+                [
+                    name_of(entry),
+                    row.layer,
+                    row.precision,
+                    bound(roof),
+                    number(gbps(row)),
+                    number(tflops(row)),
+                    fraction(roof),
+                    f"{row.max_error:.1e}",
+                    str(row.repeats),
+                    percent(row.median_error, 2),
+                ]
+            )
+    columns = ["variant", "layer", "precision", "bound by", "GB/s", "TFLOP/s", "of the roofline"]
+    return Table([*columns, "max error", "timed runs", "median ±"], rows, text_columns=4)
+
+
+def bound(roof: Roof | None) -> str:
+    """Which ceiling is the nearer one."""
+    return NOT_THERE if roof is None else "not known" if roof.missing else roof.bound
+
+
+def fraction(roof: Roof | None) -> str:
+    """How much of the roofline is reached."""
+    return NOT_THERE if roof is None else ("≥ " if roof.missing else "") + percent(roof.fraction)
+
+
+def streams_table(entries: Sequence[Entry]) -> Table:
+    """How much of their copies the variants hide that copy by themselves."""
+    rows = [
+        [
+            name_of(entry),
+            row.layer,
+            percent(row.streams["hidden_fraction"]),
+            number(row.streams["h2d_gbps"]),
+            number(row.streams["d2h_gbps"]),
+            number(row.op_ms),
+            number(row.layer_ms),
+        ]
+        for entry in entries
+        for row in entry.rows.values()
+        if row.streams
+    ]
+    rates = ["copies in, GB/s", "copies out, GB/s"]
+    columns = ["variant", "layer", "copy time hidden", *rates, "op time, ms", "layer time, ms"]
+    return Table(columns, rows, text_columns=2)
+
+
+def places_table(board: Board) -> Table:
+    """Where and when each results file was measured."""
+    rows = [
+        [
+            f"`{record.file.name}`",
+            record.started,
+            record.data,
+            _state(record, "driver"),
+            _state(record, "sm_mhz"),
+            _state(record, "memory_mhz"),
+            _state(record, "temperature_c"),
+            _state(record, "power_w"),
+            ", ".join(_throttled(board, record)) or "none seen",
+            f"`{record.commit[:10]}`" if record.commit else "not known",
+            {True: "yes", False: "no", None: "not known"}[record.dirty],
+        ]
+        for record in board.records
+    ]
+    clocks = ["SM, MHz", "memory, MHz", "°C", "W"]
+    columns = ["file", "started", "data", "driver", *clocks, "throttled", "commit", "changed files"]
+    return Table(columns, rows, text_columns=4)
+
+
+def method_text(method: Mapping[str, Any]) -> str:
+    """How an op was timed, in words."""
+    cache = "flushed before each run" if method["cold_cache"] else "left as the run before leaves it"
+    return (
+        f"{method['warm_up']} warm-up runs; then {method['repeats']} to {method['max_repeats']} timed runs, "
+        f"until the median is known to ±{percent(method['precision'], 1)} or {method['budget_s']:g} s are "
+        f"spent; the L2 cache is {cache}"
+    )
+
+
+def ops_csv(boards: Sequence[Board]) -> str:
+    """Every row with what follows from it; units are in the names of the columns."""
+    lines = [_csv_row(board, entry, row) for board in boards for entry in board.entries.values()
+             for row in entry.rows.values()]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
+    roof = board.roof(row)
+    return {
+        "device": board.device,
+        "variant": row.variant,
+        "parent": row.parent,
+        "batch": row.batch,
+        "layer": row.layer,
+        "precision": row.precision,
+        "op_ms": row.op_ms,
+        "median_error": row.median_error,
+        "repeats": row.repeats,
+        "layer_ms": row.layer_ms,
+        "gbps": gbps(row),
+        "tflops": tflops(row),
+        "roofline_fraction": roof and roof.fraction,
+        "bound_by": roof and bound(roof),
+        "max_error": row.max_error,
+        "accuracy": row.accuracy,
+        "sum_op_ms": entry.sum_ms,
+        "over_parent": board.speed_up(entry, row.parent),
+        "over_baseline": board.speed_up(entry, BASELINE),
+        "flops": row.flops,
+        "min_bytes": row.min_bytes,
+        "stale": entry.stale,
+        "throttled": " ".join(throttling(row)),
+        "commit": row.record.commit,
+        "dirty": row.record.dirty,
+        "started": row.record.started,
+        "file": row.record.file.name,
+    }
+
+
+def _state(record: Record, name: str) -> str:
+    value = (record.state or {}).get(name)
+    return f"{value:.0f}" if isinstance(value, float) else NOT_THERE if value is None else str(value)
+
+
+def _throttled(board: Board, record: Record) -> list[str]:
+    rows = (row for entry in board.entries.values() for row in entry.rows.values() if row.record is record)
+    return sorted({reason for row in rows for reason in throttling(row)})

@@ -1,0 +1,163 @@
+"""Compiling: errors with the user's file and line, defines, local includes, the cache."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_kernels import Kernels
+
+from mini_dnn.device.emulator import EmulatorDevice, build
+from mini_dnn.device.emulator.scan import scan
+from mini_dnn.errors import CompileError, DeviceError
+
+INT = np.int32
+SCALE = """\
+#include "factor.cuh"
+extern "C" __global__ void scale(float* x) { x[threadIdx.x] = times(x[threadIdx.x]); }
+"""
+FACTOR = """\
+inline __device__ float times(float x) {
+  __shared__ float t[TILE];
+  t[TILE - 1] = x;
+  return t[TILE - 1] * TILE;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "factor.cuh").write_text(FACTOR)
+    (tmp_path / "kernel.cu").write_text(SCALE)
+    return tmp_path
+
+
+def scaled(kernels: Kernels) -> float:
+    x = np.ones(1, np.float32)
+    kernels("scale", (1,), (1,), x)
+    return float(x[0])
+
+
+def test_two_modules_with_functions_of_one_name(emulator: EmulatorDevice, folder: Path) -> None:
+    """Inline functions of one name, with different tiles, must not replace each other."""
+    source = folder / "kernel.cu"
+    small, large = Kernels(emulator, source, TILE=2), Kernels(emulator, source, TILE=5000)
+    assert [scaled(small), scaled(large), scaled(small)] == [2, 5000, 2]
+
+
+def test_defines_do_not_reach_into_the_emulators_headers(emulator: EmulatorDevice, folder: Path) -> None:
+    letters = dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrsuvwyz", 7)
+    source = folder / "letters.cu"
+    source.write_text(
+        "#include <mma.h>\n#include <cuda_fp16.h>\n#include <cuda_runtime.h>\n#define TT 3\n"
+        'extern "C" __global__ void letters(float* out) { *out = N + TT; nvcuda::wmma::fragment<'
+        "nvcuda::wmma::accumulator, 16, 16, 16, half> sum; nvcuda::wmma::fill_fragment(sum, half(0)); }\n"
+    )
+    out = np.zeros(1, np.float32)
+    Kernels(emulator, source, **letters)("letters", (1,), (32,), out)
+    assert out[0] == 10
+
+
+def test_a_bad_define_is_refused(emulator: EmulatorDevice, folder: Path) -> None:
+    with pytest.raises(CompileError, match="'TILE SIZE' cannot be defined"):
+        emulator.compile(folder / "kernel.cu", {"TILE SIZE": 3})
+
+
+def test_missing_file(emulator: EmulatorDevice, folder: Path) -> None:
+    with pytest.raises(CompileError, match=r"there is no kernel file .*nothing\.cu"):
+        emulator.compile(folder / "nothing.cu", {})
+
+
+def test_errors_name_the_users_file_and_line(
+    emulator: EmulatorDevice, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "broken.cu").write_text(
+        "// a comment\n#define SIDE 4\n\n"
+        'extern "C" __global__ void k(float* x) {\n  extern __shared__ float t[];\n'
+        "  x[0] = y[SIDE] + t[0];\n}\n"
+    )
+    monkeypatch.chdir(folder)
+    with pytest.raises(CompileError) as error:
+        emulator.compile(Path("broken.cu"), {})
+    message = str(error.value)
+    assert "broken.cu does not compile for the emulator (g++ " in message
+    assert "\nbroken.cu:6:10: error: " in message
+    assert "x[0] = y[SIDE] + t[0];" in message  # the line itself
+    assert "wrapper" not in message
+    assert str(folder) not in message
+
+
+def test_errors_in_an_included_file(emulator: EmulatorDevice, folder: Path) -> None:
+    (folder / "factor.cuh").write_text("\n\ninline __device__ float times(float x) { return z; }\n")
+    with pytest.raises(CompileError) as error:
+        emulator.compile(folder / "kernel.cu", {})
+    assert "factor.cuh:3:" in str(error.value)
+    assert "wrapper" not in str(error.value)
+
+
+def test_inline_ptx_gets_a_hint(emulator: EmulatorDevice, folder: Path) -> None:
+    (folder / "ptx.cu").write_text(
+        'extern "C" __global__ void k(int* x) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(*x)); }\n'
+    )
+    with pytest.raises(CompileError, match="MINI_DNN_EMULATOR"):
+        emulator.compile(folder / "ptx.cu", {})
+
+
+def test_local_memory_that_fits_no_stack_is_refused(emulator: EmulatorDevice, folder: Path) -> None:
+    (folder / "large.cu").write_text(
+        'extern "C" __global__ void k(float* x, int i) {\n  float all[20000];\n'
+        "  for (int j = 0; j < 20000; j++) all[j] = x[j] * i;\n  x[0] = all[i];\n}\n"
+    )
+    with pytest.raises(CompileError, match=r"large\.cu.*frame size"):
+        emulator.compile(folder / "large.cu", {})
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands of the compiler, as they come."""
+    commands: list[str] = []
+    run = build._run
+
+    def counted(compiler, arguments):  # type: ignore[no-untyped-def]
+        commands.append(" ".join(arguments))
+        return run(compiler, arguments)
+
+    monkeypatch.setattr(build, "_run", counted)
+    return commands
+
+
+def test_the_cache(
+    folder: Path,
+    tmp_path: Path,
+    compiled: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    emulator: EmulatorDevice,
+) -> None:
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
+    source = folder / "kernel.cu"
+    assert scaled(Kernels(emulator, source, TILE=2)) == 2
+    first = len(compiled)
+    assert first > 0
+    assert scaled(Kernels(emulator, source, TILE=2)) == 2
+    assert len(compiled) == first
+    assert scaled(Kernels(emulator, source, TILE=3)) == 3  # another define
+    assert len(compiled) == 2 * first
+    (folder / "factor.cuh").write_text(FACTOR.replace("* TILE", "* 10"))
+    assert scaled(Kernels(emulator, source, TILE=2)) == 10  # another included file
+    assert len(compiled) == 3 * first
+    libraries = list((tmp_path / "cache" / "emulator").iterdir())
+    assert len(libraries) == 3  # no temporary file stays
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(DeviceError, match="no-such-compiler was not found; install it"):
+        EmulatorDevice()
+
+
+def test_scan_skips_system_headers() -> None:
+    text = '# 1 "k.cu"\n# 1 "/usr/x.h" 1 3\nextern "C" __global__ void hidden();\n# 2 "k.cu" 2\n'
+    text += 'extern "C" __global__ void __attribute__((launch(1))) seen(int a) { if (a) { } }\n'
+    text += "extern __shared__ float part[], rest[];\n__global__ void plain() {}\n"
+    found = scan(text)
+    assert (found.kernels, found.other_kernels) == (("seen",), ("plain",))
+    assert found.dynamic_shared == ("part", "rest")

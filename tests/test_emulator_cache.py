@@ -1,0 +1,66 @@
+"""Where compiled kernels are kept."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.errors import DeviceError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("MINI_DNN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_order_of_the_folders(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_dir() == home / ".cache" / "mini_dnn"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg"))
+    assert cache_dir() == home / "xdg" / "mini_dnn"
+    monkeypatch.setenv("MINI_DNN_CACHE", str(home / "own"))
+    assert cache_dir() == home / "own"
+    assert (home / "own").is_dir()
+
+
+def test_a_home_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".cache").write_text("a file where the folder should be")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(home / "tmp"))
+    assert cache_dir() == home / "tmp" / f"mini_dnn-{os.getuid()}"
+    (home / "tmp2").write_text("")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(home / "tmp2"))
+    with pytest.raises(DeviceError, match="set MINI_DNN_CACHE to a folder that you own"):
+        cache_dir()
+
+
+def test_a_named_folder_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").write_text("")
+    monkeypatch.setenv("MINI_DNN_CACHE", str(home / "file"))
+    with pytest.raises(DeviceError, match=r"MINI_DNN_CACHE is .*file"):
+        cache_dir()
+
+
+def test_writing(tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "name.so"
+    write_atomically(target, b"one")
+    write_atomically(target, b"two")
+    assert target.read_bytes() == b"two"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("")
+    with pytest.raises(OSError, match="taken"):
+        write_atomically(tmp_path / "taken", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_keys() -> None:
+    assert key("ab", "c") != key("a", "bc")
+    assert key("a", 1) == key("a", 1)
+    assert key(b"a") == key("a")
+    assert len(key()) == 32
