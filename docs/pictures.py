@@ -1,8 +1,9 @@
-"""Draw the pictures of the documentation: ``python docs/pictures.py [FOLDER]``; FOLDER is docs/ by default."""
+"""Draw the pictures of the documentation: ``python docs/pictures.py [FOLDER]``; FOLDER is docs by default."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,9 +11,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from mini_dnn.datasets import draw
 from mini_dnn.models import lenet
+from mini_dnn.report.board import Board, boards
+from mini_dnn.report.load import RESULTS, Row, load
+from mini_dnn.report.tables import number
 
 DOCS = Path(__file__).resolve().parent
 STYLE = {
@@ -24,6 +29,8 @@ STYLE = {
 }
 INK, QUIET, PAPER = "#1f2933", "#52606d", "#ffffff"  # a white card: readable on light and dark pages
 GPU, CPU, EDGE = "#2f7ed8", "#9aa5b1", "#ffffff"
+ROW_TINTS = ("#cfe2f7", "#fde5c0", "#d2ecd8", "#eed7ec")
+CELL = 28  # side of a matrix element
 GAP = 62  # between two tensors, in pixels of the network's images, as all lengths below
 DEPTH = {1: 0.0, 4: 6.0, 16: 2.6}  # from one channel's plane to the next
 
@@ -32,6 +39,10 @@ def main(folder: Path = DOCS) -> None:
     """Draw every picture."""
     with mpl.rc_context(STYLE):
         save(network(), folder / "network.svg")
+        save(sliding_window(), folder / "sliding_window.svg")
+        results = sorted(RESULTS.glob("*.json"))
+        times = op_times(boards(load(results))[0]) if results else nothing_measured()
+        save(times, folder / "op_times.svg")
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -68,9 +79,7 @@ def network() -> Figure:
     ):
         arrow(axes, right, words, CPU)
         right = vector(axes, right + GAP, shapes[name], height)
-    axes.text(
-        right / 2, -104, "blue: a variant of this repository, CUDA kernels; grey: NumPy", color=QUIET, ha="center"
-    )
+    axes.text(right / 2, -104, "blue: CUDA kernels of a variant; grey: NumPy", color=QUIET, ha="center")
     axes.set_xlim(-22, right + 26)
     axes.set_ylim(-116, 88)
     return figure
@@ -131,6 +140,94 @@ def caption(axes: Axes, x: float, name: str, shape: tuple[int, ...]) -> None:
     """Write an array's shape under it, and its name."""
     text = "×".join(map(str, shape)) + (f"\n{name}" if name else "")
     axes.text(x, -66, text, ha="center", va="top", color=INK, linespacing=1.3)
+
+
+def sliding_window() -> Figure:
+    """The unrolled matrix of layers/custom for an image of 4 × 5 and a filter of 2 × 3, with its windows."""
+    figure, axes = card(width=13.2, height=5.6)
+    image = np.array(list("abcdefghijklmnopqrst")).reshape(4, 5)
+    R, S, P, Q = 2, 3, 3, 3
+    cells(axes, 30, 250, image, ROW_TINTS)
+    axes.text(30, 268, "x: H = 4, W = 5", color=INK, weight="bold")
+    rows = [image[h, s : s + Q] for h in range(4) for s in range(S)]
+    cells(axes, 300, 380, np.array(rows), [tint for tint in ROW_TINTS for _ in range(S)])
+    axes.text(300, 398, "x_tile: row h S + s is image row h, shifted by s", color=INK, weight="bold")
+    for i in range(4 * S):
+        label = f"h = {i // S}, s = {i % S}"
+        axes.text(290, 380 - (i + 0.5) * CELL, label, ha="right", va="center", color=QUIET, size=11)
+    for p in range(P):
+        x, top, bottom = 398 + 57 * p, 380 - p * S * CELL, 380 - (p * S + R * S) * CELL
+        axes.plot([x, x + 9, x + 9, x], [top - 3, top - 3, bottom + 3, bottom + 3], color=GPU, linewidth=2.5)
+        axes.text(x + 15, (top + bottom) / 2, f"p = {p}", va="center", color=GPU, weight="bold")
+    filters = [[f"{r},{s}" for r in range(R) for s in range(S)]]
+    axes.text(580, 338, "output row p, Q = 3 pixels, all channels:", color=INK, weight="bold")
+    axes.text(580, 312, "y[p]  =  w  ×  window p", color=GPU, weight="bold", size=15)
+    cells(axes, 640, 290, np.array(filters), ["#e4e7eb"])
+    axes.text(628, 290 - CELL / 2, "w", ha="right", va="center", color=INK, weight="bold")
+    axes.text(640, 250, "weights in the order (r, s): K = R S = 6", color=QUIET)
+    lines = (
+        "A window is K = 6 whole rows of x_tile.",
+        "The next output row's window starts S = 3 rows",
+        "further down: it is memory that is there already.",
+        "",
+        "Stored here:  H S × Q = 12 × 3 = 36 values.",
+        "Textbook:  R S × P Q = 6 × 9 = 54 values.",
+    )
+    axes.text(580, 218, "\n".join(lines), va="top", color=INK, linespacing=1.5)
+    axes.set_xlim(0, 960)
+    axes.set_ylim(12, 420)
+    return figure
+
+
+def cells(axes: Axes, left: float, top: float, values: np.ndarray, tints: Sequence[str]) -> None:
+    """Draw a matrix, each row on a tint of its own."""
+    for (i, j), value in np.ndenumerate(values):
+        x, y = left + j * CELL, top - (i + 1) * CELL
+        axes.add_patch(Rectangle((x, y), CELL, CELL, facecolor=tints[i], edgecolor=EDGE, linewidth=1.2))
+        axes.text(x + CELL / 2, y + CELL / 2, str(value), ha="center", va="center", color=INK, size=11)
+
+
+def nothing_measured() -> Figure:
+    """Stand in for the op times until there are results."""
+    figure, axes = card(13.2, 0.9)
+    words = "no op times yet: run.py bench --out benchmarks/results/NAME.json measures them on a GPU"
+    axes.text(0, 0, words, ha="center", va="center", color=QUIET)
+    axes.set(xlim=(-1, 1), ylim=(-0.05, 0.05))
+    return figure
+
+
+def op_times(board: Board) -> Figure:
+    """Op times of the variants on a GPU, a panel a layer, beside what moving the bytes alone takes."""
+    entries = [entry for entry in board.at(board.main_batch) if entry.sum_ms and not entry.any_row.on_host]
+    entries.sort(key=lambda entry: entry.sum_ms or 0.0, reverse=True)
+    height = 1.5 + 0.3 * len(entries)
+    figure, _ = card(13.2, height)
+    for at, layer in enumerate(board.layers):
+        axes = figure.add_axes((0.17 + 0.415 * at, 0.75 / height, 0.38, 1 - 1.35 / height))
+        bars(axes, [entry.rows[layer] for entry in entries], board.ceilings["copy_gbps"])
+        names = [entry.variant for entry in entries] if at == 0 else []
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel(f"{layer}, op time in ms (logarithmic)", color=INK)
+    words = f"{board.device}; batch {board.main_batch:,}; dashed: each input and output moved once"
+    figure.text(0.5, 1 - 0.3 / height, words, ha="center", color=QUIET)
+    return figure
+
+
+def bars(axes: Axes, rows: Sequence[Row], copy_gbps: float) -> None:
+    """Draw one layer's op times, and the time in which a plain copy moves as many bytes."""
+    times = [row.op_ms or 0.0 for row in rows]  # entries with a sum have them all
+    floor = rows[0].min_bytes / copy_gbps / 1e6
+    left = min(*times, floor) / 2  # a logarithmic axis has no zero for bars to start at
+    drawn = axes.barh(range(len(rows)), np.subtract(times, left), 0.72, left, color=GPU)
+    axes.bar_label(drawn, [number(ms) for ms in times], padding=4, size=11, color=INK)
+    axes.axvline(floor, color=INK, linestyle=(0, (4, 3)), linewidth=1)
+    axes.text(floor, -0.75, f" {number(floor)}", size=11, color=INK, va="bottom")
+    axes.set(xscale="log", xlim=(left, max(times) * 2), ylim=(len(rows) - 0.5, -1.5))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False, colors=INK)
+    axes.set_facecolor("none")
 
 
 if __name__ == "__main__":

@@ -161,3 +161,13 @@ def test_scan_skips_system_headers() -> None:
     found = scan(text)
     assert (found.kernels, found.other_kernels) == (("seen",), ("plain",))
     assert found.dynamic_shared == ("part", "rest")
+
+
+def test_more_static_shared_memory_than_cuda_has_is_refused(emulator: EmulatorDevice, folder: Path) -> None:
+    text = 'extern "C" __global__ void k(float* x) {{ __shared__ float a[8192], b[{rest}]; a[1] = b[1] = *x; *x = a[1] + b[1]; }}'
+    source = folder / "shared.cu"
+    source.write_text(text.format(rest=4096))
+    emulator.compile(source, {})
+    source.write_text(text.format(rest=4097))
+    with pytest.raises(CompileError, match=r"kernel k has 49156 bytes of static shared memory; CUDA allows 49152"):
+        emulator.compile(source, {})

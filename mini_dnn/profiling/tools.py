@@ -17,11 +17,11 @@ from mini_dnn.course import layer_shape
 from mini_dnn.variant import ROOT, Variant
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
-USUAL_PLACES = (
-    "/usr/local/cuda/bin",
-    "/opt/nvidia/nsight-compute/*",
-    "/opt/nvidia/nsight-systems/*/bin",
-    "/opt/nvidia/nsight-systems-cli/*/bin",
+USUAL_PLACES = (  # below /
+    "usr/local/cuda/bin",
+    "opt/nvidia/nsight-compute/*",
+    "opt/nvidia/nsight-systems/*/bin",
+    "opt/nvidia/nsight-systems-cli/*/bin",
 )
 INSTALL = {
     "ncu": "Nsight Compute: it is part of the CUDA toolkit (package nsight-compute)",
@@ -99,12 +99,12 @@ def find_tool(name: str) -> Path:
     on_path = shutil.which(name)
     if on_path:
         return Path(on_path)
-    homes = [str(Path(os.environ[home], "bin")) for home in HOMES if os.environ.get(home)]
-    for place in (*homes, *USUAL_PLACES):
-        folder = Path(place)
-        for found in sorted(Path(folder.anchor or ".").glob(f"{place.lstrip('/')}/{name}"), reverse=True):
-            if found.is_file():
-                return found
+    candidates = [Path(os.environ[home], "bin", name) for home in HOMES if os.environ.get(home)]
+    for place in USUAL_PLACES:
+        candidates += sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # the newest version first
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is not None:
+        return found
     raise DeviceError(
         f"{name} was not found on PATH, in CUDA_HOME or in /opt/nvidia. Install {INSTALL[name]}, "
         "or put its folder on PATH"

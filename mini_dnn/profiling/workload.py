@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -36,37 +36,27 @@ class UnfilledCudaDevice(CudaDevice):
             return CudaBuffer(name, shape, dtype, self._cuda.mem_alloc(nbytes), nbytes)
 
 
-def convolve(
-    variant: Variant,
-    shapes: Sequence[ConvShape],
-    device: Device,
-    captured: Callable[[], AbstractContextManager[None]] | None = None,
-) -> None:
-    """Convolve random data of each shape.
+def inputs(shapes: Sequence[ConvShape]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Random images ``(N, C, H, W) float32`` and filters ``(M, C, R, S) float32`` for each shape."""
+    rng = np.random.default_rng(0)
+    return [(rng.standard_normal(s.x, np.float32), rng.standard_normal(s.w, np.float32)) for s in shapes]
 
-    Parameters
-    ----------
-    captured
-        Makes what surrounds the run that the profiler shall see; a warm-up comes before it. None runs once.
+
+def convolve(variant: Variant, arrays: Sequence[tuple[np.ndarray, np.ndarray]], device: Device) -> None:
+    """Run the variant once on each pair of images and filters.
 
     Raises
     ------
     DeviceError
         A batch that has to be split, whose launches would be more than the variant's.
     """
-    rng = np.random.default_rng(0)
-    for shape in shapes:
-        x = rng.standard_normal(shape.x, np.float32)
-        w = rng.standard_normal(shape.w, np.float32)
+    for x, w in arrays:
         result = run(x, w, variant, device)
         if result.steps > 1:
             raise DeviceError(
-                f"{shape} does not fit the GPU's memory in one part, so what would be seen is not "
-                f"{variant.name}'s launches alone; take a smaller --batch, {shape.N // result.steps} for example"
+                f"{ConvShape.of(x, w)} does not fit the GPU's memory in one part, so what would be seen is "
+                f"not {variant.name}'s launches alone; take a smaller --batch, such as {len(x) // result.steps}"
             )
-        if captured is not None:
-            with captured():
-                run(x, w, variant, device)
 
 
 @contextmanager
@@ -87,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("variant")
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--layers", nargs="+", default=list(LAYERS))
-    parser.add_argument("--capture", action="store_true", help="warm up, then mark one run for the profiler")
+    parser.add_argument("--capture", action="store_true", help="run once more, marked for the profiler")
     parser.add_argument("--unfilled", action="store_true", help="leave fresh buffers uninitialised")
     args = parser.parse_args(argv)
     try:
@@ -95,7 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         variant = find(args.variant)
         with closing(UnfilledCudaDevice() if args.unfilled else open_device("cuda")) as device:
             print(device.description, flush=True)
-            convolve(variant, shapes, device, profiler_range if args.capture else None)
+            arrays = inputs(shapes)
+            convolve(variant, arrays, device)
+            if args.capture:
+                with profiler_range():
+                    convolve(variant, arrays, device)
     except MiniDnnError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED

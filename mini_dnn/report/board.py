@@ -13,6 +13,8 @@ from mini_dnn.variant import find, names
 
 COURSE_BATCH = 10_000  # the course states its op times at this batch
 BASELINE = "m2/unroll_gemm"
+GONE = "no such variant any more, or it cannot be loaded"  # why figures are stale
+CHANGED = "the kernel has changed since"
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -159,10 +161,10 @@ def _current_hash(variant: str) -> tuple[str | None, str]:
     try:
         found = find(variant)
     except VariantError:
-        return None, "no such variant any more, or it cannot be loaded"
+        return None, GONE
     return (source_hash(found.source) if found.host is None else None), ""
 
 
 def _why_stale(rows: Iterable[Row], current: str | None, gone: str) -> str:
     changed = any(row.source_hash != current for row in rows)
-    return gone or ("the kernel has changed since" if changed else "")
+    return gone or (CHANGED if changed else "")

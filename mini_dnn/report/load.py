@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,14 @@ RECORD: Fields = {
     "rows": (list,),
 }
 DEVICE: Fields = {"name": (str,), "cpu": (str,), "state": (dict, NoneType)}
+STATE: Fields = {
+    "driver": (str,),
+    "sm_mhz": (int,),
+    "memory_mhz": (int,),
+    "temperature_c": (int,),
+    "power_w": NUMBER,
+    "throttle_reasons": (str,),
+}
 METHOD: Fields = {
     "warm_up": (int,),
     "repeats": (int,),
@@ -69,6 +78,7 @@ SWEEP: Fields = {
     "best": (list,),
 }
 POSITIVE = ("batch", "flops", "min_bytes", "op_ms")  # logarithms and quotients are taken of them
+HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 SPAN_KINDS = ("copy_in", "kernel", "copy_out")
 
 
@@ -180,6 +190,7 @@ def _read(file: Path) -> tuple[Record, list[Row]]:
         )
     _check(content, RECORD, file, "")
     _check(content["device"], DEVICE, file, "device.")
+    _check_state(content["device"]["state"], file, "device.state.")
     _check(content["method"], METHOD, file, "method.")
     for at, sweep in enumerate(content.get("sweeps", [])):
         _check_sweep(sweep, file, f"sweeps[{at}].")
@@ -200,6 +211,7 @@ def _row(row: Any, record: Record, where: str) -> Row:
     for name in POSITIVE:
         if row[name] is not None and row[name] <= 0:
             _refuse(record.file, where + name, f"is {row[name]}; expected more than 0")
+    _check_state(row.get("state"), record.file, where + "state.")
     streams = row.get("streams")
     if streams is not None:
         _check(streams, STREAMS, record.file, where + "streams.")
@@ -210,6 +222,14 @@ def _row(row: Any, record: Record, where: str) -> Row:
                 _refuse(record.file, name, f"is {span['kind']!r}; expected one of {', '.join(SPAN_KINDS)}")
     known = {name: row[name] for name in ROW}
     return Row(record=record, state=row.get("state"), streams=streams, **known)
+
+
+def _check_state(state: Any, file: Path, where: str) -> None:
+    if state is None:
+        return
+    _check(state, STATE, file, where)
+    if not HEXADECIMAL.fullmatch(state["throttle_reasons"]):
+        _refuse(file, where + "throttle_reasons", f"is {state['throttle_reasons']!r}; expected such as '0x1'")
 
 
 def _check_sweep(sweep: Any, file: Path, where: str) -> None:

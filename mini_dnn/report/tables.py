@@ -201,8 +201,12 @@ def method_text(method: Mapping[str, Any]) -> str:
 
 def ops_csv(boards: Sequence[Board]) -> str:
     """Every row with what follows from it; units are in the names of the columns."""
-    lines = [_csv_row(board, entry, row) for board in boards for entry in board.entries.values()
-             for row in entry.rows.values()]
+    lines = [
+        _csv_row(board, entry, row)
+        for board in boards
+        for entry in board.entries.values()
+        for row in entry.rows.values()
+    ]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()

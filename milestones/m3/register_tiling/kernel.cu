@@ -13,7 +13,7 @@
 //           4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
 // Gain      over m2: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty at M = 4, takes
 //           10 and 6 ms for these loads alone; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16), so that
-//           memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay: less than a factor of two in all.
+//           memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay, and become half of the time.
 // Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums a thread leave room
 //           for few warps: the loads in flight are many per thread instead.
 // Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads

@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
+MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
 MAX_FRAME_BYTES = 48 * 1024  # of one function of a kernel
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
@@ -170,7 +171,21 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) 
                 f"{source} does not compile for the emulator ({compiler.version}):\n"
                 f"{_explain(done.stderr, wrapper, source)}"
             )
+        _check_static_shared(source, found, made)
         return made.read_bytes()
+
+
+def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
+    """Refuse what nvcc would: a kernel's arrays are the thread-local symbols that are named after it."""
+    done = subprocess.run(["readelf", "-sW", str(library)], capture_output=True, text=True, check=False)
+    for name in found.kernels:
+        sizes = re.findall(rf"\s(\d+)\s+TLS\s.*\s_ZZ{len(name)}{name}E", done.stdout)
+        if sum(map(int, sizes)) > MAX_STATIC_SHARED_BYTES:
+            raise CompileError(
+                f"{source}: kernel {name} has {sum(map(int, sizes))} bytes of static shared memory; CUDA allows "
+                f"{MAX_STATIC_SHARED_BYTES} (48 KB). Declare it extern __shared__ T name[], and launch with "
+                f"shared_bytes, up to {MAX_SHARED_BYTES}"
+            )
 
 
 def _descriptions(found: Scan) -> list[str]:
@@ -183,7 +198,7 @@ def _descriptions(found: Scan) -> list[str]:
         # All arrays of this kind are one memory, as in CUDA. Their types differ: the assembler names them.
         names = "".join(f".globl {n}\\n.hidden {n}\\n{n}:\\n" for n in found.dynamic_shared)
         lines = [
-            f'asm(".pushsection .tbss,\\"awT\\",@nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'
+            f'asm(".pushsection .tbss,\\"awT\\",%nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'
             f'.skip {MAX_SHARED_BYTES}\\n.popsection");',
             'extern thread_local char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");',
             "static char* emulator_dynamic_shared_of_thread() { return emulator_dynamic_bytes; }",

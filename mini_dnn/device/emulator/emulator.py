@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import time
 from collections.abc import Sequence
@@ -60,6 +61,10 @@ class EmulatorDevice:
     has_clock = False
 
     def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
+        if platform.system() != "Linux":
+            raise DeviceError(
+                f"the emulator runs on Linux, and this is {platform.system()}; use a Linux container, or WSL 2"
+            )
         self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if self.threads < 1:
             raise DeviceError(f"the emulator was asked for {threads} threads; it needs at least 1")
@@ -161,7 +166,8 @@ class EmulatorDevice:
         try:
             failure = self._runtime.launch(launch)
         finally:
-            print(self._runtime.printed(), end="")
+            if text := self._runtime.printed():
+                print(text, end="")
         if failure.kind != FailureKind.NONE:
             raise LaunchError(describe_failure(what, failure, self._memory))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import tempfile
-import threading
 import weakref
 from pathlib import Path
 
@@ -79,6 +78,7 @@ class CLaunch(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared_bytes", ctypes.c_uint),
         ("workers", ctypes.c_int),
+        ("started", ctypes.c_int),
     ]
 
 
@@ -95,7 +95,7 @@ class CFailure(ctypes.Structure):
 
 
 class Runtime:
-    """A loaded runtime library. One launch runs at a time in a process."""
+    """A loaded runtime library."""
 
     def __init__(self, path: Path) -> None:
         self._lib = _load(path)
@@ -107,7 +107,6 @@ class Runtime:
         self._lib.emulator_wait.argtypes = [ctypes.c_double, ctypes.POINTER(CFailure)]
         self._lib.emulator_printed.restype = ctypes.c_char_p
         self._lib.emulator_unload.argtypes = [ctypes.c_void_p]
-        self._lock = threading.Lock()
 
     def allocate(self, nbytes: int) -> int | None:
         """Address of fresh memory full of bytes 0xFF; None: there is none left."""
@@ -132,16 +131,15 @@ class Runtime:
     def launch(self, launch: CLaunch) -> CFailure:
         """Run a launch to its end, or to Ctrl-C."""
         failure = CFailure()
-        with self._lock:
+        try:
             self._lib.emulator_start(ctypes.byref(launch))
-            try:
-                while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
-                    pass
-            except BaseException:
+            while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
+                pass  # here Python sees Ctrl-C
+        except BaseException:
+            # The launch uses memory that the caller is about to drop: it must be over first.
+            while launch.started and not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
                 self._lib.emulator_cancel()
-                while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
-                    pass
-                raise
+            raise
         return failure
 
     def printed(self) -> str:

@@ -20,7 +20,7 @@ inline void switch_context(Context& from, Context& to) { emulator_switch(&from, 
 inline void prepare_context(Context& context, char*, char* top, void (*entry)()) {
   auto** word = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t(63));
   *--word = nullptr;                              // entry's own return address, so that it finds rsp % 16 == 8
-  *--word = reinterpret_cast<void*>(entry);       // where emulator_switch returns to
+  *--word = reinterpret_cast<void*>(entry);       // where emulator_switch goes to
   for (int i = 0; i < 6; i++) *--word = nullptr;  // the registers that it pops
   context.stack_pointer = word;
 }

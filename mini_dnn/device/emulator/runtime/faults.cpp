@@ -20,6 +20,7 @@ FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
 // Runs on the signal stack of the worker. What it interrupts is kernel code, whose state is dropped as a whole.
 void on_fault(int signal, siginfo_t* info, void*) {
   Worker* w = this_worker;
+  if (w && !w->in_kernel && info->si_code == SI_TKILL) return;  // cancelled just after its last block
   if (!w || !w->in_kernel) {  // not ours: the instruction runs again, into the handler that was there before
     for (int i = 0; i < 3; i++)
       if (SIGNALS[i] == signal) sigaction(signal, &previous[i], nullptr);

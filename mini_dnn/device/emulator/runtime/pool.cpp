@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,14 +27,16 @@ struct Launch {
   unsigned grid[3], block[3];
   unsigned shared_bytes;
   int workers;
+  int started;  // set by emulator_start
 };
 
 struct Pool {
   std::mutex mutex;
-  std::condition_variable start, done;
+  std::condition_variable start, done, idle;
   std::vector<pthread_t> threads;
   unsigned generation = 0;  // launches so far
   int wanted = 0, running = 0;
+  bool busy = false;  // from emulator_start to the emulator_wait that sees the end
   Launch launch;
   std::atomic<uint64_t> next_block;
   std::atomic<bool> stopped;
@@ -104,15 +107,19 @@ Pool& the_pool() {
   return *pool;
 }
 
+// Starts threads up to the number that is wanted, or that the system allows.
 void grow(Pool& pool, int workers) {
   sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
   sigfillset(&all);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (int(pool.threads.size()) < workers) {
-    std::thread thread(work, std::ref(pool), int(pool.threads.size()));
-    pool.threads.push_back(thread.native_handle());
-    thread.detach();
+  try {
+    while (int(pool.threads.size()) < workers) {
+      std::thread thread(work, std::ref(pool), int(pool.threads.size()));
+      pool.threads.push_back(thread.native_handle());
+      thread.detach();
+    }
+  } catch (const std::system_error&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -126,20 +133,27 @@ using namespace emulator;
 #pragma GCC visibility push(default)
 extern "C" {
 
-// One launch at a time: the host sees to that.
-void emulator_start(const Launch* launch) {
+// Launches run one at a time: waits for that of another thread of the host.
+void emulator_start(Launch* launch) {
   Pool& pool = the_pool();
+  std::unique_lock lock(pool.mutex);
+  pool.idle.wait(lock, [&] { return !pool.busy; });
+  pool.busy = true;
+  launch->started = 1;
   install_fault_handlers();
-  std::lock_guard lock(pool.mutex);
   const uint64_t blocks = block_count(*launch);
   pool.launch = *launch;
-  pool.wanted = pool.running = int(std::min<uint64_t>(launch->workers, blocks));
-  grow(pool, pool.wanted);
+  grow(pool, int(std::min<uint64_t>(launch->workers, blocks)));
+  pool.wanted = pool.running = int(std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size()}));
   // Small chunks keep the workers level; one block at a time would cost where blocks are short.
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;
   pool.stopped = false;
   pool.failure.kind = FailureKind::none;
+  if (pool.wanted == 0) {
+    pool.failure = {FailureKind::no_memory, {}, {}, 0, "the system starts no thread"};
+    return;
+  }
   pool.generation++;
   pool.start.notify_all();
 }
@@ -150,6 +164,8 @@ int emulator_wait(double seconds, Failure* failure) {
   std::unique_lock lock(pool.mutex);
   if (!pool.done.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return pool.running == 0; })) return 0;
   restore_fault_handlers();
+  pool.busy = false;
+  pool.idle.notify_one();
   memcpy(failure, &pool.failure, sizeof *failure);
   return 1;
 }

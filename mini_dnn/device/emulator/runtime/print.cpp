@@ -13,6 +13,17 @@ constexpr size_t PRINT_BYTES = 1 << 20;  // what a GPU keeps by default, too
 std::mutex mutex;
 std::string printed;
 bool overflowed;
+
+void keep(const char* text, size_t bytes) {
+  this_worker->in_kernel = false;  // a launch must not be cancelled while this thread holds the mutex
+  {
+    std::lock_guard lock(mutex);
+    overflowed |= printed.size() + bytes > PRINT_BYTES;
+    if (!overflowed) printed.append(text, bytes);
+  }
+  this_worker->in_kernel = true;
+}
+
 }  // namespace
 
 int print(const char* format, ...) {
@@ -22,12 +33,7 @@ int print(const char* format, ...) {
   const int length = vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
   if (length < 0) return length;
-  std::lock_guard lock(mutex);
-  const size_t bytes = size_t(length) < sizeof line ? size_t(length) : sizeof line - 1;
-  if (printed.size() + bytes <= PRINT_BYTES)
-    printed.append(line, bytes);
-  else
-    overflowed = true;
+  keep(line, size_t(length) < sizeof line ? size_t(length) : sizeof line - 1);
   return length;
 }
 

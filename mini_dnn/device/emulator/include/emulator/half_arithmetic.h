@@ -31,19 +31,23 @@ inline __half2 __hneg2(__half2 a) { return -a; }
 inline __half __habs(__half a) { return __half_raw{(unsigned short)(a.bits & 0x7fff)}; }
 inline __half2 __habs2(__half2 a) { return {__habs(a.x), __habs(a.y)}; }
 
-// The product of two halves is exact in double, and so is every sum that is near the middle between two halves.
+// a * b + c of two pairs with one rounding. The products are exact in float; the rounded sums are as good as exact,
+// unless they lie in the middle between two halves, or where subnormal halves have their middles elsewhere.
+// Sums in double are exact wherever that matters (half has 11 digits, and its exponents span 40).
+inline float_x4 fused(float_x4 a, float_x4 b, float_x4 c) {
+  typedef int int_x4 __attribute__((vector_size(16)));
+  typedef long long long_x2 __attribute__((vector_size(16)));
+  const float_x4 sum = a * b + c;
+  const int_x4 magnitude = int_x4(sum) & 0x7fffffff;
+  const int_x4 doubtful = ((magnitude & 0x1fff) == 0x1000) | ((magnitude < 0x38800000) & (magnitude != 0));
+  if (long_x2(doubtful)[0] == 0) [[likely]]
+    return sum;
+  return float_x4{round_to_odd(double(a[0]) * b[0] + c[0]), round_to_odd(double(a[1]) * b[1] + c[1]), 0, 0};
+}
 inline __half __hfma(__half a, __half b, __half c) {
-  return __half_raw{emulator::double_to_half(double(float(a)) * float(b) + float(c))};
+  return __half(fused(float_x4{float(a)}, float_x4{float(b)}, float_x4{float(c)})[0]);
 }
-inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
-  typedef double double_x4 __attribute__((vector_size(32)));
-  typedef long long bits_x4 __attribute__((vector_size(32)));
-  const double_x4 exact = __builtin_convertvector(a.wide(), double_x4) * __builtin_convertvector(b.wide(), double_x4) +
-                          __builtin_convertvector(c.wide(), double_x4);
-  const bits_x4 bits = bits_x4(exact), lost = bits & ((1ll << 29) - 1);  // as emulator::round_to_odd
-  const bits_x4 odd = (bits - lost) | ((lost != 0) & (1ll << 29));
-  return __half2(__builtin_convertvector(double_x4(odd), emulator::float_x4));
-}
+inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return __half2(fused(a.wide(), b.wide(), c.wide())); }
 inline __half __hmax(__half a, __half b) { return __half(max(float(a), float(b))); }
 inline __half __hmin(__half a, __half b) { return __half(min(float(a), float(b))); }
 inline __half2 __hmax2(__half2 a, __half2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }

@@ -1,0 +1,134 @@
+"""Verb ``profile``: what a variant's kernels do on a GPU, by NVIDIA's tools, in plain words."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from pathlib import Path
+
+from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.profiling import advice, ncu, nsys, sanitizer
+from mini_dnn.profiling.tools import Job, find_tool, rehearse
+from mini_dnn.variant import Variant, find
+
+FINDINGS = 1  # exit status: the checks are complete and found something
+BATCHES = {"ncu": 1000, "nsys": 1000, "sanitizer": 10}  # the checkers slow a kernel down a hundred times
+PROGRAMS = {"ncu": "ncu", "nsys": "nsys", "sanitizer": "compute-sanitizer"}
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "profile",
+        help="profile or check a variant's kernels with NVIDIA's tools",
+        description="Run one of NVIDIA's tools around a variant's convolutions of the course's two layers, on "
+        "random data, and say what it found. ncu: hardware counters of each kernel. nsys: what kernels and "
+        "copies take. sanitizer: wrong accesses, races, barriers, uninitialised reads; exit status 1 if any.",
+    )
+    parser.add_argument("--impl", default="m3", help="the variant (default m3)")
+    parser.add_argument("--tool", choices=BATCHES, required=True, help="which tool")
+    parser.add_argument(
+        "--batch", type=int, help="images (default 1000; 10 for the sanitizer, which is slow)"
+    )
+    parser.add_argument("--layer", choices=(*LAYERS, "both"), default="both", help="default both")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("profiles"),
+        metavar="DIR",
+        help="default profiles/: a folder each run",
+    )
+    parser.add_argument(
+        "--subtool",
+        choices=(*sanitizer.SUBTOOLS, "all"),
+        help="one of the sanitizer's checkers (default all)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Profile and describe; 1 if the sanitizer found something."""
+    variant = find(args.impl)
+    batch = BATCHES[args.tool] if args.batch is None else args.batch
+    layers = tuple(LAYERS) if args.layer == "both" else (args.layer,)
+    _check(args, variant, batch, layers)
+    find_tool(PROGRAMS[args.tool])  # before any work
+    job = Job(variant, batch, layers, _folder(args.out, variant, args.tool))
+    try:
+        gpu = rehearse(job)
+    except MiniDnnError:
+        job.folder.rmdir()
+        raise
+    head = [
+        f"variant   {variant.name}: {variant.idea}",
+        f"device    {gpu}",
+        *(f"{layer:<10}{layer_shape(layer, batch)}" for layer in layers),
+    ]
+    print("\n".join(head), flush=True)
+    body, status = {"ncu": _ncu, "nsys": _nsys, "sanitizer": _sanitizer}[args.tool](job, args.subtool)
+    (job.folder / "summary.txt").write_text("\n".join([*head, "", *body]) + "\n")
+    print(f"\nkept in {job.folder}")
+    return status
+
+
+def _check(args: argparse.Namespace, variant: Variant, batch: int, layers: tuple[str, ...]) -> None:
+    if variant.plan is None:
+        raise UsageError(
+            f"{variant.name} is NumPy and runs on the host: it has no kernels to profile; try m1"
+        )
+    if args.subtool and args.tool != "sanitizer":
+        raise UsageError(f"--subtool {args.subtool} goes with --tool sanitizer; --tool is {args.tool}")
+    for layer in layers:
+        limit = variant.refuses(layer_shape(layer, batch))
+        if limit:
+            raise UsageError(f"{variant.name} does not take {layer} at batch {batch}: {limit}")
+
+
+def _folder(out: Path, variant: Variant, tool: str) -> Path:
+    """A new folder, so that no earlier profile is lost."""
+    name = variant.name if not Path(variant.name).is_absolute() else variant.folder.name
+    folder = out / f"{name.replace('/', '-')}-{tool}-{datetime.now():%Y%m%d-%H%M%S}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise MiniDnnError(f"the folder {folder} cannot be made: {error}; name another with --out") from error
+    return folder
+
+
+def _say(lines: list[str]) -> list[str]:
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+def _ncu(job: Job, _: str | None) -> tuple[list[str], int]:
+    lines: list[str] = []
+    for layer in job.layers:
+        print(
+            f"\n{layer}: ncu runs each kernel some 40 times, counting something else each time ...",
+            flush=True,
+        )
+        kernels, report = ncu.profile(job, layer)
+        for kernel in kernels:
+            lines += _say(
+                [f"\n{layer}: {line}" if i == 0 else line for i, line in enumerate(advice.describe(kernel))]
+            )
+        lines += _say([f"\nthe whole report: ncu-ui {report}"])
+    return lines, 0
+
+
+def _nsys(job: Job, _: str | None) -> tuple[list[str], int]:
+    print("\nnsys records one run of each layer ...", flush=True)
+    found, report = nsys.profile(job)
+    return _say(["", *nsys.describe(found), "", f"the timeline: nsys-ui {report}"]), 0
+
+
+def _sanitizer(job: Job, subtool: str | None) -> tuple[list[str], int]:
+    print("\neach checker runs every thread's accesses in slow motion ...", flush=True)
+    lines: list[str] = []
+    status = 0
+    for name in sanitizer.SUBTOOLS if subtool in (None, "all") else [subtool]:
+        outcome = sanitizer.check(job, name)
+        lines += _say(sanitizer.describe(outcome, job.variant.source))
+        status = FINDINGS if outcome.findings else status
+    return lines, status

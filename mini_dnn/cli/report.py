@@ -1,0 +1,66 @@
+"""Verb ``report``: a page, plots and tables from results files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mini_dnn.report import readmes
+from mini_dnn.report.board import COURSE_BATCH, Board, boards
+from mini_dnn.report.load import load, results_files
+from mini_dnn.variant import ROOT
+
+OUT = Path("build/report")
+OUT_OF_DATE = 1  # exit status
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser("report", help="make a page with tables and plots from results files")
+    parser.add_argument(
+        "results",
+        nargs="*",
+        type=Path,
+        help="files that bench wrote, or folders (default benchmarks/results)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="DIR", help=f"write it there (default {OUT})"
+    )
+    parser.add_argument("--readmes", action="store_true", help="rewrite the tables in the READMEs instead")
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether the tables in the READMEs are up to date"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report, or do the READMEs' tables."""
+    results = load(results_files(args.results))
+    if args.readmes or args.check:
+        return _readmes(boards(results)[0], args.check)
+    from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
+
+    written = write_report(results, args.out)
+    print(f"{len(results.rows)} rows of {len(results.records)} files; open {args.out / 'index.html'}")
+    print("also written: " + ", ".join(path.name for path in written[1:]))
+    return 0
+
+
+def _readmes(board: Board, only_check: bool) -> int:
+    behind = False
+    for path, (is_now, should_be) in readmes.updated(board).items():
+        name = path.relative_to(ROOT)
+        if is_now == should_be:
+            print(f"{name}: up to date")
+        elif only_check:
+            behind = True
+            print(f"{name}: its table is not that of the results; write it anew: run.py report --readmes")
+        else:
+            path.write_text(should_be, encoding="utf-8")
+            print(f"{name}: written")
+    stale = [e.variant for e in board.at(COURSE_BATCH) if e.stale]
+    if stale:
+        print(
+            f"note: {', '.join(stale)} changed since they were measured; measure again: run.py bench --out …"
+        )
+    return OUT_OF_DATE if behind else 0

@@ -1,0 +1,125 @@
+"""One self-contained ``.cu`` of a variant: its files, its definitions for one layer, and its launches as a comment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.execute import buffer_shapes
+from mini_dnn.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"(?P<path>[^"]+)"')
+PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
+WIDTH = 116
+SHOWN_STEPS = 24  # a plan with many streams repeats itself
+
+
+def expand(variant: Variant, shape: ConvShape, title: str) -> str:
+    """The variant's kernel file with nothing missing: it compiles as it is, by nvcc and by the emulator.
+
+    Parameters
+    ----------
+    shape
+        The layer for which the definitions and the launches are written out.
+    title
+        What the head calls the layer.
+
+    Raises
+    ------
+    UsageError
+        The variant runs on the host.
+    VariantError
+        It refuses the shape, or includes a file that is not there.
+    """
+    if variant.plan is None:
+        raise UsageError(
+            f"{variant.name} is NumPy and runs on the host: there is no kernel to expand; try m1"
+        )
+    limit = variant.refuses(shape)
+    if limit:
+        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+    defines = [f"#define {name} {value}" for name, value in variant.defines_for(shape).items()]
+    parts = [_head(variant, shape, title), "\n".join(defines), _inlined(variant.source.resolve(), [], set())]
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _head(variant: Variant, shape: ConvShape, title: str) -> str:
+    assert variant.plan is not None, "expand() lets no variant through that runs on the host"
+    steps = list(variant.plan(shape))
+    lines = [
+        f"{variant.name} for {title}: {shape}",
+        f"nvcc -std=c++17 -O3 -arch=sm_{max(variant.min_arch, 80)} -cubin THIS_FILE.cu",
+        "",
+        "Buffers, float32 in C order, N first in x and y:",
+        *(f"  {name} {size}" for name, size in buffer_shapes(variant, shape).items()),
+        "",
+        "Steps, those of one stream one after the other:",
+        *(line for step in steps[:SHOWN_STEPS] for line in _wrapped(_step(step))),
+    ]
+    if len(steps) > SHOWN_STEPS:
+        lines.append(f"  ... and {len(steps) - SHOWN_STEPS} more of the same kinds")
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    """The text in lines of a comment; it is broken after commas."""
+    lines = ["  "]
+    for part in re.split(r"(?<=,) ", text):
+        if len(lines[-1]) + len(part) > WIDTH:
+            lines.append("      ")
+        lines[-1] += part + " "
+    return [line.rstrip() for line in lines]
+
+
+def _step(step: Step) -> str:
+    """The step as one would write it in CUDA C++."""
+    stream = f"; on stream {step.stream}" if step.stream else ""
+    match step:
+        case Launch():
+            grid, block = (f"dim3({', '.join(map(str, size))})" for size in (step.grid, step.block))
+            args = ", ".join(map(_argument, step.args))
+            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){stream}"
+        case CopyToSymbol():
+            return f"copy {step.buffer} to the __constant__ variable {step.symbol}{stream}"
+        case Gemm():
+            product = f"{step.c} ({step.m}, {step.n}) = {step.a} ({step.m}, {step.k}) @ {step.b} ({step.k}, {step.n})"
+            return f"cublasSgemm: {product}{stream}"
+    way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
+    return f"copy {_argument(step.images)} {way}{stream}"
+
+
+def _argument(value: Argument) -> str:
+    match value:
+        case Images():
+            return f"{value.buffer}[{value.first}..{value.last - 1}]"
+        case np.integer() if value.dtype.itemsize > 4:
+            return f"{value}LL"
+        case float() | np.floating():
+            return f"{float(value)!r}f"
+    return str(value)
+
+
+def _inlined(file: Path, within: Sequence[Path], once: set[Path]) -> str:
+    """The file's text with each ``#include "..."`` of a local file replaced by that file's text."""
+    text = file.read_text()
+    if PRAGMA_ONCE.search(text):
+        once.add(file)
+        text = PRAGMA_ONCE.sub("", text)
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = INCLUDE.match(line)
+        path = (file.parent / match["path"]).resolve() if match else None
+        if match is None or path is None or not path.is_file():  # "cuda_fp16.h" in quotes is the toolkit's
+            lines.append(line)
+        elif path in once or path in (*within, file):  # a circle ends here: its guard would make it empty
+            lines.append(f"// {match['path']} is above")
+        else:
+            body = _inlined(path, (*within, file), once).strip("\n")
+            lines += [f"// ---- {match['path']} ----", body, f"// ---- end of {match['path']} ----"]
+    return "\n".join(lines) + "\n"

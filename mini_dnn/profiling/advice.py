@@ -1,0 +1,273 @@
+"""A kernel's counters in plain words, and what to try next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mini_dnn.profiling.ncu import Kernel
+
+NEAR_PEAK, BUSY, LOW = 80.0, 60.0, 50.0  # per cent of a unit's peak
+MANY_CONFLICTS = 0.2  # of the accesses to shared memory
+POOR_SECTORS = 16.0  # bytes used of each 32 that are loaded
+MAX_HINTS = 3
+DRAM_WAYS = ("_read", "_write", "_op_read", "_op_write")  # ends of names: either pair, by version
+LOADS_AND_STORES = ("_op_ld", "_op_st")
+STALL = re.compile(r"smsp__average_warps?_(?:latency_)?issue_stalled_(?P<reason>\w+)_per_issue_active\.ratio")
+LIMIT = "launch__occupancy_limit_"
+TENSOR_PIPE = r"sm__(inst_executed_)?pipe_tensor\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
+FMA_PIPE = r"sm__(inst_executed_)?pipe_fma\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
+UNITS = {  # names of units, each with the metrics that say how busy it was, the best first
+    "DRAM": (
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
+    "L2 cache": ("lts__throughput.avg.pct_of_peak_sustained_elapsed",),
+    "L1 cache and shared memory": (
+        "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
+    "arithmetic and instruction issue": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+}
+LIMITERS = {
+    "registers": (
+        "registers",
+        "fewer accumulators a thread, or __launch_bounds__, lets more blocks onto an SM",
+    ),
+    "shared_mem": ("shared memory", "smaller tiles let more blocks onto an SM"),
+    "warps": ("warps: the SM is full", ""),
+    "blocks": ("blocks an SM can hold", "more threads a block fill it better"),
+    "barriers": ("barriers", "fewer blocks with more threads need fewer"),
+}
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Why warps wait, and what shortens the wait. Reasons: Kernel Profiling Guide, "Warp Scheduler States"."""
+
+    waits_for: str
+    hint: str
+
+
+STALLS = {
+    "long_scoreboard": Stall(
+        "data from global memory (L1, L2 or DRAM)",
+        "start loads earlier and keep several in flight in each thread; or load a value once and reuse it "
+        "from shared memory or registers",
+    ),
+    "short_scoreboard": Stall(
+        "data from shared memory",
+        "keep values in registers across the loop, and look for bank conflicts",
+    ),
+    "mio_throttle": Stall(
+        "room in the queue of shared-memory instructions",
+        "do more arithmetic for each shared-memory load: a block of results a thread, or float4 loads",
+    ),
+    "lg_throttle": Stall(
+        "room in the queue of global-memory instructions",
+        "fewer and wider loads and stores: float4, or no address twice",
+    ),
+    "math_pipe_throttle": Stall(
+        "a busy arithmetic unit",
+        "this is what compute-bound looks like: fewer operations, half2, or tensor cores go further",
+    ),
+    "gmma": Stall(
+        "the tensor cores", "this is what compute-bound looks like: keep them fed, and waste no padding"
+    ),
+    "barrier": Stall(
+        "other warps at __syncthreads()",
+        "more, smaller blocks an SM, so that another block works meanwhile; or load the next tile while "
+        "this one is used",
+    ),
+    "wait": Stall(
+        "the fixed latency of the instruction before",
+        "independent operations next to each other: unroll loops, or several results a thread",
+    ),
+    "not_selected": Stall(
+        "its turn: it was ready, and another warp was issued",
+        "there are warps enough; occupancy is no problem",
+    ),
+    "no_instructions": Stall("instructions to be fetched", "a shorter loop body: unroll less"),
+    "no_instruction": Stall("instructions to be fetched", "a shorter loop body: unroll less"),
+    "branch_resolving": Stall(
+        "the target of a branch", "fewer branches: unroll the inner loop, hoist conditions"
+    ),
+    "imc_miss": Stall("the cache of constant memory", "all threads of a warp read one constant at a time"),
+    "drain": Stall("its last stores to leave", "neighbouring threads store to neighbouring addresses"),
+    "dispatch_stall": Stall("the dispatcher", "see the report's source page"),
+    "membar": Stall("a memory fence", "fewer fences, or narrower ones (__threadfence_block)"),
+    "tex_throttle": Stall("room in the texture unit's queue", "fewer loads through the texture path"),
+    "sleeping": Stall("the end of __nanosleep", "see the report's source page"),
+}
+
+
+def describe(kernel: Kernel) -> list[str]:
+    """Lines about one kernel. What the report does not have is left out."""
+    launch = f"grid {kernel.grid}, block {kernel.block}" if kernel.grid and kernel.block else ""
+    rows = {
+        "time": _time(kernel),
+        "busiest": _busiest(kernel),
+        "memory": _memory(kernel),
+        "arithmetic": _arithmetic(kernel),
+        "occupancy": _occupancy(kernel),
+        "waiting": _waiting(kernel),
+    }
+    lines = [f"{kernel.name}  {launch}".rstrip()]
+    lines += [f"  {name:<11}{text}" for name, text in rows.items() if text]
+    return lines + [f"  {'try':<11}{hint}" for hint in hints(kernel)]
+
+
+def hints(kernel: Kernel) -> list[str]:
+    """What to try, the most promising first: at most three."""
+    found = []
+    unit, percent = max(_units(kernel).items(), key=lambda item: item[1], default=("", 0.0))
+    if unit == "DRAM" and percent >= BUSY:
+        found.append(
+            "it is bound by memory: move fewer bytes (fuse kernels, smaller types); occupancy helps no more"
+        )
+    if (kernel.first("launch__waves_per_multiprocessor") or 1.0) < 1.0:
+        found.append("the grid does not fill the GPU once: more blocks, or a larger batch")
+    if _conflicts(kernel) > MANY_CONFLICTS:
+        found.append(
+            "bank conflicts: pad the rows of the shared-memory tile so that columns fall into other banks"
+        )
+    used = _sector_bytes(kernel)
+    if used is not None and used < POOR_SECTORS:
+        found.append("loads are scattered: let neighbouring threads read neighbouring addresses")
+    reason, _ = _top_stall(kernel)
+    if reason in STALLS and not (unit == "DRAM" and percent >= NEAR_PEAK):
+        found.append(STALLS[reason].hint)
+    limiter = _limiters(kernel)
+    if percent < BUSY and (_theoretical(kernel) or 100.0) < LOW and limiter:
+        found.append(LIMITERS.get(limiter[0], ("", ""))[1])
+    return [hint for hint in found if hint][:MAX_HINTS]
+
+
+def _time(kernel: Kernel) -> str:
+    seconds = kernel.first("gpu__time_duration.sum", "gpu__time_duration_measured_user.sum")
+    if seconds is None:
+        return ""
+    return (
+        f"{seconds * 1e3:.3f} ms under the profiler, caches cold: no op time ('run.py bench' measures that)"
+    )
+
+
+def _units(kernel: Kernel) -> dict[str, float]:
+    busy = {unit: kernel.first(*metrics) for unit, metrics in UNITS.items()}
+    return {unit: percent for unit, percent in busy.items() if percent is not None}
+
+
+def _busiest(kernel: Kernel) -> str:
+    units = _units(kernel)
+    if not units:
+        return ""
+    unit, percent = max(units.items(), key=lambda item: item[1])
+    if percent >= NEAR_PEAK:
+        verdict = "near its peak, so this is the limit"
+    elif percent >= BUSY:
+        verdict = "busy, and likely the limit"
+    else:
+        verdict = "nothing is busy, so warps wait: latency is the limit"
+    return f"{unit}, at {percent:.0f} % of its peak: {verdict}"
+
+
+def _memory(kernel: Kernel) -> str:
+    units, parts = _units(kernel), []
+    seconds = kernel.first("gpu__time_duration.sum")
+    rate = kernel.total("dram__bytes", DRAM_WAYS) / seconds if seconds else 0.0
+    if "DRAM" in units:
+        parts.append(
+            f"DRAM {units['DRAM']:.0f} % of its peak" + (f" ({rate / 1e9:,.0f} GB/s)" if rate else "")
+        )
+    elif rate:
+        parts.append(f"DRAM {rate / 1e9:,.0f} GB/s")
+    for unit, hit in (
+        ("L2 cache", "lts__t_sector_hit_rate.pct"),
+        ("L1 cache and shared memory", "l1tex__t_sector_hit_rate.pct"),
+    ):
+        hits = kernel.first(hit)
+        if unit in units:
+            parts.append(
+                f"{unit} {units[unit]:.0f} %" + (f" ({hits:.0f} % hits)" if hits is not None else "")
+            )
+    used = _sector_bytes(kernel)
+    if used is not None:
+        parts.append(f"{used:.0f} of each 32 bytes loaded are used")
+    conflicts = _conflicts(kernel)
+    if conflicts >= 0.01:
+        parts.append(f"bank conflicts are {conflicts:.0%} of the accesses to shared memory")
+    return "; ".join(parts)
+
+
+def _arithmetic(kernel: Kernel) -> str:
+    pipes = {
+        "SM": kernel.first(*UNITS["arithmetic and instruction issue"]),
+        "FMA units": kernel.largest(FMA_PIPE),
+        "tensor cores": kernel.largest(TENSOR_PIPE),
+    }
+    return ", ".join(f"{name} {percent:.0f} %" for name, percent in pipes.items() if percent is not None)
+
+
+def _theoretical(kernel: Kernel) -> float | None:
+    return kernel.first("sm__maximum_warps_per_active_cycle_pct")
+
+
+def _limiters(kernel: Kernel) -> list[str]:
+    """What allows the fewest blocks on an SM; several where they tie."""
+    limits = {name.removeprefix(LIMIT): v for name, v in kernel.metrics.items() if name.startswith(LIMIT)}
+    return [name for name, blocks in limits.items() if blocks == min(limits.values())]
+
+
+def _occupancy(kernel: Kernel) -> str:
+    possible = _theoretical(kernel)
+    achieved = kernel.first("sm__warps_active.avg.pct_of_peak_sustained_active")
+    parts = [f"{possible:.0f} % possible"] if possible is not None else []
+    parts += [f"{achieved:.0f} % achieved"] if achieved is not None else []
+    limiters = _limiters(kernel)
+    if limiters:
+        blocks = kernel.metrics[LIMIT + limiters[0]]
+        names = " and ".join(LIMITERS.get(name, (name.replace("_", " "), ""))[0] for name in limiters)
+        parts.append(f"{blocks:.0f} blocks an SM, limited by {names}")
+    registers = kernel.first("launch__registers_per_thread")
+    parts += [f"{registers:.0f} registers a thread"] if registers is not None else []
+    shared = kernel.first("launch__shared_mem_per_block")
+    parts += [f"{shared / 1024:.1f} KB shared memory a block"] if shared is not None else []
+    return ", ".join(parts)
+
+
+def _stalls(kernel: Kernel) -> dict[str, float]:
+    found = {}
+    for name, value in kernel.metrics.items():
+        match = STALL.fullmatch(name)
+        if match and match["reason"] != "selected" and not match["reason"].endswith("_not_issued"):
+            found[match["reason"]] = value
+    return found
+
+
+def _top_stall(kernel: Kernel) -> tuple[str, float]:
+    """The commonest reason, and its share of all waiting; ``("", 0.0)`` where the report has none."""
+    stalls = _stalls(kernel)
+    total = sum(stalls.values())
+    if not total:
+        return "", 0.0
+    reason = max(stalls, key=stalls.__getitem__)
+    return reason, stalls[reason] / total
+
+
+def _waiting(kernel: Kernel) -> str:
+    reason, share = _top_stall(kernel)
+    if not reason:
+        return ""
+    what = STALLS[reason].waits_for if reason in STALLS else reason.replace("_", " ")
+    return f"{share:.0%} of a warp's waiting is for {what} ({reason})"
+
+
+def _sector_bytes(kernel: Kernel) -> float | None:
+    return kernel.first("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio")
+
+
+def _conflicts(kernel: Kernel) -> float:
+    """Conflicts as a fraction of shared memory's wavefronts; 0 where the report lacks either."""
+    conflicts = kernel.total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared", LOADS_AND_STORES)
+    wavefronts = kernel.total("l1tex__data_pipe_lsu_wavefronts_mem_shared", LOADS_AND_STORES)
+    return conflicts / wavefronts if wavefronts else 0.0

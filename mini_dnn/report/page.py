@@ -1,0 +1,210 @@
+"""The report: which tables and plots there are, what they mean, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.report import plots
+from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, boards, throttling
+from mini_dnn.report.document import Block, Figure, Heading, Items, Table, Text, Warnings, files
+from mini_dnn.report.load import Results, Row
+from mini_dnn.report.roofline import roofline
+from mini_dnn.report.tables import (
+    COURSE_STEPS,
+    course_table,
+    method_text,
+    ops_csv,
+    places_table,
+    rates_table,
+    streams_table,
+    times_table,
+)
+from mini_dnn.report.theme import Draw, picture
+from mini_dnn.shapes import ConvShape
+
+TITLE = "mini_dnn: op times"
+TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the error of both measurements
+
+
+def write_report(results: Results, out: Path) -> list[Path]:
+    """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
+    found = boards(results)
+    contents = dict(files(_blocks(found), TITLE)) | {"ops.csv": ops_csv(found).encode()}
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (out / name).write_bytes(content)
+    return [out / name for name in contents]
+
+
+def _blocks(found: Sequence[Board]) -> list[Block]:
+    blocks: list[Block] = [Heading(1, TITLE)]
+    for at, board in enumerate(found, 1):
+        suffix = "" if at == 1 else f"-{at}"  # of the plots' file names
+        last = board.records[-1]
+        blocks.append(Text(f"Measured on {board.device}, last on {last.started}. The CPU is {last.cpu}."))
+        doubts = list(_doubts(board))
+        blocks += [Warnings(doubts)] if doubts else []
+        blocks += _course(board)
+        blocks += _plots(board, suffix)
+        for batch in reversed(board.batches):
+            blocks += _batch(board, batch)
+        blocks += _where(board)
+        missing = list(_missing(board))
+        blocks += [Heading(2, "What is missing"), Items(missing)] if missing else []
+    return blocks
+
+
+def _doubts(board: Board) -> Iterator[str]:
+    rows = [row for entry in board.entries.values() for row in entry.rows.values()]
+    for record in board.records:
+        if record.dirty:
+            commit = (record.commit or "")[:10]
+            yield (
+                f"`{record.file.name}` was measured with files that differ from commit `{commit}`: "
+                "commit, then measure again"
+            )
+    for reason in dict.fromkeys(reason for row in rows for reason in throttling(row)):
+        names = dict.fromkeys(f"`{row.variant}`" for row in rows if reason in throttling(row))
+        yield f"the GPU's clocks were held down ({reason}) at {', '.join(names)}"
+    for why in dict.fromkeys(entry.stale for entry in board.entries.values() if entry.stale):
+        names = dict.fromkeys(f"`{e.variant}`" for e in board.entries.values() if e.stale == why)
+        yield f"stale, {why}: {', '.join(names)}; measure again"
+    roofs = [(row, board.roof(row)) for row in rows]
+    fast = dict.fromkeys(f"`{row.variant}` ({row.layer})" for row, r in roofs if r and r.fraction > TOO_FAST)
+    if fast:
+        yield f"faster than the measured ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
+
+
+def _course(board: Board) -> list[Block]:
+    text = (
+        f"Op times at batch {COURSE_BATCH:,}. The course columns are those of the original project, "
+        "measured on another, older GPU: compare how much each step gained, not the milliseconds."
+    )
+    return [Heading(2, "The course project's table"), Text(text), course_table(board)]
+
+
+def _batch(board: Board, batch: int) -> list[Block]:
+    entries = board.at(batch)
+    shapes = {row.layer: ConvShape(**row.shape) for entry in entries for row in entry.rows.values()}
+    sizes = "; ".join(f"{at} is `{name}`, {shape}" for at, (name, shape) in enumerate(shapes.items(), 1))
+    over = f"Speed-ups are of the sum, over the parent and over `{BASELINE}`; the fastest sum is in bold."
+    blocks: list[Block] = [
+        Heading(2, f"Batch {batch:,}"),
+        Text(f"Layer {sizes}. {over}"),
+        times_table(board, batch),
+        Text(_rates_text(board, [row for entry in entries for row in entry.rows.values()])),
+        rates_table(board, batch),
+    ]
+    if any(row.streams for entry in entries for row in entry.rows.values()):
+        text = "Copies that overlap with kernels; the layer time is what they shorten, not the op time."
+        blocks += [Text(text), streams_table(entries)]
+    return blocks
+
+
+def _rates_text(board: Board, rows: Sequence[Row]) -> str:
+    text = (
+        "GB/s counts input, filters and output once each, in fp32; TFLOP/s the convolution's own arithmetic; "
+        "max error is against float64."
+    )
+    if "copy_gbps" not in board.ceilings:
+        return text + " No percentage of the roofline, as this device's ceilings were not measured."
+    roofs = [board.roof(row) for row in rows]
+    lacking = sorted({roof.missing.removesuffix("_tflops") for roof in roofs if roof and roof.missing})
+    if lacking:
+        text += (
+            f" The arithmetic ceiling of {', '.join(lacking)} was not measured: the share is that of memory "
+            "bandwidth alone, so at least so much of the roofline."
+        )
+    return text
+
+
+def _plots(board: Board, suffix: str) -> list[Block]:
+    """Each plot whose data exist."""
+    batch = board.main_batch
+    entries = board.at(batch)
+    timed = [e for e in entries if any(row.op_ms for row in e.rows.values())]
+    stepped = [e for e in timed if board.speed_up(e, e.any_row.parent)]
+    rows = [row for e in timed for row in e.rows.values()]
+    points = [row for row in rows if row.op_ms and not row.on_host]
+    streamed = [row for row in rows if row.streams and row.streams["spans"]]
+    known: list[tuple[Sequence[Any], str, str, str, Draw]] = [
+        (
+            timed,
+            "op_times",
+            "Op times",
+            f"Op time of each layer at batch {batch:,}; shorter is faster.",
+            partial(plots.op_times, timed),
+        ),
+        (
+            stepped,
+            "ladder",
+            "What each idea gained",
+            f"Each variant over the one that it improves on, at batch {batch:,}.",
+            partial(plots.ladder, board, stepped),
+        ),
+        (
+            points,
+            "roofline",
+            "Roofline",
+            f"Batch {batch:,}. FLOPs and bytes follow from the shapes, so all variants of a layer stand in a "
+            "column; the ceilings were measured on this device.",
+            partial(roofline, board, points),
+        ),
+        (
+            board.sweeps,
+            "sweep",
+            "Parameter sweep",
+            "Op time over both parameters; the fastest is framed.",
+            partial(plots.sweep, board.sweeps),
+        ),
+        (
+            streamed,
+            "streams",
+            "Copies and kernels over time",
+            "One traced run; a copy under another stream's kernel is hidden.",
+            partial(plots.streams, streamed),
+        ),
+    ]
+    blocks: list[Block] = []
+    for data, name, title, caption, draw in known:
+        if data:
+            blocks += [Heading(2, title), Figure(name + suffix, picture(draw), title, caption)]
+    return blocks
+
+
+def _where(board: Board) -> list[Block]:
+    methods = dict.fromkeys(method_text(record.method) for record in board.records)
+    blocks: list[Block] = [
+        Heading(2, "Where it was measured"),
+        places_table(board),
+        Text(
+            "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
+            "allocation, both copies and one op. A variant on the CPU is timed once, by the wall clock."
+        ),
+        Text("Method: " + "; or: ".join(methods) + "."),
+    ]
+    if board.ceilings:
+        rows = [[f"`{name}`", f"{value:g}"] for name, value in board.ceilings.items()]
+        blocks += [Text("Ceilings measured on the device:"), Table(["ceiling", "measured"], rows)]
+    return blocks
+
+
+def _missing(board: Board) -> Iterator[str]:
+    """What the page would show if it were measured, and the command that measures it."""
+    bench = "`run.py bench --out benchmarks/results/NAME.json"
+    wanted = [variant for _, variant, _ in COURSE_STEPS]
+    absent = [name for name in wanted if (name, COURSE_BATCH) not in board.entries]
+    if absent:
+        yield f"the course project's table: {bench} --batch {COURSE_BATCH} --impl {' '.join(absent)}`"
+    rows = [row for entry in board.entries.values() for row in entry.rows.values()]
+    if not any(row.op_ms and not row.on_host for row in rows):
+        yield f"op times, as this device has no clock; on a GPU: {bench} --device cuda`"
+    if not any(row.streams for row in rows):
+        yield f"the streams timeline: {bench} --impl m3/streams`"
+    if not board.sweeps:
+        yield f"the sweep's heat map: {bench} --impl m3/sweep`"
+    if "copy_gbps" not in board.ceilings:
+        yield f"the roofline's ceilings and all percentages of it: {bench}` on this device"

@@ -1,0 +1,136 @@
+"""The plots of op times, of speed-ups, of a sweep and of overlapped copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter
+
+from mini_dnn.report.board import Board, Entry
+from mini_dnn.report.load import SPAN_KINDS, Row
+from mini_dnn.report.tables import number, percent
+from mini_dnn.report.theme import WIDTH, Theme
+
+BAR = 0.21  # inches, height of a bar and the space to the next
+SPAN_NAMES = {"copy_in": "copy in", "kernel": "kernels", "copy_out": "copy out"}
+SWEEPS_ABREAST = 2
+
+
+def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
+    """A logarithmic bar for each layer of each variant."""
+    layers = entries[0].layers
+    figure, axes = _bars(len(entries) * len(layers) + len(entries))
+    known = [ms for entry in entries for ms in map(entry.op_ms, layers) if ms is not None]
+    left = min(known) / 2  # a logarithmic axis has no zero for bars to start at
+    thick = 0.8 / len(layers)
+    for at, layer in enumerate(layers):
+        for y, entry in enumerate(entries):
+            ms = entry.op_ms(layer)
+            if ms is None:
+                continue
+            middle = y - 0.4 + (at + 0.5) * thick
+            label = layer if y == 0 else None
+            axes.barh(middle, ms - left, thick * 0.92, left, color=theme.series[at % 4], label=label)
+            axes.annotate(number(ms), (ms, middle), (4, 0), textcoords="offset points", va="center", size=8.5)
+    axes.set(xscale="log", xlim=(left, max(known) * 2), xlabel="op time, ms (logarithmic)")
+    _names(axes, [entry.variant + (" (CPU)" if entry.any_row.on_host else "") for entry in entries])
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(layers), borderaxespad=0.2)
+    return figure
+
+
+def ladder(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
+    """How many times faster than its parent each variant is."""
+    figure, axes = _bars(len(entries) * 1.6)
+    factors = [board.speed_up(entry, entry.any_row.parent) or 1.0 for entry in entries]
+    for y, factor in enumerate(factors):
+        colour = theme.better if factor >= 1 else theme.worse
+        axes.barh(y, factor - 1, 0.7, 1, color=colour)
+        offset, side = ((4, 0), "left") if factor >= 1 else ((-4, 0), "right")
+        axes.annotate(
+            f"{number(factor)}×",
+            (factor, y),
+            offset,
+            textcoords="offset points",
+            va="center",
+            ha=side,
+            size=9,
+        )
+    axes.axvline(1, color=theme.soft, linewidth=1)
+    axes.set(xscale="log", xlim=(min(0.5, *factors) / 1.5, max(2, *factors) * 1.6))
+    axes.set_xlabel("times as fast as its parent, sum of op times (logarithmic); left of 1 is slower")
+    _names(axes, [f"{entry.variant}   over {entry.any_row.parent}" for entry in entries])
+    return figure
+
+
+def sweep(sweeps: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
+    """A heat map for each sweep: op time over the two parameters, the fastest framed."""
+    lines = -(-len(sweeps) // SWEEPS_ABREAST)
+    height = lines * (1.6 + 0.5 * max(len(s["y_values"]) for s in sweeps))
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    for at, one in enumerate(sweeps, 1):
+        _heat_map(figure, figure.add_subplot(lines, SWEEPS_ABREAST, at), one, theme)
+    return figure
+
+
+def _heat_map(figure: Figure, axes: Axes, one: Mapping[str, Any], theme: Theme) -> None:
+    op_ms = np.array(one["op_ms"], dtype=float)  # null becomes NaN, an empty cell
+    image = axes.imshow(op_ms, cmap="cividis_r", aspect="auto")
+    figure.colorbar(image, ax=axes, label="op time, ms")
+    axes.set_xticks(range(len(one["x_values"])), map(str, one["x_values"]))
+    axes.set_yticks(range(len(one["y_values"])), map(str, one["y_values"]))
+    title = f"{one['variant']}, {one['layer']}, batch {one['batch']:,}"
+    axes.set(xlabel=one["x_name"], ylabel=one["y_name"], title=title)
+    middle = (np.nanmin(op_ms) + np.nanmax(op_ms)) / 2
+    for (y, x), ms in np.ndenumerate(op_ms):
+        colour = theme.text if np.isnan(ms) else "#ffffff" if ms > middle else "#1b1f24"
+        axes.text(x, y, "–" if np.isnan(ms) else number(ms), ha="center", va="center", color=colour, size=9)
+    y, x = np.unravel_index(np.nanargmin(op_ms), op_ms.shape)
+    frame = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=theme.worse, linewidth=3)
+    axes.add_patch(frame)
+
+
+def streams(rows: Sequence[Row], theme: Theme) -> Figure:
+    """When copies and kernels ran, stream by stream, a chart a row of results."""
+    counts = [len({span["stream"] for span in _spans(row)}) for row in rows]
+    heights = [0.3 * count + 0.9 for count in counts]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
+    charts = figure.subplots(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
+    colours = dict(zip(SPAN_KINDS, theme.series, strict=False))
+    for axes, row in zip(charts, rows, strict=True):
+        numbers = sorted({span["stream"] for span in _spans(row)})
+        for span in _spans(row):
+            y, length = numbers.index(span["stream"]), span["end_ms"] - span["start_ms"]
+            axes.barh(y, length, 0.78, span["start_ms"], color=colours[span["kind"]], edgecolor=theme.ground)
+        axes.set_yticks(range(len(numbers)), [f"stream {stream}" for stream in numbers])
+        axes.set(ylim=(len(numbers) - 0.5, -0.5), xlabel="ms")
+        axes.grid(True, axis="x")
+        hidden = percent(row.streams["hidden_fraction"]) if row.streams else ""
+        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {hidden} of the copy time hidden")
+    handles = [Patch(color=colour, label=SPAN_NAMES[kind]) for kind, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
+
+
+def _spans(row: Row) -> Sequence[Mapping[str, Any]]:
+    return row.streams["spans"] if row.streams else []
+
+
+def _bars(count: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, count * BAR + 1.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.grid(True, axis="x")
+    return figure, axes
+
+
+def _names(axes: Axes, names: Sequence[str]) -> None:
+    """Names from the top down, and plain numbers along the bottom."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))

@@ -1,0 +1,119 @@
+"""The roofline plot.
+
+S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
+architectures", CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from mini_dnn.report.board import Board, tflops
+from mini_dnn.report.load import Row
+from mini_dnn.report.tables import number
+from mini_dnn.report.theme import WIDTH, Theme
+
+MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v"}
+LABEL = 8.5  # points
+LINE = 1.35  # line height of a label, times its size
+LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per byte
+
+
+def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
+    """TFLOP/s over FLOPs per byte, with the ceilings that were measured. Every row has an op time."""
+    layers = list(dict.fromkeys(row.layer for row in rows))
+    most = max(sum(row.layer == layer for row in rows) for layer in layers)
+    height = max(5.5, most * LABEL * LINE / 72 + 1.5)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.add_subplot()
+    rates = [tflops(row) or 0.0 for row in rows]
+    intensity = [row.flops / row.min_bytes for row in rows]
+    roofs = {name: value for name, value in board.ceilings.items() if name.endswith("_tflops")}
+    axes.set(xscale="log", yscale="log", xlim=(min(intensity) / 8, max(intensity) * 8))
+    axes.set_ylim(min(rates) / 2, max([*rates, *roofs.values()]) * 2)
+    axes.set(xlabel="FLOPs per byte moved (logarithmic)", ylabel="TFLOP/s (logarithmic)")
+    axes.grid(True)
+    _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
+    for at, layer in enumerate(layers):
+        mine = [row for row in rows if row.layer == layer]
+        _points(axes, mine, theme.series[at % 4], -1 if at % 2 == 0 else 1, theme, height)
+    _legend(figure, layers, {row.precision for row in rows}, theme)
+    return figure
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places at least ``gap`` apart, within ``low`` to ``high`` if all fit, in the order of those wanted."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    places = [min(max(place, low), high) for place in wanted]
+    for before, after in pairwise(order):
+        places[after] = max(places[after], places[before] + gap)
+    ceiling = high
+    for at in reversed(order):
+        places[at] = min(places[at], ceiling)
+        ceiling = places[at] - gap
+    return places
+
+
+def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], theme: Theme) -> None:
+    (low, high), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    slope = (copy_gbps or 0.0) / 1e3  # TFLOP/s of one FLOP a byte
+    if slope:
+        end = min([high, *(max(roofs.values()) / slope for _ in roofs)])
+        axes.plot([low, end], [slope * low, slope * end], color=theme.soft)
+        x = max(low, bottom / slope) * 1.15
+        axes.text(
+            x,
+            slope * x * 1.06,
+            f"memory, {number(copy_gbps)} GB/s",
+            color=theme.soft,
+            size=9,
+            rotation=math.degrees(math.atan(slope)),
+            rotation_mode="anchor",
+            transform_rotates_text=True,
+        )
+    for name, value in roofs.items():
+        axes.plot([value / slope if slope else low, high], [value, value], color=theme.soft)
+        label = f"{name.removesuffix('_tflops')}, {number(value)} TFLOP/s"
+        axes.annotate(
+            label, (high, value), (-4, 3), textcoords="offset points", ha="right", size=9, color=theme.soft
+        )
+
+
+def _points(axes: Axes, rows: Sequence[Row], colour: str, side: int, theme: Theme, height: float) -> None:
+    """The points of one layer, with their names to the left (side -1) or right (1), none over another."""
+    bottom, top = (math.log10(limit) for limit in axes.get_ylim())
+    rates = [tflops(row) or 0.0 for row in rows]
+    gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis, the margins taken off
+    wanted = [(math.log10(rate) - bottom) / (top - bottom) for rate in rates]
+    for row, rate, place in zip(rows, rates, spread(wanted, gap, 0.02, 0.98), strict=True):
+        x = row.flops / row.min_bytes
+        y = 10 ** (bottom + place * (top - bottom))
+        axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6)
+        axes.plot(x, rate, MARKERS.get(row.precision, "D"), color=colour, markersize=7)
+        axes.annotate(
+            row.variant,
+            (x * LEADER**side, y),
+            (3 * side, 0),
+            textcoords="offset points",
+            ha="left" if side > 0 else "right",
+            va="center",
+            size=LABEL,
+        )
+
+
+def _legend(figure: Figure, layers: Sequence[str], precisions: set[str], theme: Theme) -> None:
+    shapes = {name: marker for name, marker in MARKERS.items() if name in precisions}
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=theme.series[at % 4], label=layer)
+        for at, layer in enumerate(layers)
+    ] + [
+        Line2D([], [], marker=marker, linestyle="", color=theme.soft, label=name)
+        for name, marker in shapes.items()
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))

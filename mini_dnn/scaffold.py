@@ -1,0 +1,121 @@
+"""A new variant's folder, copied from another variant."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+from pathlib import Path
+
+from mini_dnn.errors import MiniDnnError, UsageError, VariantError
+from mini_dnn.variant import ROOT, Variant
+
+MILESTONE = re.compile(r"m\d/[^/]+")
+LOCAL_INCLUDE = re.compile(r'^(?P<before>\s*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
+IDEA = "say here what you change, in one sentence"
+
+
+def target_folder(name: str) -> Path:
+    """Where a new variant goes: ``m3/my_idea`` under ``milestones/``, any other path from the current folder.
+
+    Raises
+    ------
+    UsageError
+        The folder exists.
+    """
+    folder = ROOT / "milestones" / name if MILESTONE.fullmatch(name) else Path(name).expanduser()
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} exists already, and nothing of it is changed; choose another name")
+    return folder
+
+
+def create(name: str, source: Variant) -> Path:
+    """Copy a variant to a new folder, as the parent of what is to become of it; the new folder.
+
+    Raises
+    ------
+    UsageError
+        The folder exists, or the source has no kernels.
+    VariantError
+        The source's ``variant.py`` has no ``Variant(...)`` to rename.
+    MiniDnnError
+        The folder cannot be written.
+    """
+    if source.plan is None:
+        raise UsageError(
+            f"{source.name} runs on the host and has no kernel to start from; take m1 or another"
+        )
+    folder = target_folder(name)
+    title = name if MILESTONE.fullmatch(name) else folder.resolve().name
+    parent = source.name
+    kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
+    description = _described((source.folder / "variant.py").read_text(), source)
+    description = _renamed(description, f'"""{parent}:', f'"""{title}:')
+    try:
+        shutil.copytree(source.folder, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        (folder / "kernel.cu").write_text(_includes_from(kernel, source.folder, folder))
+        (folder / "variant.py").write_text(description)
+    except OSError as error:
+        raise MiniDnnError(f"{folder} cannot be written: {error}") from error
+    return folder
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """The text with ``old`` at its very start replaced."""
+    return new + text.removeprefix(old) if text.startswith(old) else text
+
+
+def _described(text: str, source: Variant) -> str:
+    """The text of ``variant.py`` with the source as the parent in each ``Variant(...)``, and no idea yet."""
+    wanted = {"parent": repr_of(source.name), "idea": repr_of(IDEA)}
+    calls = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Variant"
+    ]
+    if not calls:
+        raise VariantError(
+            f"{source.folder / 'variant.py'} has no Variant(...) in it, so there is nothing to put the new "
+            "variant's parent and idea into; start from another variant, or copy the folder by hand"
+        )
+    edits: list[tuple[int, int, str]] = []  # start, end, new text
+    for call in calls:
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        for name, value in wanted.items():
+            if name in given:
+                edits.append((*_span(text, given[name]), value))
+            else:
+                end = _span(text, call.func)[1] + 1  # after the opening parenthesis
+                edits.append((end, end, f"{name}={value}, "))
+    for start, end, value in sorted(edits, reverse=True):
+        text = text[:start] + value + text[end:]
+    return text
+
+
+def repr_of(text: str) -> str:
+    """The text as Python writes it, in double quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _span(text: str, node: ast.expr) -> tuple[int, int]:
+    """Where a node starts and ends, in characters; Python counts columns in bytes of UTF-8."""
+    lines = text.splitlines(keepends=True)
+
+    def at(line: int, column: int) -> int:
+        return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+    assert node.end_lineno is not None and node.end_col_offset is not None, "ast.parse sets them"
+    return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
+
+
+def _includes_from(kernel: str, old: Path, new: Path) -> str:
+    """The kernel with its includes of files outside its folder spelled from the new folder."""
+
+    def spelled(match: re.Match[str]) -> str:
+        file = (old / match["path"]).resolve()
+        if not file.is_file() or file.is_relative_to(old):
+            return match[0]
+        return match["before"] + Path(os.path.relpath(file, new.resolve())).as_posix() + match["after"]
+
+    return LOCAL_INCLUDE.sub(spelled, kernel)
