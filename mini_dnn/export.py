@@ -1,4 +1,4 @@
-"""One self-contained ``.cu`` of a variant: its files, its definitions for one layer, and its launches as a comment."""
+"""One self-contained ``.cu`` of a variant, with its definitions and its launches for one layer."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ def expand(variant: Variant, shape: ConvShape, title: str) -> str:
 def _head(variant: Variant, shape: ConvShape, title: str) -> str:
     assert variant.plan is not None, "expand() lets no variant through that runs on the host"
     steps = list(variant.plan(shape))
+    used = {step.stream for step in steps}
+    streams = {number: f"stream {number}: " if len(used) > 1 else "" for number in used}
     lines = [
         f"{variant.name} for {title}: {shape}",
         f"nvcc -std=c++17 -O3 -arch=sm_{max(variant.min_arch, 80)} -cubin THIS_FILE.cu",
@@ -59,8 +61,8 @@ def _head(variant: Variant, shape: ConvShape, title: str) -> str:
         "Buffers, float32 in C order, N first in x and y:",
         *(f"  {name} {size}" for name, size in buffer_shapes(variant, shape).items()),
         "",
-        "Steps, those of one stream one after the other:",
-        *(line for step in steps[:SHOWN_STEPS] for line in _wrapped(_step(step))),
+        "Steps, in order" + (" within each stream:" if len(used) > 1 else ":"),
+        *(line for step in steps[:SHOWN_STEPS] for line in _wrapped(f"{streams[step.stream]}{_step(step)}")),
     ]
     if len(steps) > SHOWN_STEPS:
         lines.append(f"  ... and {len(steps) - SHOWN_STEPS} more of the same kinds")
@@ -79,19 +81,18 @@ def _wrapped(text: str) -> list[str]:
 
 def _step(step: Step) -> str:
     """The step as one would write it in CUDA C++."""
-    stream = f"; on stream {step.stream}" if step.stream else ""
     match step:
         case Launch():
             grid, block = (f"dim3({', '.join(map(str, size))})" for size in (step.grid, step.block))
             args = ", ".join(map(_argument, step.args))
-            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){stream}"
+            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args})"
         case CopyToSymbol():
-            return f"copy {step.buffer} to the __constant__ variable {step.symbol}{stream}"
+            return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():
-            product = f"{step.c} ({step.m}, {step.n}) = {step.a} ({step.m}, {step.k}) @ {step.b} ({step.k}, {step.n})"
-            return f"cublasSgemm: {product}{stream}"
+            a, b = f"{step.a} ({step.m}, {step.k})", f"{step.b} ({step.k}, {step.n})"
+            return f"cublasSgemm: {step.c} ({step.m}, {step.n}) = {a} @ {b}"
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
-    return f"copy {_argument(step.images)} {way}{stream}"
+    return f"copy {_argument(step.images)} {way}"
 
 
 def _argument(value: Argument) -> str:

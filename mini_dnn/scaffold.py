@@ -68,7 +68,7 @@ def _renamed(text: str, old: str, new: str) -> str:
 
 def _described(text: str, source: Variant) -> str:
     """The text of ``variant.py`` with the source as the parent in each ``Variant(...)``, and no idea yet."""
-    wanted = {"parent": repr_of(source.name), "idea": repr_of(IDEA)}
+    wanted = {"parent": quoted(source.name), "idea": quoted(IDEA)}
     calls = [
         node
         for node in ast.walk(ast.parse(text))
@@ -93,7 +93,7 @@ def _described(text: str, source: Variant) -> str:
     return text
 
 
-def repr_of(text: str) -> str:
+def quoted(text: str) -> str:
     """The text as Python writes it, in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -105,7 +105,8 @@ def _span(text: str, node: ast.expr) -> tuple[int, int]:
     def at(line: int, column: int) -> int:
         return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
-    assert node.end_lineno is not None and node.end_col_offset is not None, "ast.parse sets them"
+    assert node.end_lineno is not None, "ast.parse sets it"
+    assert node.end_col_offset is not None, "ast.parse sets it"
     return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
 
 

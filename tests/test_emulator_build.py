@@ -164,10 +164,15 @@ def test_scan_skips_system_headers() -> None:
 
 
 def test_more_static_shared_memory_than_cuda_has_is_refused(emulator: EmulatorDevice, folder: Path) -> None:
-    text = 'extern "C" __global__ void k(float* x) {{ __shared__ float a[8192], b[{rest}]; a[1] = b[1] = *x; *x = a[1] + b[1]; }}'
+    text = (
+        'extern "C" __global__ void k(float* x) {{\n  __shared__ float a[8192], b[{rest}];\n'
+        "  a[threadIdx.x] = b[threadIdx.x] = *x;\n  __syncthreads();\n  *x = a[5] + b[6];\n}}\n"
+    )
     source = folder / "shared.cu"
     source.write_text(text.format(rest=4096))
     emulator.compile(source, {})
     source.write_text(text.format(rest=4097))
-    with pytest.raises(CompileError, match=r"kernel k has 49156 bytes of static shared memory; CUDA allows 49152"):
+    with pytest.raises(
+        CompileError, match="kernel k has 49156 bytes of static shared memory; CUDA allows 49152"
+    ):
         emulator.compile(source, {})

@@ -1,12 +1,17 @@
 """half and half2: every operation rounds once, to nearest even, as NumPy's float16 does."""
 
+import ctypes
+import platform
+import subprocess
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.build import INCLUDE, find_compiler
 
 INT = np.int32
 EVERY = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
@@ -36,13 +41,19 @@ def test_every_half_to_float_and_back(kernels: Kernels) -> None:
     assert_same_halves(h, EVERY)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
-    """Middles between two halves, and their neighbours on both sides."""
+def rounding_cases(kind: type) -> np.ndarray:
+    """Middles between two halves, their neighbours on both sides, and the ends of the range."""
     finite = EVERY[np.isfinite(EVERY)].astype(kind)
     middles = (finite[:-1] + finite[1:])[np.diff(finite) != 0] / kind(2)
-    x = np.concatenate([middles, np.nextafter(middles, kind(np.inf)), np.nextafter(middles, kind(-np.inf))])
-    x = np.concatenate([x, np.array([65519.99, 65520, 1e9, -1e30, 2.0**-25, 2.0**-26, np.inf, np.nan], kind)])
+    ends = np.array([65519.99, 65520, 1e9, -1e30, 2.0**-25, 2.0**-26, np.inf, np.nan], kind)
+    return np.concatenate(
+        [middles, np.nextafter(middles, kind(np.inf)), np.nextafter(middles, kind(-np.inf)), ends]
+    )
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
+    x = rounding_cases(kind)
     h = np.zeros(x.size, np.float16)
     kernels("from_float" if kind is np.float32 else "from_double", *over(x.size), x, h, INT(x.size))
     with np.errstate(over="ignore"):
@@ -105,3 +116,34 @@ def test_comparisons(kernels: Kernels) -> None:
     out = np.zeros(a.size, INT)
     kernels("compare", *over(a.size), a, b, out, INT(a.size))
     np.testing.assert_array_equal(out, (a < b) + 2 * (a == b) + 4 * (a >= b) + 8 * np.isnan(a))
+
+
+SOFTWARE = """
+#include <emulator/half_bits.h>
+#ifdef __F16C__
+#error the instructions were not turned off
+#endif
+extern "C" void widen(const uint16_t* h, float* f, int n) {
+  for (int i = 0; i < n; i += 4) emulator::halves_to_floats<4>(h + i, f + i);
+}
+extern "C" void narrow(const float* f, uint16_t* h, int n) {
+  for (int i = 0; i < n; i++) h[i] = emulator::float_to_half(f[i]);
+}
+"""
+
+
+def test_conversions_without_the_processors_instructions(tmp_path: Path) -> None:
+    source, library = tmp_path / "half.cpp", tmp_path / "half.so"
+    source.write_text(SOFTWARE)
+    off = ["-mno-f16c"] if platform.machine() == "x86_64" else []
+    command = [find_compiler().path, "-std=c++20", "-O2", "-fPIC", "-shared", *off, f"-I{INCLUDE}"]
+    subprocess.run([*command, str(source), "-o", str(library)], check=True)
+    lib = ctypes.CDLL(str(library))
+    f, h = np.zeros(EVERY.size, np.float32), np.zeros_like(EVERY)
+    lib.widen(ctypes.c_void_p(EVERY.ctypes.data), ctypes.c_void_p(f.ctypes.data), EVERY.size)
+    np.testing.assert_array_equal(f, EVERY.astype(np.float32))
+    x = rounding_cases(np.float32)
+    h = np.zeros(x.size, np.float16)
+    lib.narrow(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(h.ctypes.data), x.size)
+    with np.errstate(over="ignore"):
+        assert_same_halves(h, x.astype(np.float16))

@@ -72,8 +72,20 @@ def test_disjoint_halves_of_a_warp(kernels: Kernels) -> None:
 def test_lanes_that_returned_or_do_not_exist(kernels: Kernels, threads: int) -> None:
     out = np.zeros(32, INT)
     kernels("returned", (1,), (threads,), out, INT(7))
-    assert out[0] == 0x7F * 2
-    assert set(out[7:]) == {0}
+    np.testing.assert_array_equal(out, [0x7F * 2] * 7 + [0] * 25)
+
+
+def test_activemask_has_the_lanes_of_the_branch(kernels: Kernels) -> None:
+    out = np.zeros(64, np.uint32)
+    kernels("branches", (1,), (64,), out, INT(60))
+    lane = np.arange(64)
+    first, second = lane < 32, (lane >= 32) & (lane < 60)
+    for warp in (first, second):
+        third = lane % 3 == 0
+        together = warp.sum() << 16
+        assert set(out[warp & third]) == {together + 100 + (warp & third).sum()}
+        assert set(out[warp & ~third]) == {together + 1000 + (warp & ~third).sum()}
+    assert set(out[60:]) == {0}
 
 
 def test_syncwarp_orders_shared_memory(kernels: Kernels) -> None:

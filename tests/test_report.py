@@ -91,7 +91,7 @@ def fake_streams() -> dict[str, Any]:
         start = part * 2.4 + stream * 2.3
         times = {"start_ms": start, "end_ms": start + length}
         spans.append({"kind": kind, "stream": part % 3, "label": f"x[{part}]", **times})
-    return {"hidden_fraction": 0.93, "h2d_gbps": 54.8, "d2h_gbps": 54.9, "spans": spans}
+    return {"hidden_fraction": 0.93, "spans": spans}
 
 
 def fake_sweep(layer: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def fake_full() -> dict[str, Any]:
     for batch in (100, 1000, 10000):
         for at, variant in enumerate(names()):
             for layer, whole in (("conv1", 9000.0), ("conv2", 17000.0)):
-                op_ms = whole / 1500 ** min(1, at) / 1.22**at * batch / 10000
+                op_ms = whole / 1500 ** min(1, at) / 1.1**at * batch / 10000
                 if variant == "m3/constant_memory":
                     op_ms *= 3  # slower than its parent
                 extra = {"streams": fake_streams()} if variant == "m3/restrict" else {}

@@ -10,8 +10,9 @@ SHARED_LIMIT = 64 * 1024  # bytes a block may have on every GPU since sm_75
 MAX_COLUMNS = 96  # output columns of a block
 MAX_SHIFTS = 32  # shifted copies of a row at a time
 MAX_STEPS = 14  # fragments of w that a warp keeps in registers
-MAX_GROUPS = 4  # groups of output rows in a block
-GROUP_ROWS = {8: 8, 16: 6}  # rows of a group by TILE_M: accumulators that a warp keeps
+MAX_IMAGES = 8  # that a block does, one after the other, where there are
+MANY_BLOCKS = 2048  # to keep every multiprocessor busy
+MAX_ROWS = {8: 8, 16: 9}  # output rows of a block by TILE_M: accumulators that a warp keeps
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,7 @@ class Tiling:
     TILE_M: int  # output channels and pixels of one tensor-core product
     TILE_Q: int
     TILES_Q: int  # products side by side in an output row
-    GROUPS: int  # groups of rows in a block; a warp has one column of tiles of one group
-    GROUP_ROWS: int
+    ROWS: int  # output rows of a block; a warp does all rows of one tile's columns
     CHUNK_C: int  # channels, filter rows and filter columns that shared memory holds at a time
     CHUNK_R: int
     CHUNK_S: int
@@ -55,35 +55,29 @@ class Tiling:
     @property
     def x_tile_rows(self) -> int:
         """Rows of x_tile, whole lines of ``shifts``: the last window ends in the padding."""
-        group = (self.GROUP_ROWS - 1) * self.stride // STEP + self.steps
-        rows = (self.GROUPS - 1) * self.GROUP_ROWS * self.stride + group * STEP
-        return ceil_div(rows, self.shifts) * self.shifts
-
-    @property
-    def warps(self) -> int:
-        """Warps in a block."""
-        return self.GROUPS * self.TILES_Q
+        steps = (self.ROWS - 1) * self.stride // STEP + self.steps
+        return ceil_div(steps * STEP, self.shifts) * self.shifts
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory: x_tile and w_tile, whose place the results take at the end."""
         w_tile = self.phases * self.TILE_M * self.steps * STEP
         tiles = HALF_BYTES * (self.x_tile_rows * self.pitch + w_tile)
-        return max(tiles, FLOAT_BYTES * self.warps * self.TILE_M * self.TILE_Q)
+        return max(tiles, FLOAT_BYTES * self.TILES_Q * self.TILE_M * self.TILE_Q)
 
 
 def tiling(s: ConvShape) -> Tiling:
-    """As much of the filter at a time as fits registers and shared memory; then as many groups of rows."""
+    """As much of the filter at a time as fits registers and shared memory, with as many rows as fit beside."""
     tile_m, tile_q = (8, 32) if s.M <= 8 else (16, 16)
     tiles_q = min(ceil_div(s.Q, tile_q), MAX_COLUMNS // tile_q)
-    t = Tiling(tile_m, tile_q, tiles_q, 1, GROUP_ROWS[tile_m], s.C, s.R, min(s.S, MAX_SHIFTS))
+    t = Tiling(tile_m, tile_q, tiles_q, 1, s.C, s.R, min(s.S, MAX_SHIFTS))
     for name in ("CHUNK_C", "CHUNK_R"):
         while (t.steps > MAX_STEPS or t.shared_bytes > SHARED_LIMIT) and getattr(t, name) > 1:
             t = replace(t, **{name: ceil_div(getattr(t, name), 2)})
-    groups = min(MAX_GROUPS, ceil_div(s.P, t.GROUP_ROWS))
-    while replace(t, GROUPS=groups).shared_bytes > SHARED_LIMIT:
-        groups -= 1
-    return replace(t, GROUPS=groups)
+    rows = min(MAX_ROWS[tile_m], s.P)
+    while replace(t, ROWS=rows).shared_bytes > SHARED_LIMIT:
+        rows -= 1
+    return replace(t, ROWS=rows)
 
 
 def defines(s: ConvShape) -> dict[str, int]:
@@ -95,9 +89,10 @@ def defines(s: ConvShape) -> dict[str, int]:
 def plan(s: ConvShape) -> list[Launch]:
     """One launch: blocks of rows and columns along x, of channels along y, images along z."""
     t = tiling(s)
-    strips = ceil_div(s.P, t.GROUPS * t.GROUP_ROWS) * ceil_div(s.Q, t.TILES_Q * t.TILE_Q)
-    grid = (strips, ceil_div(s.M, t.TILE_M), s.N)
-    return [Launch("conv_fused", grid, (32 * t.warps,), ("x", "w", "y", s.H, s.W), t.shared_bytes)]
+    strips = ceil_div(s.P, t.ROWS) * ceil_div(s.Q, t.TILES_Q * t.TILE_Q)
+    images = min(MAX_IMAGES, ceil_div(strips * s.N, MANY_BLOCKS))
+    grid = (strips, ceil_div(s.M, t.TILE_M), ceil_div(s.N, images))
+    return [Launch("conv_fused", grid, (32 * t.TILES_Q,), ("x", "w", "y", s.N, s.H, s.W), t.shared_bytes)]
 
 
 VARIANT = Variant(

@@ -68,8 +68,8 @@ def compare(old: Variant, new: Variant, file: str, heads: bool = True) -> list[s
     if before == after:
         rest = "" if heads else " but for the comment at its head"
         return ["", f"{file}: equal{rest}"]
-    names = (f"{variant.name}/{file}" for variant in (old, new))
-    return ["", *difflib.unified_diff(before, after, *names, lineterm="")]
+    old_name, new_name = f"{old.name}/{file}", f"{new.name}/{file}"
+    return ["", *difflib.unified_diff(before, after, old_name, new_name, lineterm="")]
 
 
 def _parent(variant: Variant) -> Variant:

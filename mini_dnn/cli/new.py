@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 
 from mini_dnn.scaffold import MILESTONE, create
-from mini_dnn.variant import find
+from mini_dnn.variant import ROOT, find
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -29,9 +30,10 @@ def run(args: argparse.Namespace) -> int:
     source = find(args.source)
     folder = create(args.name, source)
     name = shlex.quote(args.name if MILESTONE.fullmatch(args.name) else str(folder))
-    emulated = f"python run.py --impl {name} --device emulator --batch 100"
+    program = f"python {shlex.quote(os.path.relpath(ROOT / 'run.py'))}"
+    emulated = f"{program} --impl {name} --device emulator --batch 100"
     print(f"{folder} holds kernel.cu and variant.py, copied from {source.name}. Next:")
-    print(f"  {emulated}           # run it, without a GPU")
-    print(f"  {emulated} --check   # compare each convolution with float64")
-    print(f"  python run.py diff {name:<60}  # see what you have changed")
+    print(f"\nrun it, without a GPU:\n  {emulated}")
+    print(f"\ncompare each convolution with float64:\n  {emulated} --check")
+    print(f"\nsee what you have changed:\n  {program} diff {name}")
     return 0

@@ -20,7 +20,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "show",
         help="print a variant's kernel, or export it as one .cu",
         description="Print a variant's kernel. With --expand it is one self-contained .cu for one of the "
-        "course's layers at batch 10,000: local files inlined, definitions written out, launches as a comment.",
+        "course's layers at batch 10,000: local files inlined, definitions written out, launches in a "
+        "comment.",
     )
     parser.add_argument("impl", metavar="NAME", help="the variant")
     parser.add_argument("--expand", action="store_true", help="make it stand alone")

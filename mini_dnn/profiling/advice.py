@@ -43,7 +43,7 @@ LIMITERS = {
 
 @dataclass(frozen=True)
 class Stall:
-    """Why warps wait, and what shortens the wait. Reasons: Kernel Profiling Guide, "Warp Scheduler States"."""
+    """Why warps wait, and what shortens it: Kernel Profiling Guide, "Warp Stall Reasons"."""
 
     waits_for: str
     hint: str

@@ -30,7 +30,7 @@ class Row:
 
 
 def profile(job: Job) -> tuple[dict[str, list[Row]], Path]:
-    """Record one run of all layers after a warm-up; totals by report, and the file for Nsight Systems' window.
+    """Record one run of all layers after a warm-up; totals by report, and the file with the timeline.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def command(nsys: str, job: Job, report: Path) -> list[str]:
 
 
 def parse(text: str) -> list[Row]:
-    """Read one report of ``nsys stats --format csv``, the longest first; messages around it are passed over."""
+    """Read one report of ``nsys stats --format csv``, the longest first, and pass over messages around it."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if TOTAL_COLUMN in line), None)
     if start is None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.device.sources import source_files
-from mini_dnn.errors import MiniDnnError
 from mini_dnn.profiling.tools import Job, failure, find_tool, run
 
 SUBTOOLS = {
@@ -32,7 +31,8 @@ OTHER_HEADLINES = re.compile(
 )
 SEVERITY = re.compile(r"^(?:error|warning|warn|info|fatal):? ?(?:\([^)]*\) ?)?", re.IGNORECASE)
 PLACE = re.compile(
-    r"(?:(?P<access>Read|Write)\b.*? )?\bat (?P<where>.*?) in (?P<file>\S.*?):(?P<line>\d+)(?::(?P<old_style>\w+))?"
+    r"(?:(?P<access>Read|Write)\b.*? )?\bat (?P<where>.*?) in (?P<file>\S.*?):(?P<line>\d+)"
+    r"(?::(?P<old_style>\w+))?"
 )
 KERNEL = re.compile(r"(?P<kernel>[A-Za-z_]\w*)(?:\(.*\))?(?:\+|:)0x")
 ADDRESS = re.compile(r" (?:at )?0x[0-9a-f]+.*| in block \(.*", re.IGNORECASE)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mini_dnn.course import layer_shape
 from mini_dnn.errors import DeviceError, MiniDnnError
 from mini_dnn.plan import Gemm, Launch
-from mini_dnn.course import layer_shape
 from mini_dnn.variant import ROOT, Variant
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
@@ -53,6 +53,7 @@ KNOWN_FAILURES = (
         "install the tool that belongs to the driver's CUDA version, or use another machine",
     ),
 )
+CRASHED = 3  # exit status of the workload: a kernel failed while it ran
 SHOWN_LINES = 15  # of a tool's output, in an error
 
 
@@ -71,7 +72,7 @@ class Job:
         return [*words, "--batch", str(self.batch), "--layers", *(layers or self.layers), *flags]
 
     def kernels(self) -> list[str] | None:
-        """Names of the variant's own kernels; None if its plan also calls a library, whose names nobody knows."""
+        """Names of the variant's kernels; None if its plan also calls a library, whose names nobody knows."""
         assert self.variant.plan is not None, "a variant that runs on the host has nothing to profile"
         steps = [step for layer in self.layers for step in self.variant.plan(layer_shape(layer, self.batch))]
         if any(isinstance(step, Gemm) for step in steps):
@@ -112,7 +113,7 @@ def find_tool(name: str) -> Path:
 
 
 def run(command: Sequence[str], log: Path | None = None) -> Done:
-    """Run a command to its end; its output also goes to ``log``."""
+    """Run a command to its end; its output also goes to ``log``, and it itself to a list beside that."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LC_ALL": "C"}
     try:
@@ -128,14 +129,21 @@ def run(command: Sequence[str], log: Path | None = None) -> Done:
     except OSError as error:
         raise MiniDnnError(f"{command[0]} cannot be started: {error}") from error
     if log is not None:
-        log.write_text(f"$ {shlex.join(command)}\n{done.stdout}")
+        log.write_text(done.stdout)
+        with (log.parent / "commands.txt").open("a") as commands:
+            commands.write(f"{shlex.join(command)}\n")
     return Done(tuple(command), done.returncode, done.stdout)
 
 
-def rehearse(job: Job) -> str:
+def rehearse(job: Job, may_crash: bool = False) -> str:
     """Run the workload without a tool, so that its own errors are seen plainly; the GPU's name.
 
     It also leaves the compiled kernels in the cache: no compiler then runs under the tool.
+
+    Parameters
+    ----------
+    may_crash
+        Whether a kernel that fails while it runs is what the tool is for.
 
     Raises
     ------
@@ -143,13 +151,12 @@ def rehearse(job: Job) -> str:
         It fails: no GPU, a kernel that does not compile, no memory.
     """
     done = run(job.command())
-    if done.status:
-        message = done.output.strip().removeprefix("error: ")
+    if done.status and not (may_crash and done.status == CRASHED):
+        message = done.output.partition("error: ")[2] or done.output
         raise MiniDnnError(
-            f"{job.variant.name} does not run on a GPU here, so there is nothing to profile: {message}"
+            f"{job.variant.name} does not run here, so nothing was profiled: {message.strip()}"
         )
-    lines = done.output.strip().splitlines()
-    return lines[0] if lines else "unknown GPU"
+    return (done.output.splitlines() or ["unknown GPU"])[0]
 
 
 def failure(tool: str, done: Done, log: Path) -> MiniDnnError:
@@ -159,6 +166,6 @@ def failure(tool: str, done: Done, log: Path) -> MiniDnnError:
             return MiniDnnError(f"{tool} failed ({words}): {meaning}. Its whole output: {log}")
     last = "\n".join(f"  {line}" for line in done.output.strip().splitlines()[-SHOWN_LINES:])
     return MiniDnnError(
-        f"{tool} ended with exit status {done.status} and no report. The end of its output (all of it: {log}):\n"
+        f"{tool} ended with exit status {done.status} and no report. The end of its output (whole: {log}):\n"
         f"{last}\nThe command, to try it by hand:\n  {shlex.join(done.command)}"
     )

@@ -17,12 +17,13 @@ from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import open_device
 from mini_dnn.device.base import Device
 from mini_dnn.device.cuda import CudaBuffer, CudaDevice
-from mini_dnn.errors import DeviceError, MiniDnnError
+from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError
+from mini_dnn.profiling.tools import CRASHED
 from mini_dnn.runner import run
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant, find
 
-FAILED = 2  # exit status, with one line on stderr
+FAILED = 2  # exit status
 
 
 class UnfilledCudaDevice(CudaDevice):
@@ -54,8 +55,8 @@ def convolve(variant: Variant, arrays: Sequence[tuple[np.ndarray, np.ndarray]], 
         result = run(x, w, variant, device)
         if result.steps > 1:
             raise DeviceError(
-                f"{ConvShape.of(x, w)} does not fit the GPU's memory in one part, so what would be seen is "
-                f"not {variant.name}'s launches alone; take a smaller --batch, such as {len(x) // result.steps}"
+                f"{ConvShape.of(x, w)} does not fit the GPU's memory in one part, so more than "
+                f"{variant.name}'s launches would be seen; take a smaller --batch: {len(x) // result.steps}"
             )
 
 
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     convolve(variant, arrays, device)
     except MiniDnnError as error:
         print(f"error: {error}", file=sys.stderr)
-        return FAILED
+        return CRASHED if isinstance(error, LaunchError) else FAILED
     return 0
 
 

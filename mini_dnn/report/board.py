@@ -31,7 +31,7 @@ class Roof:
 
     fraction: float  # of the roofline reached; a lower bound while `missing` names a ceiling
     bound: str  # "memory" or "compute": the ceiling that is nearer
-    missing: str = ""  # the compute ceiling that was not measured
+    missing: str = ""  # the precision whose compute ceiling is not known
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ class Board:
         if row.op_ms is None or row.on_host or copy_gbps is None:
             return None
         memory_ms = row.min_bytes / (copy_gbps * 1e6)
-        name = f"{row.precision}_tflops"
-        if name not in self.ceilings:
-            return Roof(memory_ms / row.op_ms, "memory", missing=name)
-        compute_ms = row.flops / (self.ceilings[name] * 1e9)
+        peak_tflops = self.ceilings.get(f"{row.precision}_tflops")
+        if peak_tflops is None:
+            return Roof(memory_ms / row.op_ms, "memory", missing=row.precision)
+        compute_ms = row.flops / (peak_tflops * 1e9)
         bound = "memory" if memory_ms >= compute_ms else "compute"
         return Roof(max(memory_ms, compute_ms) / row.op_ms, bound)
 

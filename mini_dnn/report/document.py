@@ -193,7 +193,7 @@ PAGE = Template("""<!doctype html>
   :root { --ground: #14181d; --text: #e6e9ed; --soft: #9aa5b1; --line: #39424c;
           --stripe: #1b2027; --warn-ground: #33270f; --warn-line: #e69f00; }
 }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 68rem; background: var(--ground);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 72rem; background: var(--ground);
        color: var(--text); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.4rem; margin: 3rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
@@ -203,7 +203,8 @@ code { font: .9em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", 
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom; }
+th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom;
+     white-space: normal; line-height: 1.3; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 th.number, td.number { text-align: right; }
 tr.strong td { font-weight: 700; }

@@ -64,7 +64,7 @@ ROW: Fields = {
     "max_error": NUMBER,
     "accuracy": NUMBER,
 }
-STREAMS: Fields = {"hidden_fraction": NUMBER, "h2d_gbps": NUMBER, "d2h_gbps": NUMBER, "spans": (list,)}
+STREAMS: Fields = {"hidden_fraction": NUMBER, "spans": (list,)}
 SPAN: Fields = {"kind": (str,), "stream": (int,), "start_ms": NUMBER, "end_ms": NUMBER, "label": (str,)}
 SWEEP: Fields = {
     "variant": (str,),
@@ -95,7 +95,7 @@ class Record:
     state: Mapping[str, Any] | None  # clocks and the like before the run
     data: str
     method: Mapping[str, Any]
-    ceilings: Mapping[str, float]  # measured on the device: copy_gbps, fp32_tflops and so on
+    ceilings: Mapping[str, float]  # of the device: copy_gbps, fp32_tflops and so on
     sweeps: Sequence[Mapping[str, Any]]
 
 

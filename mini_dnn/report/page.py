@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.report import plots
-from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, boards, throttling
+from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, boards, throttling
 from mini_dnn.report.document import Block, Figure, Heading, Items, Table, Text, Warnings, files
 from mini_dnn.report.load import Results, Row
 from mini_dnn.report.roofline import roofline
@@ -29,6 +29,12 @@ TITLE = "mini_dnn: op times"
 TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the error of both measurements
 
 
+CEILINGS = (
+    "Ceilings of the device: copies in GB/s as measured (device to device, from and to pinned host memory), "
+    "arithmetic in TFLOP/s as computed from its multiprocessors and highest clock."
+)
+
+
 def write_report(results: Results, out: Path) -> list[Path]:
     """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
     found = boards(results)
@@ -44,13 +50,16 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
     for at, board in enumerate(found, 1):
         suffix = "" if at == 1 else f"-{at}"  # of the plots' file names
         last = board.records[-1]
-        blocks.append(Text(f"Measured on {board.device}, last on {last.started}. The CPU is {last.cpu}."))
+        blocks.append(
+            Text(f"Measured on {board.device}, last on {last.started[:10]}. The CPU is {last.cpu}.")
+        )
         doubts = list(_doubts(board))
         blocks += [Warnings(doubts)] if doubts else []
         blocks += _course(board)
+        blocks += _batch(board, board.main_batch)
         blocks += _plots(board, suffix)
-        for batch in reversed(board.batches):
-            blocks += _batch(board, batch)
+        for batch in board.batches:
+            blocks += _batch(board, batch) if batch != board.main_batch else []
         blocks += _where(board)
         missing = list(_missing(board))
         blocks += [Heading(2, "What is missing"), Items(missing)] if missing else []
@@ -72,10 +81,10 @@ def _doubts(board: Board) -> Iterator[str]:
     for why in dict.fromkeys(entry.stale for entry in board.entries.values() if entry.stale):
         names = dict.fromkeys(f"`{e.variant}`" for e in board.entries.values() if e.stale == why)
         yield f"stale, {why}: {', '.join(names)}; measure again"
-    roofs = [(row, board.roof(row)) for row in rows]
-    fast = dict.fromkeys(f"`{row.variant}` ({row.layer})" for row, r in roofs if r and r.fraction > TOO_FAST)
-    if fast:
-        yield f"faster than the measured ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
+    largest = [(row, board.roof(row)) for row in rows if row.batch == board.batches[-1]]
+    fast = [f"`{row.variant}` ({row.layer})" for row, roof in largest if roof and roof.fraction > TOO_FAST]
+    if fast:  # small batches may: part of their bytes stays in the L2 cache
+        yield f"faster than the ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
 
 
 def _course(board: Board) -> list[Block]:
@@ -99,24 +108,27 @@ def _batch(board: Board, batch: int) -> list[Block]:
         rates_table(board, batch),
     ]
     if any(row.streams for entry in entries for row in entry.rows.values()):
-        text = "Copies that overlap with kernels; the layer time is what they shorten, not the op time."
+        text = (
+            "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: how much of "
+            "the shorter of copies and kernels ran while the other did."
+        )
         blocks += [Text(text), streams_table(entries)]
     return blocks
 
 
 def _rates_text(board: Board, rows: Sequence[Row]) -> str:
     text = (
-        "GB/s counts input, filters and output once each, in fp32; TFLOP/s the convolution's own arithmetic; "
-        "max error is against float64."
+        "GB/s counts input, filters and output once each, in fp32; TFLOP/s the convolution's own arithmetic. "
+        "Bound by: which of the two takes the device longer at its ceilings. Max error is against float64."
     )
     if "copy_gbps" not in board.ceilings:
-        return text + " No percentage of the roofline, as this device's ceilings were not measured."
+        return text + " No share of the roofline, as the ceilings of this device were not measured."
     roofs = [board.roof(row) for row in rows]
-    lacking = sorted({roof.missing.removesuffix("_tflops") for roof in roofs if roof and roof.missing})
+    lacking = sorted({roof.missing for roof in roofs if roof and roof.missing})
     if lacking:
         text += (
-            f" The arithmetic ceiling of {', '.join(lacking)} was not measured: the share is that of memory "
-            "bandwidth alone, so at least so much of the roofline."
+            f" The arithmetic ceiling of {', '.join(lacking)} is not known: the share is that of the "
+            "memory's ceiling alone, so at least so much of the roofline."
         )
     return text
 
@@ -126,7 +138,7 @@ def _plots(board: Board, suffix: str) -> list[Block]:
     batch = board.main_batch
     entries = board.at(batch)
     timed = [e for e in entries if any(row.op_ms for row in e.rows.values())]
-    stepped = [e for e in timed if board.speed_up(e, e.any_row.parent)]
+    stepped = [e for e in timed if board.speed_up(e, e.any_row.parent) and not _parent_on_host(board, e)]
     rows = [row for e in timed for row in e.rows.values()]
     points = [row for row in rows if row.op_ms and not row.on_host]
     streamed = [row for row in rows if row.streams and row.streams["spans"]]
@@ -142,7 +154,7 @@ def _plots(board: Board, suffix: str) -> list[Block]:
             stepped,
             "ladder",
             "What each idea gained",
-            f"Each variant over the one that it improves on, at batch {batch:,}.",
+            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU.",
             partial(plots.ladder, board, stepped),
         ),
         (
@@ -150,7 +162,7 @@ def _plots(board: Board, suffix: str) -> list[Block]:
             "roofline",
             "Roofline",
             f"Batch {batch:,}. FLOPs and bytes follow from the shapes, so all variants of a layer stand in a "
-            "column; the ceilings were measured on this device.",
+            "column. Memory: a copy measured on this device; arithmetic: its peak at the highest clock.",
             partial(roofline, board, points),
         ),
         (
@@ -164,7 +176,7 @@ def _plots(board: Board, suffix: str) -> list[Block]:
             streamed,
             "streams",
             "Copies and kernels over time",
-            "One traced run; a copy under another stream's kernel is hidden.",
+            "One traced run. Hidden: how much of the shorter of copies and kernels ran while the other did.",
             partial(plots.streams, streamed),
         ),
     ]
@@ -173,6 +185,10 @@ def _plots(board: Board, suffix: str) -> list[Block]:
         if data:
             blocks += [Heading(2, title), Figure(name + suffix, picture(draw), title, caption)]
     return blocks
+
+
+def _parent_on_host(board: Board, entry: Entry) -> bool:
+    return board.entries[entry.any_row.parent or "", entry.batch].any_row.on_host
 
 
 def _where(board: Board) -> list[Block]:
@@ -188,7 +204,7 @@ def _where(board: Board) -> list[Block]:
     ]
     if board.ceilings:
         rows = [[f"`{name}`", f"{value:g}"] for name, value in board.ceilings.items()]
-        blocks += [Text("Ceilings measured on the device:"), Table(["ceiling", "measured"], rows)]
+        blocks += [Text(CEILINGS), Table(["ceiling", "value"], rows)]
     return blocks
 
 
@@ -205,6 +221,6 @@ def _missing(board: Board) -> Iterator[str]:
     if not any(row.streams for row in rows):
         yield f"the streams timeline: {bench} --impl m3/streams`"
     if not board.sweeps:
-        yield f"the sweep's heat map: {bench} --impl m3/sweep`"
+        yield f"the sweep's heat map: {bench} --impl m3/sweep --sweep`"
     if "copy_gbps" not in board.ceilings:
-        yield f"the roofline's ceilings and all percentages of it: {bench}` on this device"
+        yield f"the roofline's ceilings and every share of it: {bench}` on this device"

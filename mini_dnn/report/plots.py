@@ -9,16 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from mini_dnn.report.board import Board, Entry
 from mini_dnn.report.load import SPAN_KINDS, Row
 from mini_dnn.report.tables import number, percent
 from mini_dnn.report.theme import WIDTH, Theme
 
-BAR = 0.21  # inches, height of a bar and the space to the next
+BAR = 0.17  # inches, height of a bar and the space to the next
 SPAN_NAMES = {"copy_in": "copy in", "kernel": "kernels", "copy_out": "copy out"}
 SWEEPS_ABREAST = 2
+LABELLED = 3000  # widest range of a logarithmic axis that has room for labels at 2 and 5 in each decade
 
 
 def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
@@ -47,21 +48,15 @@ def ladder(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
     """How many times faster than its parent each variant is."""
     figure, axes = _bars(len(entries) * 1.6)
     factors = [board.speed_up(entry, entry.any_row.parent) or 1.0 for entry in entries]
+    least, most = min(0.9, *factors), max(1.5, *factors)
     for y, factor in enumerate(factors):
         colour = theme.better if factor >= 1 else theme.worse
         axes.barh(y, factor - 1, 0.7, 1, color=colour)
-        offset, side = ((4, 0), "left") if factor >= 1 else ((-4, 0), "right")
         axes.annotate(
-            f"{number(factor)}×",
-            (factor, y),
-            offset,
-            textcoords="offset points",
-            va="center",
-            ha=side,
-            size=9,
+            f"{number(factor)}×", (max(1, factor), y), (4, 0), textcoords="offset points", va="center", size=9
         )
     axes.axvline(1, color=theme.soft, linewidth=1)
-    axes.set(xscale="log", xlim=(min(0.5, *factors) / 1.5, max(2, *factors) * 1.6))
+    axes.set(xscale="log", xlim=(least / 1.1, most * 1.15 * (most / least) ** 0.05))
     axes.set_xlabel("times as fast as its parent, sum of op times (logarithmic); left of 1 is slower")
     _names(axes, [f"{entry.variant}   over {entry.any_row.parent}" for entry in entries])
     return figure
@@ -110,7 +105,7 @@ def streams(rows: Sequence[Row], theme: Theme) -> Figure:
         axes.set(ylim=(len(numbers) - 0.5, -0.5), xlabel="ms")
         axes.grid(True, axis="x")
         hidden = percent(row.streams["hidden_fraction"]) if row.streams else ""
-        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {hidden} of the copy time hidden")
+        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {hidden} hidden")
     handles = [Patch(color=colour, label=SPAN_NAMES[kind]) for kind, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure
@@ -128,9 +123,12 @@ def _bars(count: float) -> tuple[Figure, Axes]:
 
 
 def _names(axes: Axes, names: Sequence[str]) -> None:
-    """Names from the top down, and plain numbers along the bottom."""
+    """Names from the top down, and plain numbers along the bottom, whose limits must be set before."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
+    low, high = axes.get_xlim()
+    subs = (1, 2, 5) if high / low < LABELLED else (1,)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=30))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))

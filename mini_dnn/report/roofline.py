@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from mini_dnn.report.board import Board, tflops
 from mini_dnn.report.load import Row
@@ -26,7 +26,7 @@ LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per b
 
 
 def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
-    """TFLOP/s over FLOPs per byte, with the ceilings that were measured. Every row has an op time."""
+    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time."""
     layers = list(dict.fromkeys(row.layer for row in rows))
     most = max(sum(row.layer == layer for row in rows) for layer in layers)
     height = max(5.5, most * LABEL * LINE / 72 + 1.5)
@@ -38,6 +38,8 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     axes.set(xscale="log", yscale="log", xlim=(min(intensity) / 8, max(intensity) * 8))
     axes.set_ylim(min(rates) / 2, max([*rates, *roofs.values()]) * 2)
     axes.set(xlabel="FLOPs per byte moved (logarithmic)", ylabel="TFLOP/s (logarithmic)")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     axes.grid(True)
     _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
     for at, layer in enumerate(layers):
@@ -48,16 +50,25 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places at least ``gap`` apart, within ``low`` to ``high`` if all fit, in the order of those wanted."""
+    """Places at least ``gap`` apart, in the order of those wanted and as near them as a crowd allows.
+
+    Where labels would overlap they are set ``gap`` apart around the mean of their wanted places. All are
+    within ``low`` to ``high``; only where that is too short for them do they start below ``low``.
+    """
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    places = [min(max(place, low), high) for place in wanted]
-    for before, after in pairwise(order):
-        places[after] = max(places[after], places[before] + gap)
-    ceiling = high
-    for at in reversed(order):
-        places[at] = min(places[at], ceiling)
-        ceiling = places[at] - gap
-    return places
+    groups: list[tuple[float, int]] = []  # lowest place, labels
+    for at in order:
+        place, count = wanted[at], 1
+        while groups and groups[-1][0] + groups[-1][1] * gap > place:
+            below, below_count = groups.pop()
+            total = below_count + count
+            place = (below * below_count + (place - below_count * gap) * count) / total
+            count = total
+        groups.append((place, count))
+    ranked = [place + at * gap for place, count in groups for at in range(count)]
+    last = len(ranked) - 1
+    within = [min(max(place, low + at * gap), high - (last - at) * gap) for at, place in enumerate(ranked)]
+    return [place for _, place in sorted(zip(order, within, strict=True))]
 
 
 def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], theme: Theme) -> None:
@@ -94,7 +105,7 @@ def _points(axes: Axes, rows: Sequence[Row], colour: str, side: int, theme: Them
     for row, rate, place in zip(rows, rates, spread(wanted, gap, 0.02, 0.98), strict=True):
         x = row.flops / row.min_bytes
         y = 10 ** (bottom + place * (top - bottom))
-        axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6)
+        axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6, zorder=2)
         axes.plot(x, rate, MARKERS.get(row.precision, "D"), color=colour, markersize=7)
         axes.annotate(
             row.variant,
@@ -104,6 +115,7 @@ def _points(axes: Axes, rows: Sequence[Row], colour: str, side: int, theme: Them
             ha="left" if side > 0 else "right",
             va="center",
             size=LABEL,
+            bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.8},
         )
 
 

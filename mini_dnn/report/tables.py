@@ -146,14 +146,12 @@ def fraction(roof: Roof | None) -> str:
 
 
 def streams_table(entries: Sequence[Entry]) -> Table:
-    """How much of their copies the variants hide that copy by themselves."""
+    """How well those variants overlap that copy by themselves."""
     rows = [
         [
             name_of(entry),
             row.layer,
             percent(row.streams["hidden_fraction"]),
-            number(row.streams["h2d_gbps"]),
-            number(row.streams["d2h_gbps"]),
             number(row.op_ms),
             number(row.layer_ms),
         ]
@@ -161,9 +159,7 @@ def streams_table(entries: Sequence[Entry]) -> Table:
         for row in entry.rows.values()
         if row.streams
     ]
-    rates = ["copies in, GB/s", "copies out, GB/s"]
-    columns = ["variant", "layer", "copy time hidden", *rates, "op time, ms", "layer time, ms"]
-    return Table(columns, rows, text_columns=2)
+    return Table(["variant", "layer", "hidden", "op time, ms", "layer time, ms"], rows, text_columns=2)
 
 
 def places_table(board: Board) -> Table:

@@ -76,3 +76,18 @@ extern "C" __global__ void missing_lanes(int* out) {
   if (threadIdx.x < 20) out[threadIdx.x] = __shfl_sync(FULL, 1, 0);
   __syncthreads();
 }
+
+// The lanes that take a branch find out who is with them, and add up among themselves.
+extern "C" __global__ void branches(unsigned* out, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  if (i % 3 == 0) {
+    const unsigned mask = __activemask();
+    out[i] = __reduce_add_sync(mask, 1u) + 100 * (mask >> i % 32 & 1);
+  } else {
+    const unsigned mask = __activemask();
+    out[i] = __reduce_add_sync(mask, 1u) + 1000 * (mask >> i % 32 & 1);
+  }
+  __syncthreads();
+  out[i] += __popc(__activemask()) << 16;
+}

@@ -3,8 +3,8 @@
 from mini_dnn.variant import ConvShape, CopyIn, CopyOut, Images, Launch, Step, Variant, ceil_div
 
 TILE = 16  # side of an output tile; TILE * TILE threads per block
-STREAMS = 4  # parts under way at once: one copied in, one computed, one copied out, and one to spare
-PARTS = 32  # of the batch; more make the unhidden first and last copy shorter
+STREAMS = 3  # parts under way at once: one copied in, one computed, one copied out
+PARTS = 48  # of the batch; more make the unhidden first and last copy shorter
 
 
 def plan(s: ConvShape) -> list[Step]:

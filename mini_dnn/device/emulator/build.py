@@ -177,12 +177,16 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) 
 
 def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
     """Refuse what nvcc would: a kernel's arrays are the thread-local symbols that are named after it."""
-    done = subprocess.run(["readelf", "-sW", str(library)], capture_output=True, text=True, check=False)
+    readelf = shutil.which("readelf")
+    if readelf is None:  # it comes with g++ nearly everywhere, and without it only this check is lost
+        return
+    done = subprocess.run([readelf, "-sW", str(library)], capture_output=True, text=True, check=False)
     for name in found.kernels:
         sizes = re.findall(rf"\s(\d+)\s+TLS\s.*\s_ZZ{len(name)}{name}E", done.stdout)
-        if sum(map(int, sizes)) > MAX_STATIC_SHARED_BYTES:
+        nbytes = sum(map(int, sizes))
+        if nbytes > MAX_STATIC_SHARED_BYTES:
             raise CompileError(
-                f"{source}: kernel {name} has {sum(map(int, sizes))} bytes of static shared memory; CUDA allows "
+                f"{source}: kernel {name} has {nbytes} bytes of static shared memory; CUDA allows "
                 f"{MAX_STATIC_SHARED_BYTES} (48 KB). Declare it extern __shared__ T name[], and launch with "
                 f"shared_bytes, up to {MAX_SHARED_BYTES}"
             )

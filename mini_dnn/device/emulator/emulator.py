@@ -63,7 +63,8 @@ class EmulatorDevice:
     def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
         if platform.system() != "Linux":
             raise DeviceError(
-                f"the emulator runs on Linux, and this is {platform.system()}; use a Linux container, or WSL 2"
+                f"the emulator runs on Linux, and this is {platform.system()}; "
+                "use a Linux container, or WSL 2"
             )
         self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if self.threads < 1:

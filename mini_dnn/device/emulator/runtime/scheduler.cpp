@@ -54,7 +54,8 @@ inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {
 // Ready ones first: they free their stacks while these are still in the cache.
 inline Fiber* next_fiber(Worker& w) {
   if (w.ready.first) return w.ready.pop();
-  return w.started < w.total ? take_fiber(w, fiber_main) : nullptr;
+  if (w.started < w.total) return take_fiber(w, fiber_main);
+  return release_partial_group(w) ? w.ready.pop() : nullptr;
 }
 
 void release_barrier(Worker& w) {
@@ -132,8 +133,6 @@ void yield() {
   w.ready.push(me);
   switch_fiber(w, me, next);
 }
-
-unsigned live_lanes() { return ~this_worker->warps[linear_thread / WARP].exited; }
 
 void note_place(Failure& failure) {
   const unsigned block[] = {blockIdx.x, blockIdx.y, blockIdx.z}, thread[] = {threadIdx.x, threadIdx.y, threadIdx.z};

@@ -1,4 +1,6 @@
 // Warp barriers: the lanes named by a mask wait for each other, and the last to arrive works for all.
+#include <bit>
+
 #include "scheduler.h"
 
 namespace emulator {
@@ -16,39 +18,67 @@ void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   r = warp.rendezvous[--warp.open];
 }
 
-Rendezvous& find_rendezvous(Worker& w, Warp& warp, unsigned mask, WarpOperation operation) {
+Rendezvous& find_rendezvous(Worker& w, Warp& warp, unsigned mask, WarpOperation operation, const void* call) {
   for (int i = 0; i < warp.open; i++) {
     Rendezvous& r = warp.rendezvous[i];
-    if (r.mask != mask) continue;
+    if (r.mask != mask || r.call != call) continue;
     if (r.operation != operation) stop_stuck(w);  // the lanes called different functions
     return r;
   }
   Rendezvous& r = warp.rendezvous[warp.open++];
-  r = {mask, 0, operation};
+  r = {mask, 0, operation, call};
   return r;
 }
 
-}  // namespace
+bool complete(const Warp& warp, const Rendezvous& r) { return ((r.arrived | warp.exited) & r.mask) == r.mask; }
 
-void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site) {
+inline void meet(unsigned mask, void* argument, WarpOperation operation, const void* call, const char* name,
+                 Site site) {
   Worker& w = *this_worker;
   Warp& warp = w.warps[linear_thread / WARP];
   const unsigned self = linear_thread % WARP;
-  if (!(mask >> self & 1))
-    fail("%s (%s:%u) was called by lane %u with mask 0x%08x, which leaves that lane out", name, site.file_name(),
-         site.line(), self, mask);
   Fiber* me = w.current;
   me->wait.name = name;
   me->wait.site = site;
   me->wait.mask = mask;
   warp.fibers[self] = me;
   warp.arguments[self] = argument;
-  Rendezvous& r = find_rendezvous(w, warp, mask, operation);
+  Rendezvous& r = find_rendezvous(w, warp, mask, operation, call);
   r.arrived |= 1u << self;
-  if (((r.arrived | warp.exited) & mask) == mask)
-    finish(w, warp, r, self);
-  else
-    wait_for_others(w);
+  if (complete(warp, r)) return finish(w, warp, r, self);
+  wait_for_others(w);
+}
+
+void tell_arrived(void* const* arguments, unsigned arrived) {
+  for (unsigned lanes = arrived; lanes; lanes &= lanes - 1)
+    *static_cast<unsigned*>(arguments[__builtin_ctz(lanes)]) = arrived;
+}
+
+}  // namespace
+
+void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site) {
+  if (!(mask >> linear_thread % WARP & 1))
+    fail("%s (%s:%u) was called by lane %u with mask 0x%08x, which leaves that lane out", name, site.file_name(),
+         site.line(), linear_thread % WARP, mask);
+  meet(mask, argument, operation, nullptr, name, site);
+}
+
+unsigned converged_lanes(Site site) {
+  unsigned lanes;
+  meet(~0u, &lanes, tell_arrived, std::bit_cast<const void*>(site), "__activemask", site);
+  return lanes;
+}
+
+bool release_partial_group(Worker& w) {
+  for (unsigned first = 0; first < w.total; first += WARP) {
+    Warp& warp = w.warps[first / WARP];
+    for (int i = 0; i < warp.open; i++) {
+      if (!warp.rendezvous[i].call) continue;
+      finish(w, warp, warp.rendezvous[i], WARP);
+      return true;
+    }
+  }
+  return false;
 }
 
 void thread_left_warp(Worker& w, unsigned linear) {
@@ -56,7 +86,7 @@ void thread_left_warp(Worker& w, unsigned linear) {
   warp.exited |= 1u << linear % WARP;
   for (int i = warp.open; i-- > 0;) {
     Rendezvous& r = warp.rendezvous[i];
-    if (((r.arrived | warp.exited) & r.mask) == r.mask) finish(w, warp, r, WARP);
+    if (complete(warp, r)) finish(w, warp, r, WARP);
   }
 }
 

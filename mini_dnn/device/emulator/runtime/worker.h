@@ -55,6 +55,7 @@ struct Queue {
 struct Rendezvous {
   unsigned mask, arrived;
   WarpOperation operation;
+  const void* call;  // of __activemask, which goes on without lanes that cannot come; null for all others
 };
 
 struct Warp {

@@ -88,7 +88,7 @@ inline void halves_to_floats(const void* halves, float* floats) {
     floats[i] = half_to_float(h);
   }
 }
-inline float_x4 half2_to_float(uint32_t h) { return {half_to_float(h & 0xffff), half_to_float(h >> 16), 0, 0}; }
+inline float_x4 half2_to_float(uint32_t h) { return float_x4{half_to_float(h & 0xffff), half_to_float(h >> 16), 0, 0}; }
 inline uint32_t float_to_half2(float_x4 f) { return float_to_half(f[0]) | uint32_t(float_to_half(f[1])) << 16; }
 
 #endif

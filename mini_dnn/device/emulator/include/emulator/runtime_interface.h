@@ -36,8 +36,9 @@ int block_vote(Vote vote, bool predicate, Site site);  // the same, and returns 
 using WarpOperation = void (*)(void* const* arguments, unsigned arrived);
 void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site);
 
-unsigned live_lanes();  // the lanes of this warp that have not exited
-void yield();           // lets other threads of the block run: for loops that poll what those will write
+// The lanes that come to this call together: waits until every other lane of the warp has exited or waits elsewhere.
+unsigned converged_lanes(Site site);
+void yield();  // lets other threads of the block run: for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 

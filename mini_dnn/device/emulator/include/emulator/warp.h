@@ -123,8 +123,9 @@ inline int __any_sync(unsigned mask, int predicate, emulator::Site site = emulat
 inline int __all_sync(unsigned mask, int predicate, emulator::Site site = emulator::Site::current()) {
   return emulator::ballot(mask, !predicate, "__all_sync", site) == 0;
 }
-// Lanes run one after another here, so "converged with this one" has no meaning: all that have not exited.
-inline unsigned __activemask() { return emulator::live_lanes(); }
+inline unsigned __activemask(emulator::Site site = emulator::Site::current()) {
+  return emulator::converged_lanes(site);
+}
 
 template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, emulator::Site site = emulator::Site::current()) {
