@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +35,14 @@ def cpu_name() -> str:
 
 
 def commit() -> dict[str, Any]:
-    """The checkout's commit, and whether files differ from it; None for both outside a git checkout."""
+    """The checkout's commit, and whether files differ from it; None for both outside a git checkout.
+
+    A copy of the tree that left its history behind gets its commit from ``MINI_DNN_COMMIT``; what such
+    a copy has changed is not known.
+    """
+    named = os.environ.get("MINI_DNN_COMMIT")
+    if named:
+        return {"commit": named, "dirty": None}
 
     def git(*words: str) -> str | None:
         command = ["git", "-C", str(ROOT), *words]

@@ -13,6 +13,7 @@ from mini_dnn.variant import ROOT, Variant
 
 MILESTONE = re.compile(r"m\d/[^/]+")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>\s*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
+POSITIONAL = ("op", "idea")  # arguments of Variant that a call may give without their names
 IDEA = "say here what you change, in one sentence"
 
 
@@ -72,7 +73,10 @@ def _described(text: str, source: Variant) -> str:
     calls = [
         node
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Variant"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Variant"
+        and node.keywords
     ]
     if not calls:
         raise VariantError(
@@ -81,13 +85,14 @@ def _described(text: str, source: Variant) -> str:
         )
     edits: list[tuple[int, int, str]] = []  # start, end, new text
     for call in calls:
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        given = dict(zip(POSITIONAL, call.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         for name, value in wanted.items():
             if name in given:
                 edits.append((*_span(text, given[name]), value))
             else:
-                end = _span(text, call.func)[1] + 1  # after the opening parenthesis
-                edits.append((end, end, f"{name}={value}, "))
+                start, _ = _span(text, call.keywords[0])
+                edits.append((start, start, f"{name}={value}, "))
     for start, end, value in sorted(edits, reverse=True):
         text = text[:start] + value + text[end:]
     return text
@@ -98,7 +103,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _span(text: str, node: ast.expr) -> tuple[int, int]:
+def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
     """Where a node starts and ends, in characters; Python counts columns in bytes of UTF-8."""
     lines = text.splitlines(keepends=True)
 

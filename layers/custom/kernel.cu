@@ -14,8 +14,10 @@
 //           shared memory are done in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
 // Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000.
 //           FLOPs on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, below
-//           0.3 ms in all. Shared memory: layer 1 writes 8 copies of an image and reads them 2.5 times.
-// Gain      over m3/stack_2: a seventh of the copies into shared memory, a third of the reads from it.
+//           0.3 ms in all. What counts is instructions: the copies into shared memory, two halves at a time (8 for
+//           each pair of inputs, halo rows again), and the way of each result out through shared memory.
+// Gain      over m3/stack_2: a seventh of the copies into shared memory, a third of the reads from it, filters read
+//           once for 8 images.
 // Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
 //           reaches outputs next to its own (zero weights in the padding times infinity).
 // Hazards   x_tile's rows past the image must be finite, as zero weights meet them: they are filled with zeros.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -104,18 +105,21 @@ def _say(lines: list[str]) -> list[str]:
 def _ncu(job: Job, _: str | None) -> tuple[list[str], int]:
     lines: list[str] = []
     for layer in job.layers:
-        print(
-            f"\n{layer}: ncu runs each kernel some 40 times, counting something else each time ...",
-            flush=True,
-        )
+        print(f"\n{layer}: ncu runs each kernel some 40 times, for one counter after another ...", flush=True)
         launches, report = ncu.profile(job, layer)
-        kernels = list({launch.name: launch for launch in reversed(launches)}.values())[::-1]  # the first of each
-        for kernel in kernels:
-            lines += _say(
-                [f"\n{layer}: {line}" if i == 0 else line for i, line in enumerate(advice.describe(kernel))]
-            )
-        lines += _say([f"\nthe whole report: ncu-ui {report}"])
+        lines += _say([*_kernels(layer, launches), "", f"the whole report: ncu-ui {report}"])
     return lines, 0
+
+
+def _kernels(layer: str, launches: list[ncu.Kernel]) -> list[str]:
+    """Lines about each kernel: a plan that works in parts launches it many times, all much alike."""
+    counts = Counter(launch.name for launch in launches)
+    first = {launch.name: launch for launch in reversed(launches)}
+    lines: list[str] = []
+    for name, count in counts.items():
+        head, *rest = advice.describe(first[name])
+        lines += ["", f"{layer}: {head}" + (f" (the first of {count} launches)" if count > 1 else ""), *rest]
+    return lines
 
 
 def _nsys(job: Job, _: str | None) -> tuple[list[str], int]:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _readmes(board: Board, only_check: bool) -> int:
     behind = False
-    for path, (is_now, should_be) in readmes.updated(board).items():
+    for path, (is_now, should_be) in readmes.updated(board, ROOT).items():
         name = path.relative_to(ROOT)
         if is_now == should_be:
             print(f"{name}: up to date")

@@ -13,7 +13,8 @@ POOR_SECTORS = 16.0  # bytes used of each 32 that are loaded
 MAX_HINTS = 3
 DRAM_WAYS = ("_read", "_write", "_op_read", "_op_write")  # ends of names: either pair, by version
 LOADS_AND_STORES = ("_op_ld", "_op_st")
-STALL = re.compile(r"smsp__average_warps?_(?:latency_)?issue_stalled_(?P<reason>\w+)_per_issue_active\.ratio")
+STALL = re.compile(r"smsp__average_warps_issue_stalled_(?P<reason>\w+)_per_issue_active\.ratio")
+NO_STALL = re.compile(r"selected|\w+_not_issued|\w+_pipe_(?!throttle)\w+")  # or one that is counted already
 LIMIT = "launch__occupancy_limit_"
 TENSOR_PIPE = r"sm__(inst_executed_)?pipe_tensor\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
 FMA_PIPE = r"sm__(inst_executed_)?pipe_fma\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
@@ -35,7 +36,7 @@ LIMITERS = {
         "fewer accumulators a thread, or __launch_bounds__, lets more blocks onto an SM",
     ),
     "shared_mem": ("shared memory", "smaller tiles let more blocks onto an SM"),
-    "warps": ("warps: the SM is full", ""),
+    "warps": ("warps (the SM is full)", ""),
     "blocks": ("blocks an SM can hold", "more threads a block fill it better"),
     "barriers": ("barriers", "fewer blocks with more threads need fewer"),
 }
@@ -168,7 +169,7 @@ def _busiest(kernel: Kernel) -> str:
         verdict = "busy, and likely the limit"
     else:
         verdict = "nothing is busy, so warps wait: latency is the limit"
-    return f"{unit}, at {percent:.0f} % of its peak: {verdict}"
+    return f"{unit}, at {percent:.0f}% of its peak: {verdict}"
 
 
 def _memory(kernel: Kernel) -> str:
@@ -177,7 +178,7 @@ def _memory(kernel: Kernel) -> str:
     rate = kernel.total("dram__bytes", DRAM_WAYS) / seconds if seconds else 0.0
     if "DRAM" in units:
         parts.append(
-            f"DRAM {units['DRAM']:.0f} % of its peak" + (f" ({rate / 1e9:,.0f} GB/s)" if rate else "")
+            f"DRAM {units['DRAM']:.0f}% of its peak" + (f" ({rate / 1e9:,.0f} GB/s)" if rate else "")
         )
     elif rate:
         parts.append(f"DRAM {rate / 1e9:,.0f} GB/s")
@@ -187,9 +188,7 @@ def _memory(kernel: Kernel) -> str:
     ):
         hits = kernel.first(hit)
         if unit in units:
-            parts.append(
-                f"{unit} {units[unit]:.0f} %" + (f" ({hits:.0f} % hits)" if hits is not None else "")
-            )
+            parts.append(f"{unit} {units[unit]:.0f}%" + (f" ({hits:.0f}% hits)" if hits is not None else ""))
     used = _sector_bytes(kernel)
     if used is not None:
         parts.append(f"{used:.0f} of each 32 bytes loaded are used")
@@ -205,7 +204,7 @@ def _arithmetic(kernel: Kernel) -> str:
         "FMA units": kernel.largest(FMA_PIPE),
         "tensor cores": kernel.largest(TENSOR_PIPE),
     }
-    return ", ".join(f"{name} {percent:.0f} %" for name, percent in pipes.items() if percent is not None)
+    return ", ".join(f"{name} {percent:.0f}%" for name, percent in pipes.items() if percent is not None)
 
 
 def _theoretical(kernel: Kernel) -> float | None:
@@ -221,8 +220,8 @@ def _limiters(kernel: Kernel) -> list[str]:
 def _occupancy(kernel: Kernel) -> str:
     possible = _theoretical(kernel)
     achieved = kernel.first("sm__warps_active.avg.pct_of_peak_sustained_active")
-    parts = [f"{possible:.0f} % possible"] if possible is not None else []
-    parts += [f"{achieved:.0f} % achieved"] if achieved is not None else []
+    parts = [f"{possible:.0f}% possible"] if possible is not None else []
+    parts += [f"{achieved:.0f}% achieved"] if achieved is not None else []
     limiters = _limiters(kernel)
     if limiters:
         blocks = kernel.metrics[LIMIT + limiters[0]]
@@ -239,7 +238,7 @@ def _stalls(kernel: Kernel) -> dict[str, float]:
     found = {}
     for name, value in kernel.metrics.items():
         match = STALL.fullmatch(name)
-        if match and match["reason"] != "selected" and not match["reason"].endswith("_not_issued"):
+        if match and not NO_STALL.fullmatch(match["reason"]):
             found[match["reason"]] = value
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mini_dnn.device.sources import source_files
@@ -82,7 +82,7 @@ def check(job: Job, subtool: str) -> Outcome:
     text = messages.read_text(errors="replace") if messages.is_file() else ""
     findings, total = parse(text), summary(text)
     if total is None or ((total or done.status) and not findings):
-        raise failure(f"compute-sanitizer --tool {subtool}", done, log)
+        raise failure(f"compute-sanitizer --tool {subtool}", replace(done, output=done.output + text), log)
     return Outcome(subtool, findings, total, messages)
 
 
@@ -147,7 +147,7 @@ def describe(outcome: Outcome, source: Path) -> list[str]:
     meaning = SUBTOOLS[outcome.subtool]
     if not outcome.findings:
         return [f"{outcome.subtool:<10} clean: no {meaning}"]
-    lines = [f"{outcome.subtool:<10} FOUND {outcome.total:,}: {meaning}"]
+    lines = [f"{outcome.subtool:<10} FOUND {meaning} ({outcome.total:,} by the tool's own count)"]
     texts = {path.name: path.read_text(errors="replace").splitlines() for path in source_files(source)}
     for finding, count in outcome.findings.most_common(SHOWN_FINDINGS):
         lines.append(f"  {finding.what}" + (f", {count:,} times" if count > 1 else ""))

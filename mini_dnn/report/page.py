@@ -49,13 +49,14 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
     blocks: list[Block] = [Heading(1, TITLE)]
     for at, board in enumerate(found, 1):
         suffix = "" if at == 1 else f"-{at}"  # of the plots' file names
+        blocks += [Heading(1, board.device)] if at > 1 else []
         last = board.records[-1]
         blocks.append(
             Text(f"Measured on {board.device}, last on {last.started[:10]}. The CPU is {last.cpu}.")
         )
         doubts = list(_doubts(board))
         blocks += [Warnings(doubts)] if doubts else []
-        blocks += _course(board)
+        blocks += _course(board) if at == 1 or _in_course(board) else []
         blocks += _batch(board, board.main_batch)
         blocks += _plots(board, suffix)
         for batch in board.batches:
@@ -85,6 +86,11 @@ def _doubts(board: Board) -> Iterator[str]:
     fast = [f"`{row.variant}` ({row.layer})" for row, roof in largest if roof and roof.fraction > TOO_FAST]
     if fast:  # small batches may: part of their bytes stays in the L2 cache
         yield f"faster than the ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
+
+
+def _in_course(board: Board) -> list[str]:
+    """The variants of the course's table that were measured."""
+    return [variant for _, variant, _ in COURSE_STEPS if (variant, COURSE_BATCH) in board.entries]
 
 
 def _course(board: Board) -> list[Block]:
@@ -211,13 +217,13 @@ def _where(board: Board) -> list[Block]:
 def _missing(board: Board) -> Iterator[str]:
     """What the page would show if it were measured, and the command that measures it."""
     bench = "`run.py bench --out benchmarks/results/NAME.json"
-    wanted = [variant for _, variant, _ in COURSE_STEPS]
-    absent = [name for name in wanted if (name, COURSE_BATCH) not in board.entries]
-    if absent:
-        yield f"the course project's table: {bench} --batch {COURSE_BATCH} --impl {' '.join(absent)}`"
     rows = [row for entry in board.entries.values() for row in entry.rows.values()]
     if not any(row.op_ms and not row.on_host for row in rows):
-        yield f"op times, as this device has no clock; on a GPU: {bench} --device cuda`"
+        yield f"op times and all that follows from them, as this device has no clock; on a GPU: {bench}`"
+        return
+    absent = [variant for _, variant, _ in COURSE_STEPS if variant not in _in_course(board)]
+    if absent:
+        yield f"the course project's table: {bench} --batch {COURSE_BATCH} --impl {' '.join(absent)}`"
     if not any(row.streams for row in rows):
         yield f"the streams timeline: {bench} --impl m3/streams`"
     if not board.sweeps:

@@ -9,12 +9,12 @@ from mini_dnn.errors import UsageError
 from mini_dnn.report.board import COURSE_BATCH, GONE, Board, Entry
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
 from mini_dnn.report.tables import COURSE_CODES, op_cells, op_columns, times
-from mini_dnn.variant import ROOT, SHORT_NAMES
+from mini_dnn.variant import SHORT_NAMES
 
 FINAL = SHORT_NAMES["m3"]
 
 
-def updated(board: Board, root: Path = ROOT) -> Mapping[Path, tuple[str, str]]:
+def updated(board: Board, root: Path) -> Mapping[Path, tuple[str, str]]:
     """The READMEs that have markers: their text as it is, and as the results would have it.
 
     Raises

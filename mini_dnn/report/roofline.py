@@ -29,7 +29,7 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time."""
     layers = list(dict.fromkeys(row.layer for row in rows))
     most = max(sum(row.layer == layer for row in rows) for layer in layers)
-    height = max(5.5, most * LABEL * LINE / 72 + 1.5)
+    height = max(6.5, most * LABEL * LINE / 72 + 1.5)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.add_subplot()
     rates = [tflops(row) or 0.0 for row in rows]
@@ -80,7 +80,7 @@ def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], t
         x = max(low, bottom / slope) * 1.15
         axes.text(
             x,
-            slope * x * 1.06,
+            slope * x * 1.1,
             f"memory, {number(copy_gbps)} GB/s",
             color=theme.soft,
             size=9,
@@ -106,7 +106,9 @@ def _points(axes: Axes, rows: Sequence[Row], colour: str, side: int, theme: Them
         x = row.flops / row.min_bytes
         y = 10 ** (bottom + place * (top - bottom))
         axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6, zorder=2)
-        axes.plot(x, rate, MARKERS.get(row.precision, "D"), color=colour, markersize=7)
+        axes.plot(
+            x, rate, MARKERS.get(row.precision, "D"), color=colour, markersize=7, markeredgecolor=theme.ground
+        )
         axes.annotate(
             row.variant,
             (x * LEADER**side, y),

@@ -38,7 +38,8 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number above 0 to so many significant digits, with no exponent."""
     if value is None:
         return NOT_THERE
-    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value > 0 else 0
+    rounded = float(f"{value:.{digits}g}")  # 9.999 has as many digits before the point as 10.0
+    decimals = max(0, digits - 1 - math.floor(math.log10(rounded))) if rounded > 0 else 0
     return f"{value:,.{decimals}f}"
 
 
@@ -174,7 +175,7 @@ def places_table(board: Board) -> Table:
             _state(record, "memory_mhz"),
             _state(record, "temperature_c"),
             _state(record, "power_w"),
-            ", ".join(_throttled(board, record)) or "none seen",
+            ", ".join(_throttled(board, record)) or ("none seen" if record.state else NOT_THERE),
             f"`{record.commit[:10]}`" if record.commit else "not known",
             {True: "yes", False: "no", None: "not known"}[record.dirty],
         ]

@@ -1,6 +1,6 @@
 """A device that runs CUDA kernels on the CPU: g++ compiles them, a small runtime stands in for the GPU.
 
-`emulator.EmulatorDevice` is the device; ``build`` compiles, ``scan`` finds the kernels, ``runtime`` loads
+`emulator.EmulatorDevice` is the device; ``compiler`` and ``build`` compile, ``scan`` finds the kernels, ``runtime`` loads
 the library of ``runtime/*.cpp``, ``memory`` and ``launch`` check what a GPU would. ``include/`` has CUDA's
 headers as the kernels see them.
 """

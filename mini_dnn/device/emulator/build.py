@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.device.emulator.compiler import LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError
@@ -23,84 +20,12 @@ INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
-MAX_FRAME_BYTES = 48 * 1024  # of one function of a kernel
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
-COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-U_FORTIFY_SOURCE")
-RUNTIME_FLAGS = (*COMMON, "-fvisibility=hidden", "-pthread")
-KERNEL_FLAGS = (
-    *COMMON,
-    "-ffp-contract=fast",  # nvcc, too, makes a * b + c one fused multiply-add
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-strict-aliasing",  # kernels load float4 from float arrays
-    # Two modules may hold inline functions of one name with different tile sizes: none may replace another.
-    "-fvisibility=hidden",
-    "-fno-semantic-interposition",
-    "-Wl,-Bsymbolic",
-    "-Wl,-z,defs",
-    "-fno-extern-tls-init",  # shared arrays have no constructors
-    # A thread's stack has 64 KB (runtime/worker.h); the runtime and printf need some of it.
-    f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
-    "-fdiagnostics-color=never",
-    "-fmax-errors=8",
-)
 PTX_HINT = (
     "\nThe emulator runs no inline PTX: give the wrapper of that instruction a second body in plain C++ "
     "under #ifdef MINI_DNN_EMULATOR."
 )
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """The C++ compiler in use."""
-
-    path: str
-    version: str  # "g++ 12.2.0"
-
-    @property
-    def identity(self) -> str:
-        """All of the compiler and this processor that machine code depends on."""
-        stamp = Path(self.path).resolve().stat()
-        return f"{self.path} {self.version} {stamp.st_mtime_ns} {_processor()}"
-
-
-def find_compiler() -> Compiler:
-    """The compiler that ``CXX`` names, else g++, else clang++.
-
-    Raises
-    ------
-    DeviceError
-        There is none, or it is too old.
-    """
-    asked = os.environ.get("CXX")
-    names = [asked] if asked else ["g++", "clang++"]
-    path = next((found for name in names if (found := shutil.which(name))), None)
-    if path is None:
-        raise DeviceError(
-            f"the emulator compiles kernels with g++, and {' or '.join(names)} was not found; "
-            "install it ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), "
-            "or name another C++20 compiler in CXX"
-        )
-    done = subprocess.run(
-        [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True, check=False
-    )
-    number = done.stdout.strip()
-    name = "clang++" if "clang" in Path(path).name else "g++"
-    if done.returncode or not number or (name == "g++" and int(number.split(".")[0]) < 11):
-        raise DeviceError(
-            f"the emulator needs g++ 11 or newer; {path} says it is version {number or 'unknown'}"
-        )
-    return Compiler(path, f"{name} {number}")
-
-
-def _processor() -> str:
-    """What ``-march=native`` looks at."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
 
 
 def emulator_hash() -> str:
@@ -119,7 +44,7 @@ def build_runtime(compiler: Compiler, ucontext: bool) -> Path:
         flags.append(f"-Wl,-soname,{name}")
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder, name)
-            done = _run(compiler, [*flags, *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(made)])
+            done = compiler.run([*flags, *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(made)])
             if done.returncode:
                 raise DeviceError(
                     f"the emulator's runtime does not compile with {compiler.version}:\n{done.stderr}"
@@ -142,7 +67,9 @@ def build_kernels(source: Path, defines: Defines, compiler: Compiler, runtime: P
         if not IDENTIFIER.fullmatch(name):
             raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
-    what = key(source_hash(source), runtime.name, compiler.identity, *KERNEL_FLAGS, *settings)
+    what = key(
+        source_hash(source), runtime.name, compiler.identity, *compiler.kernel_flags, *LINK_FLAGS, *settings
+    )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if not target.is_file():
         write_atomically(target, _compile(source, defines, compiler, runtime))
@@ -159,13 +86,14 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) 
         lines.append(f'#include "{path}"')
         wrapper.write_text("\n".join(lines) + "\n")
         include = [f"-isystem{INCLUDE}", f"-I{path.parent}", f"-ffile-prefix-map={path.parent}/="]
-        done = _run(compiler, [*KERNEL_FLAGS, *include, "-E", "-DEMULATOR_SCAN", str(wrapper)])
+        flags = [*compiler.kernel_flags, *include]
+        done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
             wrapper.write_text("\n".join([*lines, *_descriptions(found)]) + "\n")
-            done = _run(compiler, [*KERNEL_FLAGS, *include, str(wrapper), str(runtime), "-o", str(made)])
+            done = compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
         if done.returncode:
             raise CompileError(
                 f"{source} does not compile for the emulator ({compiler.version}):\n"
@@ -214,18 +142,6 @@ def _descriptions(found: Scan) -> list[str]:
         'extern "C" __attribute__((visibility("default"))) const emulator_module_type emulator_module = '
         f"{{{len(kernels)}, emulator_kernels, {shared}}};",
     ]
-
-
-def _run(compiler: Compiler, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LC_ALL": "C"}  # messages in the language that _explain reads
-    return subprocess.run(
-        [compiler.path, *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=environment,
-    )
 
 
 def _explain(messages: str, wrapper: Path, source: Path) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
-from mini_dnn.device.emulator.build import build_kernels, build_runtime, find_compiler
+from mini_dnn.device.emulator.build import build_kernels, build_runtime
+from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.launch import (
     Arguments,
     check_geometry,

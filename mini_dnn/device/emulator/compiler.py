@@ -1,0 +1,104 @@
+"""The C++ compiler: which one, its flags, and what its output depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn.errors import DeviceError
+
+OLDEST = {"g++": 11, "clang++": 16}  # with C++20's source_location
+# Of one function of a kernel. A thread's stack has 64 KB (runtime/worker.h); printf needs some of it.
+MAX_FRAME_BYTES = 48 * 1024
+
+COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
+RUNTIME_FLAGS = (*COMMON, "-shared", "-pthread")
+# Two modules may hold inline functions of one name with different tile sizes: none may replace another.
+LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
+KERNEL_FLAGS = (
+    *COMMON,
+    "-ffp-contract=fast",  # nvcc, too, makes a * b + c one fused multiply-add
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",  # kernels load float4 from float arrays
+    "-fno-semantic-interposition",
+    "-fdiagnostics-color=never",
+)
+GCC_FLAGS = (
+    "-fno-extern-tls-init",  # shared arrays have no constructors
+    f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
+    "-fmax-errors=8",
+)
+CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The C++ compiler in use."""
+
+    path: str
+    version: str  # "g++ 12.2.0"
+
+    @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """Flags for kernel files, without those of the linker."""
+        return (*KERNEL_FLAGS, *(CLANG_FLAGS if self.version.startswith("clang") else GCC_FLAGS))
+
+    @property
+    def identity(self) -> str:
+        """All of the compiler and this processor that machine code depends on."""
+        stamp = Path(self.path).resolve().stat()
+        return f"{self.path} {self.version} {stamp.st_mtime_ns} {_processor()}"
+
+    def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run it; its messages come in English."""
+        return subprocess.run(
+            [self.path, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+
+
+def find_compiler() -> Compiler:
+    """The compiler that ``CXX`` names, else g++, else clang++.
+
+    Raises
+    ------
+    DeviceError
+        There is none, or it is too old.
+    """
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["g++", "clang++"]
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        raise DeviceError(
+            f"the emulator compiles kernels with g++, and {' or '.join(names)} was not found; "
+            "install it ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), "
+            "or name another C++20 compiler in CXX"
+        )
+    name = "clang++" if "clang" in Path(path).name else "g++"
+    option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
+    number = subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
+    if not number[:1].isdigit() or int(number.split(".")[0]) < OLDEST[name]:
+        raise DeviceError(
+            f"the emulator needs {name} {OLDEST[name]} or newer, and {path} says it is version "
+            f"{number or 'unknown'}; install a newer one, or name another compiler in CXX"
+        )
+    return Compiler(path, f"{name} {number}")
+
+
+def _processor() -> str:
+    """What ``-march=native`` looks at."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())

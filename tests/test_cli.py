@@ -1,0 +1,128 @@
+"""The command line: what it prints, what it writes, and what it says when it is used wrongly."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.cli import main
+
+SYNTHETIC = ["--data", "synthetic"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(list(words))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize("impl", ["cpu", "m1", "m2", "m3"])
+def test_classifies(impl: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    device = [] if impl == "cpu" else ["--device", "emulator"]
+    words = ["--batch", "100", "--impl", impl, *SYNTHETIC, *device, "--check", "--json", str(file)]
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    head = out.splitlines()[:4]
+    assert [line.split()[0] for line in head] == ["variant", "device", "data", "weights"]
+    assert "synthetic" in head[2]
+    assert len(re.findall(r"^Layer Time: \d+\.\d+ ms$", out, re.MULTILINE)) == 2
+    assert out.count("agrees with float64") == 2
+    found = re.search(r"^Test Accuracy: (0\.\d{4}) \(agrees with", out, re.MULTILINE)
+    assert found
+    figures = json.loads(file.read_text())
+    assert set(figures) == {
+        *("impl", "device", "device_name", "data", "batch", "accuracy", "expected_accuracy"),
+        *("layers", "total_s", "versions"),
+    }
+    assert figures["data"]["name"] == "synthetic"
+    assert figures["accuracy"] == pytest.approx(float(found[1]), abs=1e-4)
+    assert [layer["name"] for layer in figures["layers"]] == ["conv1", "conv2"]
+    times = [layer["op_ms"] for layer in figures["layers"]]
+    if impl == "cpu":
+        assert min(times) > 0
+    else:
+        assert times == [None, None]  # an emulated time says nothing about a GPU
+        assert out.count("Op Time: none") == 2
+
+
+def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"
+    for name in ("variant.py", "kernel.cu"):
+        (folder / name).write_text((source / name).read_text())
+    words = ["--batch", "10", "--impl", str(folder), *SYNTHETIC, "--device", "emulator", "--check"]
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    assert f"variant   {folder}" in out
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(kernel.replace("q + s]", "q + S - 1 - s]"))  # mirrored filter
+    status, out, err = run(capsys, *words)
+    assert status == 2
+    message = r"error: .*mine, layer conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
+    assert re.search(message, err)
+
+
+def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"
+    (tmp_path / "variant.py").write_text((source / "variant.py").read_text())
+    kernel = (source / "kernel.cu").read_text()
+    (tmp_path / "kernel.cu").write_text(kernel.replace("] = acc;", "] = -acc;"))
+    words = ["--batch", "100", "--impl", str(tmp_path), *SYNTHETIC, "--device", "emulator"]
+    status, out, _ = run(capsys, *words)
+    assert status == 1
+    assert re.search(r"Test Accuracy: 0\.\d{4} \(DIFFERS from 0\.\d{4}, stored with the weights", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--impl", "m4"], r"no variant 'm4'"),
+        (["--batch", "0"], r"--batch 0: a batch has one image or more"),
+        (["--batch", "10001", *SYNTHETIC, "--impl", "cpu"], r"synthetic has 10000 test images at most"),
+        (["--repeat", "0"], r"--repeat 0"),
+        (["--impl", "cpu", "--device", "cuda"], r"runs on the host; leave --device cuda out"),
+        (["--json", "no/such/folder/x.json"], r"there is no folder .*no/such/folder; make it first"),
+        (["--data", "fashion-mnist", "--data-dir", "/nowhere"], r"/nowhere"),
+        (["--weights", "none.h5", *SYNTHETIC, "--impl", "cpu"], r"none\.h5"),
+        (["bench", "--batch", "ten"], r"--batch ten: expected whole numbers"),
+        (["bench", "--impl", "m9"], r"no variant 'm9'"),
+        (["bench", "--out", "no/such/x.json"], r"there is no folder"),
+    ],
+)
+def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert err.startswith("error: ")
+    assert re.search(message, err)
+
+
+def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "list")
+    assert status == 0
+    for name in ("m1/direct", "m2/unroll_gemm", "m3/streams", "layers/custom"):
+        assert name in out
+
+
+def test_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["infre"])
+    assert stop.value.code == 2
+    assert "invalid choice: 'infre'" in capsys.readouterr().err
+
+
+def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    words = ["bench", "--impl", "cpu", "m1", "--batch", "20", "--device", "emulator", *SYNTHETIC]
+    status, _, _ = run(capsys, *words, "--out", str(file))
+    assert status == 0
+    record = json.loads(file.read_text())
+    assert {"schema", "started", "commit", "dirty", "device", "versions", "method", "rows"} <= set(record)
+    assert [(row["variant"], row["layer"]) for row in record["rows"]] == [
+        *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2")),
+    ]
+    assert record["rows"][2]["op_ms"] is None
+    assert len(record["rows"][2]["source_hash"]) == 64
+    assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34

@@ -1,0 +1,172 @@
+"""The documentation cannot rot: links, commands, examples and pictures are tried."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.device import Device
+from mini_dnn.reference import check_conv2d
+from mini_dnn.runner import conv2d
+from mini_dnn.variant import ROOT, find, names
+
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "data/*.md", "docs/*.md", "milestones/**/*.md", "layers/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+MILESTONES = sorted(path.name for path in (ROOT / "milestones").glob("m*"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PICTURES = ("network.svg", "sliding_window.svg", "op_times.svg")
+
+
+def page_id(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def fenced(path: Path, language: str) -> list[str]:
+    return [code for name, code in FENCE.findall(path.read_text()) if name == language]
+
+
+def anchors(path: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def help_text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main([*words, "--help"])
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
+def verbs(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return re.findall(r"^    (\w+)  ", help_text(capsys), re.MULTILINE)
+
+
+def commands(path: Path) -> list[str]:
+    """What follows ``run.py`` in the blocks and the inline code of a page."""
+    text = path.read_text()
+    shell = "".join(re.sub(r"^\$ ", "", code, flags=re.MULTILINE) for _, code in FENCE.findall(text))
+    inline = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    lines = [line.removeprefix("python ") for line in (*shell.splitlines(), *inline)]
+    return [line.removeprefix("run.py ") for line in lines if line.startswith("run.py ")]
+
+
+def texts(svg: Path) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]+)</text>", svg.read_text())
+
+
+def test_there_are_pages() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "layers/custom/README.md"} <= set(map(page_id, PAGES))
+    assert {f"milestones/{name}/README.md" for name in MILESTONES} <= set(map(page_id, PAGES))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_and_images_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{page_id(page)} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page_id(page)} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_commands_have_real_verbs_and_flags(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = verbs(capsys)
+    for command in commands(page):
+        words = shlex.split(command, comments=True)
+        verb = "infer" if words[0].startswith("-") else words[0]
+        if verb == "VERB":
+            continue
+        assert verb in known, f"{page_id(page)}: run.py {command}"
+        flags = set(re.findall(r"--[a-z][a-z-]*", help_text(capsys, verb)))
+        used = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert used <= flags, f"{page_id(page)}: run.py {command}"
+
+
+def test_commands_are_found() -> None:
+    found = commands(ROOT / "README.md")
+    assert "--batch 1000 --impl m2 --check" in found
+    assert "list" in found
+
+
+def test_readme_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    section = (ROOT / "README.md").read_text().split("## The command line")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == verbs(capsys)
+
+
+def test_readme_maps_to_files() -> None:
+    section = (ROOT / "README.md").read_text().split("## Map")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    assert len(cells) > 10
+    for cell in cells:
+        folder = ROOT
+        for name in re.findall(r"`([^`]+)`", cell):
+            place = next(root / name for root in (folder, ROOT) if (root / name).exists())
+            folder = place.parent  # `a/b.py`, `c.py`: neighbours
+
+
+def test_readme_settings_are_the_makefiles() -> None:
+    defaults = dict(re.findall(r"^(\w+) \?= (\w+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    rows = re.findall(r"^\| `([A-Z]+)` \| (\w+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert dict(rows) == defaults
+
+
+@pytest.mark.parametrize("milestone", MILESTONES)
+def test_a_lesson_mentions_each_of_its_variants(milestone: str) -> None:
+    text = (ROOT / "milestones" / milestone / "README.md").read_text()
+    for name in names():
+        if name.startswith(f"{milestone}/"):
+            folder = name.partition("/")[2]
+            assert f"`{name}`" in text or f"`{folder}`" in text, f"{milestone}/README.md is silent on {name}"
+
+
+@pytest.mark.parametrize("shape", [((3, 1, 12, 11), (4, 7, 7)), ((2, 3, 9, 8), (5, 2, 3))])
+def test_the_example_of_contributing(
+    shape: tuple, tmp_path: Path, device: Device, rng: np.random.Generator
+) -> None:
+    page = ROOT / "CONTRIBUTING.md"
+    (tmp_path / "variant.py").write_text(fenced(page, "python")[0])
+    (tmp_path / "kernel.cu").write_text(fenced(page, "cuda")[0])
+    x_shape, (M, R, S) = shape
+    x = rng.standard_normal(x_shape, np.float32)
+    w = rng.standard_normal((M, x_shape[1], R, S), np.float32)
+    result = check_conv2d(x, w, conv2d(x, w, find(tmp_path), device))
+    assert result.ok, str(result)
+
+
+def test_the_example_of_the_readme() -> None:
+    (code,) = fenced(ROOT / "README.md", "python")
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    y = scope["y"]
+    assert isinstance(y, np.ndarray)
+    assert f"{y.shape}" in code
+    assert np.isfinite(y).all()
+
+
+def test_pictures_say_what_would_be_drawn_now(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    pictures.main(tmp_path)
+    for name in PICTURES:
+        drawn = texts(tmp_path / name)
+        assert drawn
+        assert texts(ROOT / "docs" / name) == drawn, f"{name} is behind: python docs/pictures.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_pages_are_short(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 250

@@ -1,0 +1,273 @@
+"""The verbs around a variant's files: diff, show and new."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_dnn import conv2d
+from mini_dnn.cli import main
+from mini_dnn.cli.diff import compare
+from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.device import Device
+from mini_dnn.device.nvcc import build_cubin, find_nvcc
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.export import expand
+from mini_dnn.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.reference import check_conv2d
+from mini_dnn.runner import run
+from mini_dnn.scaffold import IDEA, create
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import ROOT, Variant, find, names
+
+Output = pytest.CaptureFixture[str]
+KERNELS = [name for name in names() if find(name).plan]
+
+
+def arrays(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+
+
+class TestDiff:
+    def test_with_its_parent(self, capsys: Output) -> None:
+        assert main(["diff", "m3/restrict"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("- m3/fusion: ")
+        assert lines[1].startswith("+ m3/restrict: ")
+        assert {"--- m3/fusion/kernel.cu", "+++ m3/restrict/kernel.cu", "--- m3/fusion/variant.py"} <= set(
+            lines
+        )
+        assert any(line.startswith("+") and "__restrict__ x" in line for line in lines)
+
+    def test_without_the_head(self) -> None:
+        old, new = find("m3/fusion"), find("m3/restrict")
+        for file, head in (("kernel.cu", "// m3/restrict"), ("variant.py", '"""m3/restrict')):
+            assert any(head in line for line in compare(old, new, file))
+            assert not any(head in line for line in compare(old, new, file, heads=False))
+        assert any("__restrict__" in line for line in compare(old, new, "kernel.cu", heads=False))
+
+    def test_equal(self, capsys: Output) -> None:
+        assert main(["diff", "m2", "m2/unroll_gemm"]) == 0
+        assert "kernel.cu: equal\n\nvariant.py: equal\n" in capsys.readouterr().out
+
+    def test_equal_but_for_the_head(self, tmp_path: Path) -> None:
+        copies = []
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "kernel.cu").write_text(f"// {name}\n\nint i;\n")
+            copies.append(Variant("conv2d", "", folder=tmp_path / name, name=name))
+        assert (
+            compare(*copies, "kernel.cu", heads=False)[1]
+            == "kernel.cu: equal but for the comment at its head"
+        )
+
+    def test_with_the_host(self, capsys: Output) -> None:
+        assert main(["diff", "m1"]) == 0
+        assert "kernel.cu: m1/cpu runs on the host and has none" in capsys.readouterr().out
+
+    def test_without_a_parent(self, capsys: Output) -> None:
+        assert main(["diff", "cpu"]) == 2
+        assert "m1/cpu names no parent; name what to compare it with" in capsys.readouterr().err
+
+
+class TestShow:
+    @pytest.mark.parametrize(("name", "file"), [("m2", "kernel.cu"), ("cpu", "variant.py")])
+    def test_prints_the_file(self, capsys: Output, name: str, file: str) -> None:
+        assert main(["show", name]) == 0
+        assert capsys.readouterr().out == (find(name).folder / file).read_text()
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    @pytest.mark.parametrize("name", KERNELS)
+    def test_expands_every_variant(self, name: str, layer: str) -> None:
+        variant = find(name)
+        shape = layer_shape(layer)
+        lines = expand(variant, shape, layer).splitlines()
+        assert lines[0] == f"// {name} for {layer}: {shape}"
+        for define, value in variant.defines_for(shape).items():
+            assert f"#define {define} {value}" in lines
+        for step in list(variant.plan(shape))[:3]:
+            if isinstance(step, Launch):
+                assert any(line.startswith("// ") and f"{step.kernel}<<<dim3(" in line for line in lines)
+
+    def test_steps_are_written_as_in_cuda(self, tmp_path: Path) -> None:
+        (tmp_path / "kernel.cu").write_text("")
+        part = Images("y", 0, 3)
+        steps = [
+            CopyToSymbol("w_const", "w"),
+            CopyIn(Images("x", 2, 3)),
+            Launch("k", (25, 49), (256,), ("x", part, 7, np.int64(8), 0.5), shared_bytes=1024, stream=1),
+            Gemm("w", "col", "y", 4, 6, 5),
+            *[Launch("again", (1,), (1,), ())] * 30,
+        ]
+        variant = Variant("conv2d", "", plan=lambda s: steps, folder=tmp_path, name="mine")
+        lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test").splitlines()
+        assert "//   stream 0: copy w to the __constant__ variable w_const" in lines
+        assert "//   stream 0: copy x[2..2] to the GPU" in lines
+        assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
+        assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
+        assert "//   ... and 10 more of the same kinds" in lines
+
+    @pytest.mark.parametrize("name", ["m2", "layers/custom"])
+    def test_expanded_file_computes_the_same(
+        self, tmp_path: Path, emulator: Device, rng: np.random.Generator, name: str
+    ) -> None:
+        variant, shape = find(name), layer_shape("conv2", 1)
+        (tmp_path / "kernel.cu").write_text(expand(variant, shape, "conv2"))
+        x, w = arrays(rng, shape)
+        y = run(x, w, replace(variant, folder=tmp_path, defines={}), emulator).y
+        assert check_conv2d(x, w, y, variant.precision).ok
+
+    @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
+    @pytest.mark.parametrize("name", ["m2", "m3/tensor_cores", "layers/custom"])
+    def test_expanded_file_compiles_for_a_gpu(self, tmp_path: Path, name: str) -> None:
+        source = tmp_path / "out.cu"
+        source.write_text(expand(find(name), layer_shape("conv1"), "conv1"))
+        assert build_cubin(source, {}, "sm_80")[:4] == b"\x7fELF"
+
+    def with_headers(self, folder: Path) -> Variant:
+        """A variant with two headers, one of which includes the other and is included twice."""
+        (folder / "kernel.cu").write_text(
+            '#include "add.h"\n  #  include "shared/once.h"\n#include "cuda_fp16.h"\n'
+            'extern "C" __global__ void k(const float* x, const float* w, float* y) { *y = add(*x, ONE); }\n'
+        )
+        (folder / "shared").mkdir()
+        (folder / "add.h").write_text(
+            '#ifndef ADD_H\n#define ADD_H\n#include "shared/once.h"\n#include "add.h"\n'
+            "__device__ float add(float a, float b) { return a + b; }\n#endif\n"
+        )
+        (folder / "shared/once.h").write_text("#pragma once\nconstexpr float ONE = 1.0f;\n")
+
+        def plan(s: ConvShape) -> list[Launch]:
+            return [Launch("k", (1,), (1,), ("x", "w", "y"))]
+
+        return Variant("conv2d", "", plan=plan, folder=folder, name="mine")
+
+    def test_local_files_are_inlined(self, tmp_path: Path, emulator: Device) -> None:
+        variant = self.with_headers(tmp_path)
+        text = expand(variant, ConvShape(1, 1, 1, 1, 1, 1, 1), "one pixel")
+        assert '#include "cuda_fp16.h"' in text
+        assert '#include "add.h"' not in text
+        assert "pragma" not in text
+        alone = tmp_path / "alone"
+        alone.mkdir()
+        (alone / "kernel.cu").write_text(text)
+        one = np.ones((1, 1, 1, 1), np.float32)
+        assert run(one, one, replace(variant, folder=alone), emulator).y.item() == 2
+
+    def test_out_never_overwrites(self, tmp_path: Path, capsys: Output) -> None:
+        out = tmp_path / "m2.cu"
+        assert main(["show", "m2", "--expand", "--layer", "conv2", "--out", str(out)]) == 0
+        text = out.read_text()
+        assert text.startswith("// m2/unroll_gemm for conv2: (10000, 4, 40, 40)")
+        assert main(["show", "m1", "--out", str(out)]) == 2
+        assert out.read_text() == text
+        assert "exists already" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["cpu", "--expand"], "there is no kernel to expand"),
+            (["m2", "--layer", "conv1"], "--layer conv1 goes with --expand"),
+            (["m2", "--out", "no/such/folder/m2.cu"], "cannot be written"),
+        ],
+    )
+    def test_wrong_use(self, capsys: Output, flags: list[str], message: str) -> None:
+        assert main(["show", *flags]) == 2
+        assert message in capsys.readouterr().err
+
+
+class TestNew:
+    @pytest.mark.parametrize("source", ["m2", "m3/sweep"])
+    def test_runs_at_once(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        emulator: Device,
+        rng: np.random.Generator,
+        source: str,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["new", "my_idea", "--from", source]) == 0
+        variant = find("my_idea")
+        assert (variant.folder, variant.parent, variant.idea) == (
+            tmp_path / "my_idea",
+            find(source).name,
+            IDEA,
+        )
+        assert variant.source.read_text().startswith("// my_idea: ")
+        assert (tmp_path / "my_idea/variant.py").read_text().startswith('"""my_idea: ')
+        x, w = arrays(rng, ConvShape(2, 2, 9, 11, 3, 3, 2))
+        y = conv2d(x, w, "my_idea", emulator)
+        assert check_conv2d(x, w, y, variant.precision).ok
+
+    @pytest.mark.parametrize("name", KERNELS)
+    def test_every_variant_can_be_a_parent(self, tmp_path: Path, name: str) -> None:
+        source = find(name)
+        variant = find(create(str(tmp_path / "mine"), source))
+        assert (variant.parent, variant.idea, variant.precision) == (name, IDEA, source.precision)
+        shape = layer_shape("conv2", 100)
+        assert list(variant.plan(shape)) == list(source.plan(shape))
+
+    def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+        monkeypatch.chdir(tmp_path)
+        main(["new", "my idea", "--from", "m2"])
+        text = capsys.readouterr().out
+        assert "run.py --impl 'my idea' --device emulator --batch 100\n" in text
+        assert "run.py --impl 'my idea' --device emulator --batch 100 --check\n" in text
+        assert "run.py diff 'my idea'\n" in text
+
+    def test_never_overwrites(self, tmp_path: Path) -> None:
+        (tmp_path / "mine").mkdir()
+        with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):
+            create(str(tmp_path / "mine"), find("m2"))
+        with pytest.raises(UsageError, match=f"{ROOT}/milestones/m2/unroll_gemm exists already"):
+            create("m2/unroll_gemm", find("m1"))
+
+    def test_milestones(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mini_dnn.scaffold.ROOT", tmp_path)
+        folder = create("m3/my_idea", find("m2"))
+        assert folder == tmp_path / "milestones/m3/my_idea"
+        assert (folder / "kernel.cu").read_text().startswith("// m3/my_idea: ")
+
+    def test_host(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="m1/cpu runs on the host and has no kernel"):
+            create(str(tmp_path / "mine"), find("cpu"))
+
+    def write(self, folder: Path, call: str, kernel: str = "") -> Variant:
+        folder.mkdir()
+        (folder / "kernel.cu").write_text(kernel)
+        (folder / "variant.py").write_text(
+            f"from mini_dnn.variant import Variant\nVARIANT = {call}\n", encoding="utf-8"
+        )
+        return find(folder)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            'Variant("conv2d", plan=lambda s: [], idea="µs × 2 → 1", precision="tf32")',
+            'Variant("conv2d", "µs × 2 → 1", precision="tf32", plan=(lambda s: []))',
+        ],
+    )
+    def test_no_parent_and_an_idea_beyond_ascii(self, tmp_path: Path, call: str) -> None:
+        source = self.write(tmp_path / "one", call)
+        variant = find(create(str(tmp_path / "two"), source))
+        assert (variant.parent, variant.idea, variant.precision) == (str(tmp_path / "one"), IDEA, "tf32")
+
+    def test_no_call_to_edit(self, tmp_path: Path) -> None:
+        call = '(lambda kind: kind("conv2d", idea="", plan=lambda s: []))(Variant)'
+        source = self.write(tmp_path / "one", call)
+        with pytest.raises(VariantError, match=r"has no Variant\(\.\.\.\) in it"):
+            create(str(tmp_path / "two"), source)
+        assert not (tmp_path / "two").exists()
+
+    def test_headers_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
+        (tmp_path / "common.h").write_text("#define ONE 1.0f\n")
+        kernel = '#include "../common.h"\n#include "own.h"\n#include <cuda_fp16.h>\nfloat two = ONE + OWN;\n'
+        source = self.write(tmp_path / "one", 'Variant("conv2d", plan=lambda s: [], idea="")', kernel)
+        (tmp_path / "one/own.h").write_text("#define OWN 1.0f\n")
+        folder = create(str(tmp_path / "deep/down/two"), source)
+        assert (
+            (folder / "kernel.cu").read_text().startswith('#include "../../../common.h"\n#include "own.h"\n')
+        )
+        emulator.compile(folder / "kernel.cu", {})
