@@ -16,7 +16,7 @@ from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.execute import Execution, Span, buffer_shapes
 from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
-from mini_dnn.timing import NO_TIMING, Timing, time_op
+from mini_dnn.timing import NO_TIMING, Timing, time_on_host, time_op
 from mini_dnn.variant import HostFunction, Launch, Variant, ceil_div, find
 
 OVERLAPPED_RUNS = 5  # of which the median is the layer time
@@ -103,7 +103,7 @@ def run(
     if limit:
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
     if variant.host is not None:
-        return _run_host(x, w, variant.host, max_images or shape.N, progress)
+        return _run_host(x, w, variant.host, timing, max_images or shape.N, progress)
     assert device is not None, "a variant without host= has a plan"
     if variant.needs_gpu and not device.has_clock:
         raise DeviceError(f"{variant.name} needs a GPU: {variant.needs_gpu}")
@@ -137,18 +137,28 @@ def run(
 
 
 def _run_host(
-    x: np.ndarray, w: np.ndarray, host: HostFunction, images: int, progress: Progress | None
+    x: np.ndarray,
+    w: np.ndarray,
+    host: HostFunction,
+    timing: Timing,
+    images: int,
+    progress: Progress | None,
 ) -> ConvResult:
     """The host's op time is its wall clock's."""
     shape = ConvShape.of(x, w)
     y = np.empty(shape.y, np.float32)
-    start = time.perf_counter()
-    for n in range(0, shape.N, images):
-        y[n : n + images] = host(x[n : n + images], w)
-        if progress:
-            progress(min(n + images, shape.N))
-    ms = (time.perf_counter() - start) * 1e3
-    return ConvResult(y, ms, ms, compile_ms=0.0, steps=ceil_div(shape.N, images), op_samples_ms=(ms,))
+
+    def op() -> None:
+        for n in range(0, shape.N, images):
+            y[n : n + images] = host(x[n : n + images], w)
+            if progress:
+                progress(min(n + images, shape.N))
+
+    samples = time_on_host(op, timing)
+    ms = statistics.median(samples)
+    return ConvResult(
+        y, ms, ms, compile_ms=0.0, steps=ceil_div(shape.N, images), op_samples_ms=tuple(samples)
+    )
 
 
 def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int | None = None) -> int:

@@ -48,19 +48,39 @@ def time_op(op: Callable[[], None], device: Device, timing: Timing) -> list[floa
 
     An empty list where nothing is to be timed, or the device has no clock.
     """
+
+    def once() -> float:
+        if timing.cold_cache:
+            device.flush_cache()
+        start = device.record()
+        op()
+        return device.elapsed_ms(start, device.record())
+
     if timing.repeats == 0 or not device.has_clock:
         return []
     for _ in range(timing.warm_up):
         op()
     device.synchronize()
+    return repeat(once, timing)
+
+
+def time_on_host(op: Callable[[], None], timing: Timing) -> list[float]:
+    """Milliseconds of each run of ``op`` by the wall clock: at least one, as its result is wanted anyway."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        op()
+        return (time.perf_counter() - start) * 1e3
+
+    return repeat(once, timing) or [once()]
+
+
+def repeat(once: Callable[[], float], timing: Timing) -> list[float]:
+    """Call ``once`` until the median of what it returns stands still, as ``timing`` says."""
     samples: list[float] = []
     since = time.perf_counter()
     while len(samples) < timing.max_repeats:
-        if timing.cold_cache:
-            device.flush_cache()
-        start = device.record()
-        op()
-        samples.append(device.elapsed_ms(start, device.record()))
+        samples.append(once())
         if len(samples) < timing.repeats:
             continue
         if time.perf_counter() - since > timing.budget_s or median_error(samples) < timing.precision:

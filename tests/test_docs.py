@@ -10,9 +10,11 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.device import Device
+from mini_dnn.models import lenet
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import conv2d
 from mini_dnn.variant import ROOT, find, names
+from mini_dnn.weights import load
 
 PAGES = sorted(
     path
@@ -152,6 +154,14 @@ def test_the_example_of_the_readme() -> None:
     assert isinstance(y, np.ndarray)
     assert f"{y.shape}" in code
     assert np.isfinite(y).all()
+
+
+def test_the_output_in_the_readme_is_what_the_program_says_now() -> None:
+    (output,) = fenced(ROOT / "README.md", "console")
+    variant = find("m3")
+    assert f"variant   {variant.name}: {variant.idea}\n" in output
+    stored = load(lenet.default_weights("fashion-mnist"), lenet.build(np.random.default_rng(0))).accuracies
+    assert f"Test Accuracy: {stored[1000]:.4f} (agrees with {stored[1000]:.4f}, stored" in output
 
 
 def test_pictures_say_what_would_be_drawn_now(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mini_dnn.inference import Convolutions, accuracy
 from mini_dnn.machine import cpu_name, versions
 from mini_dnn.models import lenet
 from mini_dnn.network import LayerTime
-from mini_dnn.timing import Timing
+from mini_dnn.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 from mini_dnn.weights import WeightsInfo, load
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         weights = args.weights or lenet.default_weights(data.name)
         info = load(weights, network)
         _print_head(variant, device, data, weights, args.batch)
-        timing = Timing(repeats=args.repeat, max_repeats=args.repeat)
+        timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         convolutions = Convolutions(variant, device, timing, check_images=args.batch if args.check else 0)
         found = accuracy(network, convolutions, data, args.batch, _Report(convolutions))
     expected = _expected_accuracy(info, data, args.batch)

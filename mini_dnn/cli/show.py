@@ -65,6 +65,6 @@ def _print(text: str, language: str) -> None:
     """Print, in colour on a terminal; elsewhere exactly the text, so that it can go into a file."""
     console = Console(soft_wrap=True)
     if console.is_terminal:
-        console.print(Syntax(text, language, background_color="default", word_wrap=True))
+        console.print(Syntax("", language, theme="ansi_dark").highlight(text), end="")
     else:
         print(text, end="")

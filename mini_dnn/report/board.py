@@ -8,7 +8,7 @@ from typing import Any
 
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import VariantError
-from mini_dnn.report.load import Record, Results, Row
+from mini_dnn.report.load import Peer, Record, Results, Row
 from mini_dnn.variant import find, names
 
 COURSE_BATCH = 10_000  # the course states its op times at this batch
@@ -19,8 +19,8 @@ THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
     0x10: "sync boost",
-    0x20: "thermal, by software",
-    0x40: "thermal, by hardware",
+    0x20: "software thermal limit",
+    0x40: "hardware thermal limit",
     0x80: "power brake",
 }
 
@@ -70,6 +70,7 @@ class Board:
     entries: Mapping[tuple[str, int], Entry]  # by variant and batch, in the order of the course
     ceilings: Mapping[str, float]
     sweeps: Sequence[Mapping[str, Any]]
+    peers: Sequence[Peer]
 
     @property
     def batches(self) -> list[int]:
@@ -153,7 +154,8 @@ def _board(device: str, results: Results) -> Board:
     ceilings = {name: value for record in records for name, value in record.ceilings.items()}
     sweeps = {(s["variant"], s["layer"], s["batch"]): s for record in records for s in record.sweeps}
     used = [record for record in records if any(row.record is record for row in rows)]
-    return Board(device, used, layers, entries, ceilings, list(sweeps.values()))
+    peers = [peer for peer in results.peers if device.startswith(f"{peer.device} (")]  # its architecture
+    return Board(device, used, layers, entries, ceilings, list(sweeps.values()), peers)
 
 
 def _current_hash(variant: str) -> tuple[str | None, str]:

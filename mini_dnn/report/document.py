@@ -196,9 +196,10 @@ PAGE = Template("""<!doctype html>
 body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 72rem; background: var(--ground);
        color: var(--text); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; }
+h1 ~ h1 { margin-top: 5rem; }
 h2 { font-size: 1.4rem; margin: 3rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p, ul { max-width: 48rem; }
+p { max-width: 48rem; }
 code { font: .9em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, NoReturn
+from typing import Any
 
 from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
+from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
 from mini_dnn.variant import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # what the messages tell people to run
 
-NUMBER = (int, float)
-Fields = Mapping[str, tuple[type, ...]]
 RECORD: Fields = {
     "started": (str,),
     "commit": (str, NoneType),
@@ -79,6 +77,17 @@ SWEEP: Fields = {
 }
 POSITIVE = ("batch", "flops", "min_bytes", "op_ms")  # logarithms and quotients are taken of them
 HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+PEERS: Fields = {"started": (str,), "device": (str,), "rows": (list,)}
+PEER: Fields = {
+    "peer": (str,),
+    "precision": (str,),
+    "order": (str,),
+    "layer": (str,),
+    "batch": (int,),
+    "op_ms": NUMBER,
+    "relative_error": NUMBER,
+}
+PEERS_SCHEMA = "peers-1"  # what benchmarks/peers.py writes
 SPAN_KINDS = ("copy_in", "kernel", "copy_out")
 
 
@@ -130,11 +139,26 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Peer:
+    """One convolution layer by a library."""
+
+    device: str  # the GPU's name alone
+    peer: str
+    precision: str
+    order: str  # of the axes: "NCHW" or "NHWC"
+    layer: str
+    batch: int
+    op_ms: float
+    relative_error: float  # ||y - reference|| / ||reference||, against float64
+
+
+@dataclass(frozen=True)
 class Results:
     """What the files hold."""
 
     records: Sequence[Record]  # in the order in which they were started
     rows: Sequence[Row]  # the latest of each device, variant, batch and layer
+    peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and layer
 
 
 def results_files(given: Sequence[Path]) -> list[Path]:
@@ -167,31 +191,43 @@ def load(files: Iterable[Path]) -> Results:
     DataError
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
-    read = sorted((_read(file) for file in files), key=lambda pair: pair[0].started)
-    latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in read for r in rows}
-    records = [record for record, _ in read]
+    read = [(file, read_json(file)) for file in files]
+    of_peers = [_peers(content, file) for file, content in read if _schema(content) == PEERS_SCHEMA]
+    of_bench = [_record(content, file) for file, content in read if _schema(content) != PEERS_SCHEMA]
+    of_bench.sort(key=lambda pair: pair[0].started)
+    latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in of_bench for r in rows}
     if not latest:
-        files_read = ", ".join(str(record.file) for record in records)
-        raise DataError(f"{files_read}: no rows, so nothing was measured. Measure again: {MEASURE}")
-    return Results(records, list(latest.values()))
+        names = ", ".join(str(file) for file, _ in read)
+        raise DataError(f"{names}: no rows, so nothing was measured. Measure again: {MEASURE}")
+    peers = {
+        (p.device, p.peer, p.precision, p.order, p.batch, p.layer): p
+        for _, rows in sorted(of_peers, key=lambda pair: pair[0])
+        for p in rows
+    }
+    return Results([record for record, _ in of_bench], list(latest.values()), list(peers.values()))
 
 
-def _read(file: Path) -> tuple[Record, list[Row]]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # also of text that is not UTF-8
-        raise DataError(f"{file} is no results file, as it is not JSON: {error}. {_again(file)}") from error
-    found = content.get("schema") if isinstance(content, dict) else None
+def _schema(content: Any) -> Any:
+    return content.get("schema") if isinstance(content, dict) else None
+
+
+def _peers(content: Any, file: Path) -> tuple[str, list[Peer]]:
+    """When it was started, and the rows."""
+    check(content, PEERS, file, "")
+    for at, row in enumerate(content["rows"]):
+        check(row, PEER, file, f"rows[{at}].", positive=("batch", "op_ms"))
+    rows = [Peer(device=content["device"], **{name: row[name] for name in PEER}) for row in content["rows"]]
+    return content["started"], rows
+
+
+def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
+    found = _schema(content)
     if found != SCHEMA:
-        raise DataError(
-            f"{file}: schema is {found!r}, and this version reads schema {SCHEMA}. {_again(file)}"
-        )
-    _check(content, RECORD, file, "")
-    _check(content["device"], DEVICE, file, "device.")
+        raise DataError(f"{file}: schema is {found!r}, and this version reads schema {SCHEMA}. {again(file)}")
+    check(content, RECORD, file, "")
+    check(content["device"], DEVICE, file, "device.")
     _check_state(content["device"]["state"], file, "device.state.")
-    _check(content["method"], METHOD, file, "method.")
+    check(content["method"], METHOD, file, "method.")
     for at, sweep in enumerate(content.get("sweeps", [])):
         _check_sweep(sweep, file, f"sweeps[{at}].")
     record = Record(
@@ -207,19 +243,16 @@ def _read(file: Path) -> tuple[Record, list[Row]]:
 
 
 def _row(row: Any, record: Record, where: str) -> Row:
-    _check(row, ROW, record.file, where)
-    for name in POSITIVE:
-        if row[name] is not None and row[name] <= 0:
-            _refuse(record.file, where + name, f"is {row[name]}; expected more than 0")
+    check(row, ROW, record.file, where, POSITIVE)
     _check_state(row.get("state"), record.file, where + "state.")
     streams = row.get("streams")
     if streams is not None:
-        _check(streams, STREAMS, record.file, where + "streams.")
+        check(streams, STREAMS, record.file, where + "streams.")
         for at, span in enumerate(streams["spans"]):
-            _check(span, SPAN, record.file, f"{where}streams.spans[{at}].")
+            check(span, SPAN, record.file, f"{where}streams.spans[{at}].")
             if span["kind"] not in SPAN_KINDS:
                 name = f"{where}streams.spans[{at}].kind"
-                _refuse(record.file, name, f"is {span['kind']!r}; expected one of {', '.join(SPAN_KINDS)}")
+                refuse(record.file, name, f"is {span['kind']!r}; expected one of {', '.join(SPAN_KINDS)}")
     known = {name: row[name] for name in ROW}
     return Row(record=record, state=row.get("state"), streams=streams, **known)
 
@@ -227,52 +260,29 @@ def _row(row: Any, record: Record, where: str) -> Row:
 def _check_state(state: Any, file: Path, where: str) -> None:
     if state is None:
         return
-    _check(state, STATE, file, where)
+    check(state, STATE, file, where)
     if not HEXADECIMAL.fullmatch(state["throttle_reasons"]):
-        _refuse(file, where + "throttle_reasons", f"is {state['throttle_reasons']!r}; expected such as '0x1'")
+        refuse(file, where + "throttle_reasons", f"is {state['throttle_reasons']!r}; expected such as '0x1'")
 
 
 def _check_sweep(sweep: Any, file: Path, where: str) -> None:
-    _check(sweep, SWEEP, file, where)
+    check(sweep, SWEEP, file, where)
     expected = (len(sweep["y_values"]), len(sweep["x_values"]))
     lengths = {len(line) if isinstance(line, list) else 0 for line in sweep["op_ms"]}
     if (len(sweep["op_ms"]), *lengths) != expected:
         lines = f"expected {expected[0]} lists (one a value of y) of {expected[1]} (one a value of x)"
-        _refuse(file, where + "op_ms", f"has other lengths than x_values and y_values: {lines}")
+        refuse(file, where + "op_ms", f"has other lengths than x_values and y_values: {lines}")
     for value in (value for line in sweep["op_ms"] for value in line):
         if value is not None and not (isinstance(value, NUMBER) and value > 0):
-            _refuse(file, where + "op_ms", f"holds {value!r}; expected milliseconds or null")
+            refuse(file, where + "op_ms", f"holds {value!r}; expected milliseconds or null")
     if len(sweep["best"]) != 2 or not any(value is not None for line in sweep["op_ms"] for value in line):
-        _refuse(file, where + "best", "must be [x, y], and op_ms must have at least one time")
+        refuse(file, where + "best", "must be [x, y], and op_ms must have at least one time")
 
 
 def _ceilings(memory: Any, file: Path) -> dict[str, float]:
     if not isinstance(memory, dict):
-        _refuse(file, "memory", f"is {memory!r}; expected an object such as {{'copy_gbps': 4270}}")
+        refuse(file, "memory", f"is {memory!r}; expected an object such as {{'copy_gbps': 4270}}")
     for name, value in memory.items():
         if not isinstance(value, NUMBER) or value <= 0:
-            _refuse(file, f"memory.{name}", f"is {value!r}; expected a number above 0")
+            refuse(file, f"memory.{name}", f"is {value!r}; expected a number above 0")
     return memory
-
-
-def _check(found: Any, fields: Fields, file: Path, where: str) -> None:
-    if not isinstance(found, dict):
-        _refuse(file, where.rstrip(".") or "the file", f"is {found!r}; expected an object")
-    for name, kinds in fields.items():
-        if name not in found:
-            _refuse(file, where + name, "is missing")
-        if not isinstance(found[name], kinds):
-            names = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
-            _refuse(file, where + name, f"is {found[name]!r}; expected {names}")
-
-
-def _refuse(file: Path, field: str, what: str) -> NoReturn:
-    raise DataError(f"{file}: {field} {what}. {_again(file)}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no measured number")
-
-
-def _again(file: Path) -> str:
-    return f"Leave the file out, or measure again: run.py bench --out {file}"

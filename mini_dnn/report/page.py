@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from mini_dnn.report import plots
-from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, boards, throttling
-from mini_dnn.report.document import Block, Figure, Heading, Items, Table, Text, Warnings, files
+from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, boards, throttling
+from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
+from mini_dnn.report.figures import figures
 from mini_dnn.report.load import Results, Row
-from mini_dnn.report.roofline import roofline
 from mini_dnn.report.tables import (
     COURSE_STEPS,
     course_table,
     method_text,
+    number,
     ops_csv,
+    peers_table,
     places_table,
     rates_table,
     streams_table,
     times_table,
 )
-from mini_dnn.report.theme import Draw, picture
 from mini_dnn.shapes import ConvShape
 
 TITLE = "mini_dnn: op times"
@@ -57,8 +55,9 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
         doubts = list(_doubts(board))
         blocks += [Warnings(doubts)] if doubts else []
         blocks += _course(board) if at == 1 or _in_course(board) else []
+        blocks += _peers(board)
         blocks += _batch(board, board.main_batch)
-        blocks += _plots(board, suffix)
+        blocks += figures(board, suffix)
         for batch in board.batches:
             blocks += _batch(board, batch) if batch != board.main_batch else []
         blocks += _where(board)
@@ -101,6 +100,15 @@ def _course(board: Board) -> list[Block]:
     return [Heading(2, "The course project's table"), Text(text), course_table(board)]
 
 
+def _peers(board: Board) -> list[Block]:
+    table = peers_table(board)
+    text = (
+        f"The same convolutions at batch {COURSE_BATCH:,} by a library on the same GPU, the L2 cache cold "
+        "too. Its fp16 is fp16 in memory: half the bytes of any variant's."
+    )
+    return [Heading(2, "Beside a library"), Text(text), table] if table.rows else []
+
+
 def _batch(board: Board, batch: int) -> list[Block]:
     entries = board.at(batch)
     shapes = {row.layer: ConvShape(**row.shape) for entry in entries for row in entry.rows.values()}
@@ -139,64 +147,6 @@ def _rates_text(board: Board, rows: Sequence[Row]) -> str:
     return text
 
 
-def _plots(board: Board, suffix: str) -> list[Block]:
-    """Each plot whose data exist."""
-    batch = board.main_batch
-    entries = board.at(batch)
-    timed = [e for e in entries if any(row.op_ms for row in e.rows.values())]
-    stepped = [e for e in timed if board.speed_up(e, e.any_row.parent) and not _parent_on_host(board, e)]
-    rows = [row for e in timed for row in e.rows.values()]
-    points = [row for row in rows if row.op_ms and not row.on_host]
-    streamed = [row for row in rows if row.streams and row.streams["spans"]]
-    known: list[tuple[Sequence[Any], str, str, str, Draw]] = [
-        (
-            timed,
-            "op_times",
-            "Op times",
-            f"Op time of each layer at batch {batch:,}; shorter is faster.",
-            partial(plots.op_times, timed),
-        ),
-        (
-            stepped,
-            "ladder",
-            "What each idea gained",
-            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU.",
-            partial(plots.ladder, board, stepped),
-        ),
-        (
-            points,
-            "roofline",
-            "Roofline",
-            f"Batch {batch:,}. FLOPs and bytes follow from the shapes, so all variants of a layer stand in a "
-            "column. Memory: a copy measured on this device; arithmetic: its peak at the highest clock.",
-            partial(roofline, board, points),
-        ),
-        (
-            board.sweeps,
-            "sweep",
-            "Parameter sweep",
-            "Op time over both parameters; the fastest is framed.",
-            partial(plots.sweep, board.sweeps),
-        ),
-        (
-            streamed,
-            "streams",
-            "Copies and kernels over time",
-            "One traced run. Hidden: how much of the shorter of copies and kernels ran while the other did.",
-            partial(plots.streams, streamed),
-        ),
-    ]
-    blocks: list[Block] = []
-    for data, name, title, caption, draw in known:
-        if data:
-            blocks += [Heading(2, title), Figure(name + suffix, picture(draw), title, caption)]
-    return blocks
-
-
-def _parent_on_host(board: Board, entry: Entry) -> bool:
-    return board.entries[entry.any_row.parent or "", entry.batch].any_row.on_host
-
-
 def _where(board: Board) -> list[Block]:
     methods = dict.fromkeys(method_text(record.method) for record in board.records)
     blocks: list[Block] = [
@@ -209,7 +159,7 @@ def _where(board: Board) -> list[Block]:
         Text("Method: " + "; or: ".join(methods) + "."),
     ]
     if board.ceilings:
-        rows = [[f"`{name}`", f"{value:g}"] for name, value in board.ceilings.items()]
+        rows = [[f"`{name}`", number(value)] for name, value in board.ceilings.items()]
         blocks += [Text(CEILINGS), Table(["ceiling", "value"], rows)]
     return blocks
 
@@ -224,6 +174,8 @@ def _missing(board: Board) -> Iterator[str]:
     absent = [variant for _, variant, _ in COURSE_STEPS if variant not in _in_course(board)]
     if absent:
         yield f"the course project's table: {bench} --batch {COURSE_BATCH} --impl {' '.join(absent)}`"
+    if not peers_table(board).rows:
+        yield "a library's op times: `python benchmarks/peers.py --out benchmarks/results/NAME.json`"
     if not any(row.streams for row in rows):
         yield f"the streams timeline: {bench} --impl m3/streams`"
     if not board.sweeps:

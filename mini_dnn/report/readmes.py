@@ -8,10 +8,7 @@ from pathlib import Path
 from mini_dnn.errors import UsageError
 from mini_dnn.report.board import COURSE_BATCH, GONE, Board, Entry
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
-from mini_dnn.report.tables import COURSE_CODES, op_cells, op_columns, times
-from mini_dnn.variant import SHORT_NAMES
-
-FINAL = SHORT_NAMES["m3"]
+from mini_dnn.report.tables import COURSE_CODES, FINAL, op_cells, op_columns, times
 
 
 def updated(board: Board, root: Path) -> Mapping[Path, tuple[str, str]]:

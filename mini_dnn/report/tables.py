@@ -11,13 +11,15 @@ from typing import Any
 from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, Roof, gbps, tflops, throttling
 from mini_dnn.report.document import NOT_THERE, Table
 from mini_dnn.report.load import Record, Row
+from mini_dnn.variant import SHORT_NAMES
 
+FINAL = SHORT_NAMES["m3"]
 COURSE_STEPS: tuple[tuple[str, str, tuple[float, float] | None], ...] = (
     # what was done, our variant, the original project's op times in ms
     ("unroll, GEMM, permute", BASELINE, (95.6, 72.9)),
     ("+ fusion + tensor cores", "m3/stack_1", (42.3, 32.2)),
     ("+ `__restrict__` + loop unrolling + FP16", "m3/stack_2", (36.8, 28.5)),
-    ("the final kernel", "layers/custom", None),
+    ("the final kernel", FINAL, None),
 )
 COURSE_CODES = {  # the names that the course gives to its optimisations
     "m3/streams": "req_0",
@@ -83,8 +85,26 @@ def course_table(board: Board) -> Table:
             ours = [*op_cells(entry), times(board.speed_up(entry, BASELINE))]
         rows.append([step, name_of(entry) if entry else f"`{variant}` (not measured)", *cells, *ours])
     theirs_columns = ["course 1, ms", "course 2, ms", "course sum, ms", "over its baseline"]
-    ours_columns = [*op_columns(board.layers), f"over `{BASELINE}`"]
+    ours_columns = [*op_columns(board.layers), "over our baseline"]
     return Table(["step", "variant", *theirs_columns, *ours_columns], rows, text_columns=2)
+
+
+def peers_table(board: Board) -> Table:
+    """Libraries on the same device at the course's batch, and how the final kernel compares."""
+    of_peer: dict[tuple[str, str, str], dict[str, float]] = {}
+    for row in board.peers:
+        if row.batch == COURSE_BATCH:
+            of_peer.setdefault((row.peer, row.precision, row.order), {})[row.layer] = row.op_ms
+    final = board.entries.get((FINAL, COURSE_BATCH))
+    final_ms = final.sum_ms if final else None
+    rows = []
+    for words, op_ms in of_peer.items():
+        known = [op_ms.get(layer) for layer in board.layers]
+        sum_ms = None if None in known else sum(ms for ms in known if ms is not None)
+        over = times(sum_ms / final_ms) if sum_ms and final_ms else NOT_THERE
+        rows.append([*words, *map(number, [*known, sum_ms]), over])
+    columns = ["library", "precision", "order", *op_columns(board.layers), f"`{FINAL}` over it"]
+    return Table(columns, rows, text_columns=3)
 
 
 def times_table(board: Board, batch: int) -> Table:
@@ -189,9 +209,10 @@ def places_table(board: Board) -> Table:
 def method_text(method: Mapping[str, Any]) -> str:
     """How an op was timed, in words."""
     cache = "flushed before each run" if method["cold_cache"] else "left as the run before leaves it"
+    budget = f"{method['budget_s']:g}\N{NO-BREAK SPACE}s"
     return (
         f"{method['warm_up']} warm-up runs; then {method['repeats']} to {method['max_repeats']} timed runs, "
-        f"until the median is known to ±{percent(method['precision'], 1)} or {method['budget_s']:g} s are "
+        f"until the median is known to ±{percent(method['precision'], 1)} or {budget} are "
         f"spent; the L2 cache is {cache}"
     )
 

@@ -1,41 +1,115 @@
-// m3/streams: m3/fusion's kernel, with the batch in parts whose copies and launches overlap.
+// m3/streams: m3/stack_2's kernel, with the batch in parts whose copies and launches overlap.
 //
 // Idea      The GPU has a copy engine for each direction beside its multiprocessors. Cut the batch into parts, give
 //           each part's three steps (copy x in, launch, copy y out) to one of several streams in turn, and the part
 //           before is copied out and the part after copied in while this one computes.
-// Layout    m3/fusion's. x and y lie in pinned host memory: the engines read and write it by themselves, whereas a copy
-//           from ordinary memory would go through a staging buffer that the host fills, and wait for it.
-// Mapping   m3/fusion's, for the images of one part; variant.py cuts the batch.
-// Roofline  the copies: N = 10,000, PCIe 5 at about 55 GB/s each way. Layer 1: 0.30 GB in, 1.02 GB out: 5.4 and 18.6
-// ms.
-//           Layer 2: 0.26 and 0.74 GB: 4.7 and 13.5 ms. Both directions run at once, so the slower one is the floor.
-// Gain      over m3/fusion: nothing in op time, since the kernel is the same. The layer from host to host falls from
-//           the sum of the three steps to little more than the longest one; its first copy in and last copy out
-//           cannot be hidden.
+// Layout    m3/stack_2's. x and y lie in pinned host memory: the engines read and write it by themselves, whereas
+//           a copy from ordinary memory would go through a staging buffer that the host fills, and wait for it.
+// Mapping   m3/stack_2's, for the images of one part; variant.py cuts the batch.
+// Roofline  the copies: N = 10,000, PCIe 5 at about 55 GB/s each way. Layer 1: 0.30 GB in and 1.02 GB out, 5.4 and
+//           18.6 ms. Layer 2: 0.26 and 0.74 GB, 4.7 and 13.5 ms. Both directions run at once: the slower is the floor.
+// Gain      over m3/stack_2: nothing in op time, since the kernel is the same. The layer from host to host falls from
+//           the sum of the three steps to little more than the slower copy: the kernel and the other direction hide
+//           behind it, but for the first part's copy in and launch. The faster the kernel, the more a layer is copies.
 // Limits    a clock that stops when the last launch has been given to the GPU measures nothing: the layer time here
 //           ends when the last image has arrived. Host memory for x and y is pinned.
 // Hazards   a part's steps are ordered by their stream; parts share no memory, so streams need not wait for another.
-//           The filters are copied before the first part. 64-bit offsets as in m3/fusion.
-extern "C" __global__ void conv_fused(const float* x, const float* w, float* y, int C, int H, int W, int M, int R,
-                                      int S) {
-  __shared__ float w_tile[TILE][TILE], col_tile[TILE][TILE];
-  const int P = H - R + 1, Q = W - S + 1, K = C * R * S;
-  const int m = blockIdx.y * TILE + threadIdx.y;
-  const int pixel = blockIdx.x * TILE + threadIdx.x;
-  const int p = pixel / Q, q = pixel % Q;
+//           The filters are copied before the first part. 64-bit offsets as in m3/stack_2.
+#include <cuda_fp16.h>
+#include <mma.h>
+
+using namespace nvcuda;
+
+constexpr int TILE_N = 256 / TILE_M, STEP = 16;  // a product is TILE_M x STEP by STEP x TILE_N
+constexpr int THREADS = TILE_COLS / 2, WARPS = THREADS / 32;
+constexpr int TILES = 64 / TILE_N;                                 // products side by side in a warp
+constexpr int CHUNK = CHUNK_C * CHUNK_R * CHUNK_S;                 // rows of col_tile without padding
+constexpr int CHUNK_K = (CHUNK + STEP - 1) / STEP * STEP;          // and with
+constexpr int ROWS = CHUNK_K > 2 * TILE_M ? CHUNK_K : 2 * TILE_M;  // room for the results, too
+constexpr int W_PITCH = CHUNK_K + 8, PITCH = TILE_COLS + 8;
+static_assert((TILE_M == 8 || TILE_M == 16) && TILE_COLS % 64 == 0, "tiles are whole products");
+static_assert(TILE_M % WARPS == 0, "warps load equal parts of w_tile");
+
+// The chunk's inputs of two neighbouring output pixels; x points at the first one's for c = r = s = 0. pair is 1 where
+// the output row has a second one, else 0.
+__device__ void unroll(const float* __restrict__ x, half (*col_tile)[PITCH], int c0, int r0, int s0, int pair, int H,
+                       int W) {
+#pragma unroll
+  for (int c = 0; c < CHUNK_C; c++)
+#pragma unroll
+    for (int r = 0; r < CHUNK_R; r++) {
+      const bool inside = (C % CHUNK_C == 0 || c0 + c < C) && (R % CHUNK_R == 0 || r0 + r < R);
+      const float* const row = x + ((long long)(c0 + c) * H + r0 + r) * W + s0;
+      float value[CHUNK_S + 1];
+#pragma unroll
+      for (int s = 0; s <= CHUNK_S; s++) value[s] = inside && s0 + s < S + pair ? row[s] : 0.0f;
+#pragma unroll
+      for (int s = 0; s < CHUNK_S; s++) {
+        const bool used = S % CHUNK_S == 0 || s0 + s < S;
+        *reinterpret_cast<half2*>(&col_tile[(c * CHUNK_R + r) * CHUNK_S + s][2 * threadIdx.x]) =
+            __floats2half2_rn(used ? value[s] : 0.0f, used ? value[s + 1] : 0.0f);
+      }
+    }
+}
+
+// The chunk's weights; zeros where the channels or the filter end, and in the padding.
+__device__ void load_w(const float* __restrict__ w, half (*w_tile)[W_PITCH], int m0, int c0, int r0, int s0) {
+  for (int k = threadIdx.x % 32; k < CHUNK_K; k += 32) {
+    const int s = s0 + k % CHUNK_S, r = r0 + k / CHUNK_S % CHUNK_R, c = c0 + k / CHUNK_S / CHUNK_R;
+    const bool inside = k < CHUNK && c < C && r < R && s < S;
+#pragma unroll
+    for (int i = 0; i < TILE_M; i += WARPS) {
+      const int m = i + threadIdx.x / 32;
+      w_tile[m][k] = __float2half(inside && m0 + m < M ? w[(((long long)(m0 + m) * C + c) * R + r) * S + s] : 0.0f);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    conv_fused(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int H, int W) {
+  __shared__ __align__(128) half w_tile[TILE_M][W_PITCH], col_tile[ROWS][PITCH];
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pairs_q = (Q + 1) / 2, pairs = P * pairs_q;               // of an output row, and of the plane
+  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: of the warp's columns in the tile
   x += (long long)blockIdx.z * C * H * W;
   y += (long long)blockIdx.z * M * P * Q;
+  const int own = blockIdx.x * THREADS + threadIdx.x, near = min(own, pairs - 1);  // past the plane its last pair again
+  const int q_near = near % pairs_q * 2;
+  const float* const corner = x + (long long)(near / pairs_q) * W + q_near;
 
-  float acc = 0.0f;
-  for (int k0 = 0; k0 < K; k0 += TILE) {
-    const int k_w = k0 + threadIdx.x;
-    const unsigned k_col = k0 + threadIdx.y;  // unsigned: its divisions take fewer instructions
-    const int s = k_col % S, r = k_col / S % R, c = k_col / S / R;
-    w_tile[threadIdx.y][threadIdx.x] = m < M && k_w < K ? w[(long long)m * K + k_w] : 0.0f;
-    col_tile[threadIdx.y][threadIdx.x] = pixel < P * Q && k_col < K ? x[(long long)(c * H + p + r) * W + q + s] : 0.0f;
-    __syncthreads();  // the tiles are complete
-    for (int k = 0; k < TILE; k++) acc += w_tile[threadIdx.y][k] * col_tile[k][threadIdx.x];
-    __syncthreads();  // the tiles have been read
+  wmma::fragment<wmma::accumulator, TILE_M, TILE_N, STEP, float> acc[TILES];
+#pragma unroll
+  for (int t = 0; t < TILES; t++) wmma::fill_fragment(acc[t], 0.0f);
+  for (int k = CHUNK; k < CHUNK_K; k++)
+    *reinterpret_cast<half2*>(&col_tile[k][2 * threadIdx.x]) = __float2half2_rn(0.0f);
+  for (int c0 = 0; c0 < C; c0 += CHUNK_C)
+    for (int r0 = 0; r0 < R; r0 += CHUNK_R)
+      for (int s0 = 0; s0 < S; s0 += CHUNK_S) {
+        unroll(corner, col_tile, c0, r0, s0, q_near + 1 < Q, H, W);
+        load_w(w, w_tile, m0, c0, r0, s0);
+        __syncthreads();  // the tiles are complete
+#pragma unroll
+        for (int k = 0; k < CHUNK_K; k += STEP) {
+          wmma::fragment<wmma::matrix_a, TILE_M, TILE_N, STEP, half, wmma::row_major> w_fragment;
+          wmma::load_matrix_sync(w_fragment, &w_tile[0][k], W_PITCH);
+#pragma unroll
+          for (int t = 0; t < TILES; t++) {
+            wmma::fragment<wmma::matrix_b, TILE_M, TILE_N, STEP, half, wmma::row_major> col_fragment;
+            wmma::load_matrix_sync(col_fragment, &col_tile[k][first + t * TILE_N], PITCH);
+            wmma::mma_sync(acc[t], w_fragment, col_fragment, acc[t]);
+          }
+        }
+        __syncthreads();  // the tiles have been read
+      }
+
+  float* const out_tile = reinterpret_cast<float*>(col_tile) + first;  // [TILE_M][PITCH], this warp's columns
+#pragma unroll
+  for (int t = 0; t < TILES; t++) wmma::store_matrix_sync(out_tile + t * TILE_N, acc[t], PITCH, wmma::mem_row_major);
+  __syncwarp();
+  for (int i = threadIdx.x % 32; i < 64; i += 32) {
+    const int column = first + i, pair = blockIdx.x * THREADS + column / 2;
+    const int p = pair / pairs_q, q = pair % pairs_q * 2 + column % 2;
+    if (p >= P || q >= Q) continue;
+    for (int m = 0; m < min(TILE_M, M - m0); m++) y[((long long)(m0 + m) * P + p) * Q + q] = out_tile[m * PITCH + i];
   }
-  if (m < M && pixel < P * Q) y[(long long)m * P * Q + pixel] = acc;
 }

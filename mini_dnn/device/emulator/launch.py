@@ -154,7 +154,7 @@ def describe_failure(what: str, failure: CFailure, memory: Memory) -> str:
         case FailureKind.STACK_OVERFLOW:
             return f"{what}: {where} overflowed its stack of 64 KB: large local arrays, or endless recursion"
         case FailureKind.DIVISION:
-            return f"{what}: {where} divided an integer by zero"
+            return f"{what}: {where} divided an integer by zero, or the most negative one by -1"
         case FailureKind.CANCELLED:
             return f"{what}: cancelled"
         case _:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,11 +113,15 @@ class Memory:
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take without swapping."""
+    """Memory that this process may still take: what the system has, or its container if that has less."""
+    meminfo = Path("/proc/meminfo").read_text()
+    system = next(line for line in meminfo.splitlines() if line.startswith("MemAvailable:"))
+    available = int(system.split()[1]) * 1024
+    group = Path("/sys/fs/cgroup")
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            available = min(available, int(limit) - int((group / "memory.current").read_text()))
     except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        pass  # no control groups, or their first version
+    return max(0, available)

@@ -102,7 +102,9 @@ void work(Pool& pool, int index) {
 
 // Never destroyed: its threads use it until the process is gone. A forked child has no threads, so it starts anew.
 Pool& the_pool() {
+  static std::mutex mutex;
   static Pool* pool = nullptr;
+  std::lock_guard lock(mutex);
   if (!pool || pool->process != getpid()) pool = new Pool;
   return *pool;
 }

@@ -37,12 +37,6 @@ inline void go_on_as(Worker& w, Fiber* next) {
   linear_thread = next->linear;
 }
 
-inline void make_current(Worker& w, Fiber* f) {
-  w.current = f;
-  threadIdx = f->thread;
-  linear_thread = f->linear;
-}
-
 // Returns when another fiber goes on with `me`. The switch comes last, so that g++ makes it a jump: a waiting thread
 // then keeps nothing but its registers on its stack, and more of them fit in the cache.
 inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {

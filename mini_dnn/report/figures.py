@@ -1,0 +1,52 @@
+"""Which plots a device's results allow, with their captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from mini_dnn.report import plots
+from mini_dnn.report.board import Board, Entry
+from mini_dnn.report.document import Block, Figure, Heading
+from mini_dnn.report.roofline import roofline
+from mini_dnn.report.theme import picture
+
+OVERLAP = "One traced run. Hidden: how much of the shorter of copies and kernels ran while the other did."
+COLUMNS = (
+    "FLOPs and bytes follow from the shapes, so all variants of a layer stand in a column. Memory: a copy "
+    "measured on this device; arithmetic: its peak at the highest clock."
+)
+
+
+def figures(board: Board, suffix: str) -> Iterator[Block]:
+    """Each plot whose data exist, under its heading; ``suffix`` ends the names of the files."""
+    batch = board.main_batch
+    timed = [entry for entry in board.at(batch) if any(row.op_ms for row in entry.rows.values())]
+    rows = [row for entry in timed for row in entry.rows.values()]
+    if timed:
+        yield Heading(2, "Op times")
+        caption = f"Op time of each layer at batch {batch:,}; shorter is faster."
+        yield Figure(f"op_times{suffix}", picture(partial(plots.op_times, timed)), "Op times", caption)
+    if steps := [entry for entry in timed if _has_parent(board, entry)]:
+        yield Heading(2, "What each idea gained")
+        caption = (
+            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU."
+        )
+        yield Figure(f"ladder{suffix}", picture(partial(plots.ladder, board, steps)), "Speed-ups", caption)
+    if points := [row for row in rows if row.op_ms and not row.on_host]:
+        yield Heading(2, "Roofline")
+        drawn = picture(partial(roofline, board, points))
+        yield Figure(f"roofline{suffix}", drawn, "Roofline", f"Batch {batch:,}. {COLUMNS}")
+    if board.sweeps:
+        yield Heading(2, "Parameter sweep")
+        caption = "Op time over both parameters; the fastest is framed."
+        yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, board.sweeps)), "Sweep", caption)
+    if overlapped := [row for row in rows if row.streams and row.streams["spans"]]:
+        yield Heading(2, "Copies and kernels over time")
+        yield Figure(f"streams{suffix}", picture(partial(plots.streams, overlapped)), "Timeline", OVERLAP)
+
+
+def _has_parent(board: Board, entry: Entry) -> bool:
+    """Whether the variant's parent was measured, too, on the same device."""
+    parent = board.entries.get((entry.any_row.parent or "", entry.batch))
+    return parent is not None and not parent.any_row.on_host and bool(board.speed_up(entry, parent.variant))

@@ -1,0 +1,131 @@
+"""Results files for tests, made up: no figure in them was measured."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.device.sources import source_hash
+from mini_dnn.report.board import Board, boards
+from mini_dnn.report.load import load
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import find, names
+
+GPU = "Test GPU (sm_90), CUDA 13.0"
+STATE = {
+    "driver": "580.1",
+    "sm_mhz": 1980,
+    "memory_mhz": 3201,
+    "temperature_c": 45,
+    "power_w": 210.5,
+    "throttle_reasons": "0x1",  # idle: no throttling
+}
+CEILINGS = {"copy_gbps": 4270.0, "fp32_tflops": 60.0, "fp16_tflops": 700.0, "h2d_gbps": 55.0}
+LAYERS = {"conv1": ConvShape(1, 1, 86, 86, 4, 7, 7), "conv2": ConvShape(1, 4, 40, 40, 16, 7, 7)}
+
+
+def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **changes: Any) -> dict[str, Any]:
+    shape = LAYERS[layer].with_batch(batch)
+    found = find(variant) if variant in names() else None
+    return {
+        "variant": variant,
+        "parent": found.parent if found else None,
+        "precision": found.precision if found else "fp32",
+        "source_hash": None if not found or found.host else source_hash(found.source),
+        "batch": batch,
+        "layer": layer,
+        "shape": vars(shape),
+        "flops": shape.flops,
+        "min_bytes": shape.min_bytes,
+        "op_ms": op_ms,
+        "op_ms_min": op_ms,
+        "op_ms_max": op_ms,
+        "op_ms_quartiles": None,
+        "median_error": 0.0031,
+        "repeats": 40,
+        "parts": 1,
+        "layer_ms": 120.0 + (op_ms or 0),
+        "compile_ms": 3.0,
+        "max_error": 1.25e-6,
+        "error_of_bound": 0.2,
+        "accuracy": 0.8714,
+        "state": STATE,
+    } | changes
+
+
+def fake_record(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    timing = {"warm_up": 5, "repeats": 20, "max_repeats": 500, "precision": 0.005, "budget_s": 5.0}
+    return {
+        "schema": 1,
+        "started": "2025-01-01T10:00:00+00:00",
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "device": {"name": GPU, "cpu": "Test CPU", "state": STATE},
+        "data": "synthetic",
+        "versions": {"python": "3.11"},
+        "method": timing | {"cold_cache": True},
+        "rows": rows,
+    } | changes
+
+
+def fake_streams() -> dict[str, Any]:
+    spans = []
+    for part, (stream, kind, length) in itertools.product(
+        range(6), [(0, "copy_in", 2.2), (1, "kernel", 0.1), (2, "copy_out", 2.0)]
+    ):
+        start = part * 2.4 + stream * 2.3
+        times = {"start_ms": start, "end_ms": start + length}
+        spans.append({"kind": kind, "stream": part % 3, "label": f"x[{part}]", **times})
+    return {"hidden_fraction": 0.93, "spans": spans}
+
+
+def fake_sweep(layer: str) -> dict[str, Any]:
+    xs, ys = [128, 256, 512, 1024], [1, 2, 4]
+    op_ms: list[list[float | None]] = [[8 / y + abs(x - 512) / 200 for x in xs] for y in ys]
+    op_ms[0][3] = None
+    axes = {"x_name": "TILE_COLS", "x_values": xs, "y_name": "THREAD_COLS", "y_values": ys}
+    return {"variant": "m3/sweep", "layer": layer, "batch": 10000, "op_ms": op_ms, "best": [512, 4], **axes}
+
+
+def fake_full() -> dict[str, Any]:
+    """All variants at three batches, each faster than the one before; streams, sweeps and ceilings."""
+    rows = []
+    for batch in (100, 1000, 10000):
+        for at, variant in enumerate(names()):
+            for layer, whole in (("conv1", 9000.0), ("conv2", 17000.0)):
+                op_ms = whole / 1500 ** min(1, at) / 1.1**at * batch / 10000
+                if variant == "m3/constant_memory":
+                    op_ms *= 3  # slower than its parent
+                extra = {"streams": fake_streams()} if variant == "m3/restrict" else {}
+                rows.append(fake_row(variant, batch, layer, op_ms, **extra))
+    return fake_record(rows, memory=CEILINGS, sweeps=[fake_sweep("conv1"), fake_sweep("conv2")])
+
+
+def fake_peers() -> dict[str, Any]:
+    rows = [
+        {
+            "peer": "cuDNN",
+            "precision": "fp32",
+            "order": "NCHW",
+            "layer": layer,
+            "batch": 10000,
+            "op_ms": op_ms,
+            "relative_error": 1e-7,
+        }
+        for layer, op_ms in (("conv1", 7.0), ("conv2", 5.0))
+    ]
+    return {"schema": "peers-1", "started": "2025-01-01T10:00:00+00:00", "device": "Test GPU", "rows": rows}
+
+
+def stored(folder: Path, record: dict[str, Any], name: str = "results.json") -> Path:
+    path = folder / name
+    path.write_text(json.dumps(record))
+    return path
+
+
+def board_of(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> Board:
+    return boards(load([stored(folder, fake_record(rows, **changes))]))[0]
+
+
+def both(variant: str, one: float, two: float, **changes: Any) -> list[dict[str, Any]]:
+    return [fake_row(variant, 10000, layer, ms, **changes) for layer, ms in (("conv1", one), ("conv2", two))]
