@@ -176,4 +176,5 @@ def write(record: dict[str, Any], path: Path) -> None:
     with os.fdopen(handle, "w") as file:
         json.dump(record, file, indent=1)
         file.write("\n")
+    Path(temporary).chmod(0o644)  # mkstemp makes it private
     Path(temporary).replace(path)

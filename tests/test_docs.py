@@ -132,6 +132,20 @@ def test_a_lesson_mentions_each_of_its_variants(milestone: str) -> None:
             assert f"`{name}`" in text or f"`{folder}`" in text, f"{milestone}/README.md is silent on {name}"
 
 
+@pytest.mark.parametrize(
+    "folder", [ROOT / "layers/custom", *(ROOT / "milestones" / m for m in MILESTONES)], ids=page_id
+)
+def test_a_lesson_names_only_what_is_in_the_code(folder: Path) -> None:
+    sources = [*folder.rglob("kernel.cu"), *folder.rglob("variant.py"), *(ROOT / "mini_dnn").glob("*.py")]
+    code = "\n".join(source.read_text() for source in sources)
+    text = FENCE.sub("", (folder / "README.md").read_text())
+    named = {
+        name for name in re.findall(r"`(\w+)(?:\(\w*\))?`", text) if "_" in name.strip("_") or name.isupper()
+    }
+    known = {name.rpartition("/")[2] for name in names()} | {"LDC"}  # an instruction
+    assert {name for name in named - known if not re.search(rf"\b{name}\b", code)} == set()
+
+
 @pytest.mark.parametrize("shape", [((3, 1, 12, 11), (4, 7, 7)), ((2, 3, 9, 8), (5, 2, 3))])
 def test_the_example_of_contributing(
     shape: tuple, tmp_path: Path, device: Device, rng: np.random.Generator

@@ -32,6 +32,7 @@ def refusal(path: Path) -> str:
         ("rows.1.op_ms", REMOVED, "rows[1].op_ms is missing"),
         ("rows.1.op_ms", 0, "rows[1].op_ms is 0; expected more than 0"),
         ("rows.1.op_ms", float("nan"), "NaN is no measured number"),
+        ("rows.1.shape.M", REMOVED, "rows[1].shape.M is missing"),
         ("rows.0", 7, "rows[0] is 7; expected an object"),
         (
             "rows.0.streams.spans.2.kind",

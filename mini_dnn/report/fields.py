@@ -64,7 +64,7 @@ def refuse(file: Path, field: str, what: str) -> NoReturn:
 
 def again(file: Path) -> str:
     """The next step after a refusal."""
-    return f"Leave the file out, or measure again: run.py bench --out {file}"
+    return f"Leave the file out, or measure again: run.py bench --out {file} (libraries: benchmarks/peers.py)"
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Any
 from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
 from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
+from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -62,6 +63,7 @@ ROW: Fields = {
     "max_error": NUMBER,
     "accuracy": NUMBER,
 }
+SHAPE: Fields = dict.fromkeys(("N", "C", "H", "W", "M", "R", "S"), (int,))
 STREAMS: Fields = {"hidden_fraction": NUMBER, "spans": (list,)}
 SPAN: Fields = {"kind": (str,), "stream": (int,), "start_ms": NUMBER, "end_ms": NUMBER, "label": (str,)}
 SWEEP: Fields = {
@@ -119,7 +121,7 @@ class Row:
     source_hash: str | None  # None for a variant that runs on the host
     batch: int
     layer: str
-    shape: Mapping[str, int]
+    shape: ConvShape
     flops: int
     min_bytes: int
     op_ms: float | None
@@ -244,6 +246,7 @@ def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
 
 def _row(row: Any, record: Record, where: str) -> Row:
     check(row, ROW, record.file, where, POSITIVE)
+    check(row["shape"], SHAPE, record.file, where + "shape.")
     _check_state(row.get("state"), record.file, where + "state.")
     streams = row.get("streams")
     if streams is not None:
@@ -253,8 +256,9 @@ def _row(row: Any, record: Record, where: str) -> Row:
             if span["kind"] not in SPAN_KINDS:
                 name = f"{where}streams.spans[{at}].kind"
                 refuse(record.file, name, f"is {span['kind']!r}; expected one of {', '.join(SPAN_KINDS)}")
-    known = {name: row[name] for name in ROW}
-    return Row(record=record, state=row.get("state"), streams=streams, **known)
+    known = {name: row[name] for name in ROW if name != "shape"}
+    shape = ConvShape(**{name: row["shape"][name] for name in SHAPE})
+    return Row(record=record, shape=shape, state=row.get("state"), streams=streams, **known)
 
 
 def _check_state(state: Any, file: Path, where: str) -> None:

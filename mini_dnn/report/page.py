@@ -21,7 +21,6 @@ from mini_dnn.report.tables import (
     streams_table,
     times_table,
 )
-from mini_dnn.shapes import ConvShape
 
 TITLE = "mini_dnn: op times"
 TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the error of both measurements
@@ -111,7 +110,7 @@ def _peers(board: Board) -> list[Block]:
 
 def _batch(board: Board, batch: int) -> list[Block]:
     entries = board.at(batch)
-    shapes = {row.layer: ConvShape(**row.shape) for entry in entries for row in entry.rows.values()}
+    shapes = {row.layer: row.shape for entry in entries for row in entry.rows.values()}
     sizes = "; ".join(f"{at} is `{name}`, {shape}" for at, (name, shape) in enumerate(shapes.items(), 1))
     over = f"Speed-ups are of the sum, over the parent and over `{BASELINE}`; the fastest sum is in bold."
     blocks: list[Block] = [
@@ -154,7 +153,7 @@ def _where(board: Board) -> list[Block]:
         places_table(board),
         Text(
             "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
-            "allocation, both copies and one op. A variant on the CPU is timed once, by the wall clock."
+            "allocation, both copies and one op. Op times on the CPU are the wall clock's."
         ),
         Text("Method: " + "; or: ".join(methods) + "."),
     ]
