@@ -4,6 +4,7 @@ PYTHON ?= python3
 BATCH ?= 10000
 IMPL ?= m3
 VENV := .venv
+comma := ,
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
 EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin"; command -v nvcc >/dev/null && ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' && echo ',gpu')
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
@@ -24,7 +25,6 @@ format: $(STAMP)
 	$(VENV)/bin/ruff format .
 	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format -i
 
-comma := ,
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "mini_dnn needs g++ (11 or newer): apt-get install g++"; exit 1; }

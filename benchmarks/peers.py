@@ -1,6 +1,6 @@
 """The course's two convolutions by cuDNN, through PyTorch, on the GPU that mini_dnn is measured on.
 
-Run it where PyTorch with CUDA is installed: ``python benchmarks/peers.py --out benchmarks/results/peers.json``.
+Run it where PyTorch with CUDA is installed: ``python benchmarks/peers.py --out FILE.json``.
 Times are medians between events, with a cold L2 cache, after a warm-up in which cuDNN tries its algorithms.
 """
 

@@ -169,7 +169,6 @@ def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int 
     DeviceError
         Not even one image fits.
     """
-
     plan = variant.plan
     assert plan is not None, "find() lets no variant through that has neither plan nor host"
 

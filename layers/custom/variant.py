@@ -67,7 +67,7 @@ class Tiling:
 
 
 def tiling(s: ConvShape) -> Tiling:
-    """As much of the filter at a time as fits registers and shared memory, with as many rows as fit beside."""
+    """As much of the filter at a time as registers and shared memory hold, and as many rows as fit beside."""
     tile_m, tile_q = (8, 32) if s.M <= 8 else (16, 16)
     tiles_q = min(ceil_div(s.Q, tile_q), MAX_COLUMNS // tile_q)
     t = Tiling(tile_m, tile_q, tiles_q, 1, s.C, s.R, min(s.S, MAX_SHIFTS))

@@ -51,9 +51,8 @@ def run(args: argparse.Namespace) -> int:
         network = lenet.build(np.random.default_rng(0))
         load(lenet.default_weights(data.name), network)
         print(f"device    {device.description}\ndata      {data.name}, {data.origin}")
-        print(
-            f"{'variant':<22}{'batch':>7}  layer  {'op ms':>10} {'±':>6} {'runs':>5} {'layer ms':>9}  accuracy"
-        )
+        head = f"{'variant':<22}{'batch':>7}  layer  {'op ms':>10} {'±':>6} {'runs':>5} {'layer ms':>9}"
+        print(f"{head}  accuracy")
         timing = replace(PUBLISHED, budget_s=args.budget)
         record = bench(variants, batches, network, data, device, timing, args.sweep, _print_row)
     if args.out:

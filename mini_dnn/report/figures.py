@@ -11,7 +11,10 @@ from mini_dnn.report.document import Block, Figure, Heading
 from mini_dnn.report.roofline import roofline
 from mini_dnn.report.theme import picture
 
-OVERLAP = "One traced run. Hidden: how much of the shorter of copies and kernels ran while the other did."
+OVERLAP = (
+    "One traced run. All streams share one copy engine each way, so a copy's bar includes its wait for the "
+    "engine. Hidden: how much of the shorter of copies and kernels ran while the other did."
+)
 COLUMNS = (
     "FLOPs and bytes follow from the shapes, so all variants of a layer stand in a column. Memory: a copy "
     "measured on this device; arithmetic: its peak at the highest clock."
@@ -30,17 +33,19 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
     if steps := [entry for entry in timed if _has_parent(board, entry)]:
         yield Heading(2, "What each idea gained")
         caption = (
-            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU."
+            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU. "
+            "Overlapping copies with kernels shortens the layer time, which does not count here."
         )
         yield Figure(f"ladder{suffix}", picture(partial(plots.ladder, board, steps)), "Speed-ups", caption)
     if points := [row for row in rows if row.op_ms and not row.on_host]:
         yield Heading(2, "Roofline")
         drawn = picture(partial(roofline, board, points))
         yield Figure(f"roofline{suffix}", drawn, "Roofline", f"Batch {batch:,}. {COLUMNS}")
-    if board.sweeps:
+    sweeps = [sweep for sweep in board.sweeps if sweep["batch"] == batch] or board.sweeps
+    if sweeps:
         yield Heading(2, "Parameter sweep")
-        caption = "Op time over both parameters; the fastest is framed."
-        yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, board.sweeps)), "Sweep", caption)
+        caption = "Solid frame: the fastest; dotted: what the variant takes, for all layers."
+        yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, sweeps)), "Sweep", caption)
     if overlapped := [row for row in rows if row.streams and row.streams["spans"]]:
         yield Heading(2, "Copies and kernels over time")
         yield Figure(f"streams{suffix}", picture(partial(plots.streams, overlapped)), "Timeline", OVERLAP)

@@ -85,8 +85,15 @@ def _heat_map(figure: Figure, axes: Axes, one: Mapping[str, Any], theme: Theme) 
         colour = theme.text if np.isnan(ms) else "#ffffff" if ms > middle else "#1b1f24"
         axes.text(x, y, "–" if np.isnan(ms) else number(ms), ha="center", va="center", color=colour, size=9)
     y, x = np.unravel_index(np.nanargmin(op_ms), op_ms.shape)
-    frame = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=theme.worse, linewidth=3)
-    axes.add_patch(frame)
+    _frame(axes, int(x), int(y), theme.worse, "-")
+    if one["best"][0] in one["x_values"] and one["best"][1] in one["y_values"]:
+        x, y = one["x_values"].index(one["best"][0]), one["y_values"].index(one["best"][1])
+        _frame(axes, x, y, "#1b1f24", ":")
+
+
+def _frame(axes: Axes, x: int, y: int, colour: str, line: str) -> None:
+    corner, side = (x - 0.45, y - 0.45), 0.9
+    axes.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=colour, linestyle=line, linewidth=2.5))
 
 
 def streams(rows: Sequence[Row], theme: Theme) -> Figure:
@@ -100,9 +107,10 @@ def streams(rows: Sequence[Row], theme: Theme) -> Figure:
         numbers = sorted({span["stream"] for span in _spans(row)})
         for span in _spans(row):
             y, length = numbers.index(span["stream"]), span["end_ms"] - span["start_ms"]
-            axes.barh(y, length, 0.78, span["start_ms"], color=colours[span["kind"]], edgecolor=theme.ground)
+            axes.barh(y, length, 0.78, span["start_ms"], color=colours[span["kind"]])
         axes.set_yticks(range(len(numbers)), [f"stream {stream}" for stream in numbers])
         axes.set(ylim=(len(numbers) - 0.5, -0.5), xlabel="ms")
+        axes.set_xlim(left=0)
         axes.grid(True, axis="x")
         hidden = percent(row.streams["hidden_fraction"]) if row.streams else ""
         axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {hidden} hidden")

@@ -8,7 +8,7 @@ from pathlib import Path
 from mini_dnn.errors import UsageError
 from mini_dnn.report.board import COURSE_BATCH, GONE, Board, Entry
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
-from mini_dnn.report.tables import COURSE_CODES, FINAL, op_cells, op_columns, times
+from mini_dnn.report.tables import COURSE_CODES, FINAL, number, op_cells, op_columns, times
 
 
 def updated(board: Board, root: Path) -> Mapping[Path, tuple[str, str]]:
@@ -74,8 +74,18 @@ def _table(board: Board, entries: Sequence[Entry]) -> str:
     note = f" {', '.join(host)}: on the CPU, {entries[0].any_row.record.cpu}." if host else ""
     return (
         f"{markdown_table(table)}\n\n{board.device}, batch {COURSE_BATCH:,}, commit {', '.join(commits)}."
-        f"{note} Written by `run.py report --readmes`."
+        f"{note}{_overlapping(entries)} Written by `run.py report --readmes`."
     )
+
+
+def _overlapping(entries: Sequence[Entry]) -> str:
+    """What variants gain that no op time shows."""
+    notes = ""
+    for entry in entries:
+        if any(row.streams for row in entry.rows.values()):
+            layer_ms = " + ".join(number(row.layer_ms) for row in entry.rows.values())
+            notes += f" `{entry.variant}` shortens the layer time instead, to {layer_ms} ms."
+    return notes
 
 
 def _over(board: Board, entry: Entry) -> str:
