@@ -27,7 +27,7 @@ class Span:
 
 
 class Execution:
-    """A variant's plan for one shape, with its buffers allocated.
+    """A variant's plan for one shape, with its buffers allocated but not yet filled.
 
     Parameters
     ----------
@@ -48,10 +48,15 @@ class Execution:
         self.buffers: dict[str, Buffer] = {}
         try:
             for name, size in buffer_shapes(variant, shape).items():
-                self.buffers[name] = device.empty(name, size)
+                self.buffers[name] = device.empty(name, size, fill=False)
         except BaseException:
             self.free()
             raise
+
+    def fill(self) -> None:
+        """Fill all buffers with NaN, so that an element that nobody wrote is seen."""
+        for buffer in self.buffers.values():
+            self._device.fill(buffer)
 
     def free(self) -> None:
         """Free all buffers."""

@@ -206,26 +206,29 @@ def _run_part(
     """One part of a batch: fills ``y``; layer time in ms, the op times of the timed runs, the trace."""
     start = time.perf_counter()
     execution = Execution(variant, ConvShape.of(x, w), module, device)
+    allocated = time.perf_counter()
     try:
+        execution.fill()  # a check of ours, in no layer time
+        filled = time.perf_counter()
         device.copy_in(execution.buffers["w"], w)
-        if execution.copies_itself:
-            device.synchronize()
-            return _run_overlapped(x, y, execution, device, timing, time.perf_counter() - start)
-        device.copy_in(execution.buffers["x"], x)
+        if not execution.copies_itself:
+            device.copy_in(execution.buffers["x"], x)
         device.synchronize()
-        copied = time.perf_counter()
+        before_s = allocated - start + time.perf_counter() - filled
+        if execution.copies_itself:
+            return _run_overlapped(x, y, execution, device, timing, before_s)
         samples = time_op(execution.kernels, device, timing)
         again = time.perf_counter()
         execution.kernels()
         device.copy_out(execution.buffers["y"], y)
         device.synchronize()
-        return (time.perf_counter() - again + copied - start) * 1e3, samples, ()
+        return (before_s + time.perf_counter() - again) * 1e3, samples, ()
     finally:
         execution.free()
 
 
 def _run_overlapped(
-    x: np.ndarray, y: np.ndarray, execution: Execution, device: Device, timing: Timing, start_s: float
+    x: np.ndarray, y: np.ndarray, execution: Execution, device: Device, timing: Timing, before_s: float
 ) -> tuple[float, list[float], tuple[Span, ...]]:
     """The same for a plan that copies by itself; its layer time is from pinned memory to pinned memory."""
     x_pinned, y_pinned = device.pinned(x.shape), device.pinned(y.shape)
@@ -239,7 +242,7 @@ def _run_overlapped(
     y[:] = y_pinned
     samples = time_op(execution.kernels, device, timing)
     spans = tuple(execution.trace(x_pinned, y_pinned)) if samples else ()
-    return (start_s + statistics.median(layer_s)) * 1e3, samples, spans
+    return (before_s + statistics.median(layer_s)) * 1e3, samples, spans
 
 
 def _bytes(variant: Variant, shape: ConvShape) -> int:

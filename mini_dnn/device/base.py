@@ -56,8 +56,16 @@ class Device(Protocol):
     def symbol(self, module: Module, name: str) -> Buffer:
         """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes (uint8)."""
 
-    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Buffer:
-        """Allocate a buffer filled with bytes 0xFF: NaN in floating point, so unwritten outputs are seen."""
+    def empty(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
+    ) -> Buffer:
+        """Allocate a buffer filled with bytes 0xFF: NaN in floating point, so unwritten outputs are seen.
+
+        Without ``fill`` the caller means to `fill` it later.
+        """
+
+    def fill(self, buffer: Buffer) -> None:
+        """Fill a buffer with bytes 0xFF."""
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a C-contiguous host array of the buffer's dtype and size to the device."""

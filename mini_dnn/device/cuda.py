@@ -115,15 +115,23 @@ class CudaDevice:
             address, nbytes = _loaded(module).handle.get_global(name)
         return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), address, nbytes)
 
-    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> CudaBuffer:
-        """Allocate a buffer filled with bytes 0xFF."""
+    def empty(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
+    ) -> CudaBuffer:
+        """Allocate a buffer, filled with bytes 0xFF unless that is to come later."""
         dtype = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         with self._errors(f"cannot allocate {nbytes / 1e9:.2f} GB for '{name}' {shape}"):
-            memory = self._cuda.mem_alloc(nbytes)
-            self._cuda.memset_d8_async(memory, 0xFF, nbytes, self._stream(0))
+            buffer = CudaBuffer(name, shape, dtype, self._cuda.mem_alloc(nbytes), nbytes)
+        if fill:
+            self.fill(buffer)
+        return buffer
+
+    def fill(self, buffer: Buffer) -> None:
+        """Fill a buffer with bytes 0xFF."""
+        with self._errors(f"cannot fill '{buffer.name}'", LaunchError):
+            self._cuda.memset_d8_async(_own(buffer).memory, 0xFF, buffer.nbytes, self._stream(0))
             self._stream(0).synchronize()  # other streams may use it at once
-        return CudaBuffer(name, shape, dtype, memory, nbytes)
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to the GPU."""

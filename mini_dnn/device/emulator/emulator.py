@@ -98,9 +98,15 @@ class EmulatorDevice:
             )
         return EmulatorBuffer(name, (nbytes,), np.dtype(np.uint8), nbytes, address, library)
 
-    def empty(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> EmulatorBuffer:
-        """Allocate a buffer full of bytes 0xFF."""
+    def empty(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
+    ) -> EmulatorBuffer:
+        """Allocate a buffer; it is full of bytes 0xFF in any case."""
         return self._memory.allocate(name, shape, np.dtype(dtype))
+
+    def fill(self, buffer: Buffer) -> None:
+        """Fill a buffer with bytes 0xFF."""
+        _own_buffer(buffer).bytes()[:] = 0xFF
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to a buffer."""
