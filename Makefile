@@ -6,7 +6,8 @@ IMPL ?= m3
 VENV := .venv
 comma := ,
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
-EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin"; command -v nvcc >/dev/null && ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' && echo ',gpu')
+EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
+	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .PHONY: run test format clean
