@@ -24,7 +24,7 @@ from mini_dnn.inference import ConvLayer, Convolutions, accuracy
 from mini_dnn.machine import commit, cpu_name, gpu_state, versions
 from mini_dnn.network import Network
 from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import run
+from mini_dnn.runner import check_runnable, run
 from mini_dnn.shapes import ConvShape
 from mini_dnn.timing import Timing, median_error
 from mini_dnn.variant import Sweep, Variant
@@ -46,6 +46,7 @@ def bench(
     timing: Timing = PUBLISHED,
     sweeps: bool = False,
     report: Callable[[dict[str, Any]], None] = lambda row: None,
+    keep: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Run each variant at each batch through the network.
 
@@ -57,6 +58,8 @@ def bench(
         Also time all candidates of variants that come from a search.
     report
         Called with each row as soon as it is measured.
+    keep
+        Called with the record so far after each variant, so that a later failure costs nothing.
 
     Returns
     -------
@@ -69,6 +72,8 @@ def bench(
     CheckError
         A variant computes something else; nothing is recorded of it.
     """
+    for variant in variants:
+        check_runnable(variant, device)
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -95,6 +100,7 @@ def bench(
                     _sweep(variant, variant.sweep, layer.shape, layer.name, device)
                     for layer in convolutions.layers.values()
                 ]
+        keep(record)
     return record
 
 
@@ -173,8 +179,12 @@ def _streams(spans: tuple[Span, ...]) -> dict[str, Any]:
 def write(record: dict[str, Any], path: Path) -> None:
     """Write a record as JSON, whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        json.dump(record, file, indent=1)
-        file.write("\n")
-    Path(temporary).chmod(0o644)  # mkstemp makes it private
-    Path(temporary).replace(path)
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(record, file, indent=1)
+            file.write("\n")
+        Path(temporary).chmod(0o644)  # mkstemp makes it private
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

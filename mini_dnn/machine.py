@@ -37,8 +37,8 @@ def cpu_name() -> str:
 def commit() -> dict[str, Any]:
     """The checkout's commit, and whether files differ from it; None for both outside a git checkout.
 
-    A copy of the tree that left its history behind gets its commit from ``MINI_DNN_COMMIT``; what such
-    a copy has changed is not known.
+    A copy of the tree that left its history behind gets its commit from ``MINI_DNN_COMMIT``; whether it
+    was changed since is not known, and recorded as None.
     """
     named = os.environ.get("MINI_DNN_COMMIT")
     if named:
@@ -51,7 +51,7 @@ def commit() -> dict[str, Any]:
         except (OSError, subprocess.CalledProcessError):
             return None
 
-    status = git("status", "--porcelain", "--untracked-files=no")
+    status = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
 
 

@@ -105,12 +105,7 @@ def run(
     if variant.host is not None:
         return _run_host(x, w, variant.host, timing, max_images or shape.N, progress)
     assert device is not None, "a variant without host= has a plan"
-    if variant.needs_gpu and not device.has_clock:
-        raise DeviceError(f"{variant.name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        raise DeviceError(
-            f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}"
-        )
+    check_runnable(variant, device)
     module = device.compile(variant.source, variant.defines_for(shape))
     y = np.empty(shape.y, np.float32)
     images = largest_part(variant, shape, device.free_bytes(), max_images)
@@ -134,6 +129,27 @@ def run(
         op_samples_ms=tuple(samples) if steps == 1 else (),
         spans=spans if steps == 1 else (),
     )
+
+
+def check_runnable(variant: Variant, device: Device) -> None:
+    """Check that a device can run a variant at all, whatever the shape.
+
+    Raises
+    ------
+    DeviceError
+        It cannot; the message says what it would take.
+    """
+    if variant.host is not None:
+        return
+    if variant.needs_gpu and not device.has_clock:
+        raise DeviceError(
+            f"{variant.name} needs a GPU: {variant.needs_gpu}. On the emulator, leave it out or take another"
+        )
+    if device.arch < variant.min_arch:
+        raise DeviceError(
+            f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}. "
+            "Take another variant, or --device emulator"
+        )
 
 
 def _run_host(

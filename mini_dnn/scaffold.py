@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError
-from mini_dnn.variant import ROOT, Variant
+from mini_dnn.variant import ROOT, SHORT_NAMES, Variant, names
 
 MILESTONE = re.compile(r"m\d/[^/]+")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>\s*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
@@ -46,6 +46,10 @@ def create(name: str, source: Variant) -> Path:
     if source.plan is None:
         raise UsageError(
             f"{source.name} runs on the host and has no kernel to start from; take m1 or another"
+        )
+    if name in SHORT_NAMES or name in names():
+        raise UsageError(
+            f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
         )
     folder = target_folder(name)
     title = name if MILESTONE.fullmatch(name) else folder.resolve().name

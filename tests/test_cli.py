@@ -90,6 +90,11 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
         (["bench", "--batch", "ten"], r"--batch ten: expected whole numbers"),
         (["bench", "--impl", "m9"], r"no variant 'm9'"),
         (["bench", "--out", "no/such/x.json"], r"there is no folder"),
+        (["bench", "--out", "."], r"--out \. is a folder; name a file in it"),
+        (["bench", "--budget", "nan"], r"--budget nan: expected"),
+        (["bench", "--batch", "\u00b2"], r"expected whole numbers"),
+        (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
+        (["new", "m3", "--from", "m2"], r"'m3' is a variant already"),
     ],
 )
 def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,3 +131,20 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert record["rows"][2]["op_ms"] is None
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
+
+
+def test_bench_keeps_what_it_has_when_a_later_variant_fails(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"
+    (wrong / "variant.py").write_text((source / "variant.py").read_text())
+    (wrong / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("] = acc;", "] = -acc;"))
+    file = tmp_path / "bench.json"
+    words = ["bench", "--impl", "m1", str(wrong), "--batch", "10", "--device", "emulator", *SYNTHETIC]
+    status, _, err = run(capsys, *words, "--out", str(file))
+    assert status == 2
+    assert "differ from float64" in err
+    assert {row["variant"] for row in json.loads(file.read_text())["rows"]} == {"m1/direct"}
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []

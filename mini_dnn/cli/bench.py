@@ -37,11 +37,14 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print a line a layer, and write the results."""
-    chosen = names() if args.impl == ["all"] else args.impl
+    chosen = [name for given in args.impl for name in given.split(",") if name]
+    chosen = names() if "all" in chosen else chosen
     variants = [find(name) for name in chosen]
     batches = _batches(args.batch)
-    if args.out and not args.out.resolve().parent.is_dir():
-        raise UsageError(f"--out {args.out}: there is no folder {args.out.resolve().parent}; make it first")
+    if args.out:
+        _check_out(args.out)
+    if not args.budget > 0:
+        raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
     with closing(open_device(args.device)) as device:
         data = datasets.load(args.data, "test", args.data_dir)
         if max(batches) > len(data.labels):
@@ -54,16 +57,27 @@ def run(args: argparse.Namespace) -> int:
         head = f"{'variant':<22}{'batch':>7}  layer  {'op ms':>10} {'±':>6} {'runs':>5} {'layer ms':>9}"
         print(f"{head}  accuracy")
         timing = replace(PUBLISHED, budget_s=args.budget)
-        record = bench(variants, batches, network, data, device, timing, args.sweep, _print_row)
+
+        def keep(record: dict[str, Any]) -> None:
+            if args.out:
+                write(record, args.out)
+
+        bench(variants, batches, network, data, device, timing, args.sweep, _print_row, keep)
     if args.out:
-        write(record, args.out)
         print(f"written to {args.out}")
     return 0
 
 
+def _check_out(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"--out {path} is a folder; name a file in it, such as {path / 'h200.json'}")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.resolve().parent}; make it first")
+
+
 def _batches(text: str) -> list[int]:
     words = text.split(",")
-    if not all(word.strip().isdigit() and int(word) > 0 for word in words):
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise UsageError(
             f"--batch {text}: expected whole numbers with commas between, such as 100,1000,10000"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mini_dnn.errors import UsageError
 from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, boards, throttling
 from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
 from mini_dnn.report.figures import figures
@@ -36,9 +37,14 @@ def write_report(results: Results, out: Path) -> list[Path]:
     """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
     found = boards(results)
     contents = dict(files(_blocks(found), TITLE)) | {"ops.csv": ops_csv(found).encode()}
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        (out / name).write_bytes(content)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            (out / name).write_bytes(content)
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: the report cannot be written there ({error}); name a folder"
+        ) from error
     return [out / name for name in contents]
 
 
@@ -153,7 +159,10 @@ def _where(board: Board) -> list[Block]:
         places_table(board),
         Text(
             "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
-            "allocation, both copies and one op. Op times on the CPU are the wall clock's."
+            "allocation, both copies and one op, once; from and to ordinary host memory, whose pages are "
+            "touched for the first time. A variant that copies by itself starts and ends in pinned host "
+            "memory, and is run several times: its layer time compares with the copies' own time at the "
+            "pinned rates, not with other variants' layer times. Op times on the CPU are the wall clock's."
         ),
         Text("Method: " + "; or: ".join(methods) + "."),
     ]

@@ -84,7 +84,9 @@ def _overlapping(entries: Sequence[Entry]) -> str:
     for entry in entries:
         if any(row.streams for row in entry.rows.values()):
             layer_ms = " + ".join(number(row.layer_ms) for row in entry.rows.values())
-            notes += f" `{entry.variant}` shortens the layer time instead, to {layer_ms} ms."
+            notes += (
+                f" `{entry.variant}` overlaps its copies: layer time {layer_ms} ms, between pinned arrays."
+            )
     return notes
 
 
