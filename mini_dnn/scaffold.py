@@ -47,11 +47,11 @@ def create(name: str, source: Variant) -> Path:
         raise UsageError(
             f"{source.name} runs on the host and has no kernel to start from; take m1 or another"
         )
+    folder = target_folder(name)
     if name in SHORT_NAMES or name in names():
         raise UsageError(
             f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
         )
-    folder = target_folder(name)
     title = name if MILESTONE.fullmatch(name) else folder.resolve().name
     parent = source.name
     kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
