@@ -5,6 +5,7 @@ BATCH ?= 10000
 IMPL ?= m3
 VENV := .venv
 comma := ,
+export PATH := $(PATH):/usr/local/cuda/bin
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
 EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')

@@ -40,9 +40,8 @@ class Execution:
     """
 
     def __init__(self, variant: Variant, shape: ConvShape, module: Module, device: Device) -> None:
-        assert variant.plan is not None, "find() lets no variant through that has neither plan nor host"
         self._module, self._device = module, device
-        self._steps = list(variant.plan(shape))
+        self._steps = variant.steps(shape)
         self._streams = sorted({step.stream for step in self._steps} - {0})
         self.copies_itself = any(isinstance(step, CopyIn | CopyOut) for step in self._steps)
         self.buffers: dict[str, Buffer] = {}
@@ -150,12 +149,17 @@ class Execution:
                         "pass np.int64(...) and declare the parameter long long"
                     )
                 return np.int32(value)
-        return np.float32(value)
+            case float():
+                return np.float32(value)
+        raise VariantError(
+            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
+            "NumPy scalar"
+        )
 
 
 def buffer_shapes(variant: Variant, shape: ConvShape) -> dict[str, tuple[int, ...]]:
     """Names and shapes of all float32 buffers that a plan works on."""
-    return {"x": shape.x, "w": shape.w, "y": shape.y, **variant.scratch(shape)}
+    return {"x": shape.x, "w": shape.w, "y": shape.y, **variant.scratch_for(shape)}
 
 
 def hidden_fraction(spans: list[Span]) -> float:

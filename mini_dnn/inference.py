@@ -65,6 +65,7 @@ class Convolutions:
         part = None if self.device and self.device.has_clock else PART_IMAGES
         with Bar(name, len(x)) as bar:
             result = runner.run(x, w, self.variant, self.device, self.timing, part, bar.update)
+        _refuse_nan(result.y, f"{self.variant.name}, layer {name}")
         comparison = self._compare(x, w, result.y, name) if self.check_images else None
         self.layers[name] = ConvLayer(name, ConvShape.of(x, w), result, comparison)
         return result.y
@@ -75,6 +76,21 @@ class Convolutions:
         if not comparison.ok:
             raise CheckError(f"{self.variant.name}, layer {name}: {comparison}")
         return comparison
+
+
+def _refuse_nan(y: np.ndarray, what: str) -> None:
+    """Buffers are filled with NaN: where one is left, nobody wrote the element, or it is wrong."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
+            return
+    nan = np.isnan(y)
+    if nan.any():
+        first = tuple(int(i) for i in np.unravel_index(int(nan.argmax()), y.shape))
+        raise CheckError(
+            f"{what}: {int(nan.sum())} of {y.size} output elements are NaN, the first at {first}: no thread "
+            "wrote them (buffers start as NaN), or they were computed from such an element. Do the grid and "
+            "the bounds cover the whole output?"
+        )
 
 
 def accuracy(

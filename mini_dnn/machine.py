@@ -66,6 +66,9 @@ def gpu_state(device: Device) -> dict[str, Any] | None:
         return None
     try:
         pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
         return {
             "driver": _text(pynvml.nvmlSystemGetDriverVersion()),

@@ -1,14 +1,21 @@
-"""A progress bar for work that turns out to be slow."""
+"""What a terminal shows while work is slow."""
 
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 PATIENCE_S = 1.0  # work that ends sooner shows no bar
+
+
+def busy(what: str) -> AbstractContextManager[object]:
+    """Say on a terminal's stderr what is going on, for work whose length nobody knows."""
+    console = Console(stderr=True)
+    return console.status(what) if console.is_terminal else nullcontext()
 
 
 class Bar:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.device import open_device
+from mini_dnn.device import DEVICES, open_device
 from mini_dnn.device.base import Device, Module
-from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.execute import Execution, Span, buffer_shapes
 from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
 from mini_dnn.timing import NO_TIMING, Timing, time_on_host, time_op
-from mini_dnn.variant import HostFunction, Launch, Variant, ceil_div, find
+from mini_dnn.variant import Launch, Variant, ceil_div, find
 
 OVERLAPPED_RUNS = 5  # of which the median is the layer time
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
@@ -65,6 +65,8 @@ def conv2d(
         See `mini_dnn.errors`.
     """
     variant = impl if isinstance(impl, Variant) else find(impl)
+    if isinstance(device, str) and device not in DEVICES:
+        raise UsageError(f"no device '{device}'; there are {', '.join(DEVICES)}")
     if variant.host is not None or not isinstance(device, str):
         return run(x, w, variant, None if isinstance(device, str) else device).y
     with closing(open_device(device)) as opened:
@@ -99,12 +101,13 @@ def run(
         See `mini_dnn.errors`.
     """
     x, w, shape = conv_arrays(x, w)
-    limit = variant.refuses(shape)
+    limit = variant.limit_for(shape)
     if limit:
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
     if variant.host is not None:
-        return _run_host(x, w, variant.host, timing, max_images or shape.N, progress)
-    assert device is not None, "a variant without host= has a plan"
+        return _run_host(x, w, variant, timing, max_images or shape.N, progress)
+    if device is None:
+        raise UsageError(f"{variant.name} has kernels and needs a device; pass device='auto', or an open one")
     check_runnable(variant, device)
     module = device.compile(variant.source, variant.defines_for(shape))
     y = np.empty(shape.y, np.float32)
@@ -155,7 +158,7 @@ def check_runnable(variant: Variant, device: Device) -> None:
 def _run_host(
     x: np.ndarray,
     w: np.ndarray,
-    host: HostFunction,
+    variant: Variant,
     timing: Timing,
     images: int,
     progress: Progress | None,
@@ -166,7 +169,7 @@ def _run_host(
 
     def op() -> None:
         for n in range(0, shape.N, images):
-            y[n : n + images] = host(x[n : n + images], w)
+            y[n : n + images] = variant.run_host(x[n : n + images], w)
             if progress:
                 progress(min(n + images, shape.N))
 
@@ -185,12 +188,10 @@ def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int 
     DeviceError
         Not even one image fits.
     """
-    plan = variant.plan
-    assert plan is not None, "find() lets no variant through that has neither plan nor host"
 
     def fits(n: int) -> bool:
         part = shape.with_batch(n)
-        grids = [step.grid for step in plan(part) if isinstance(step, Launch)]
+        grids = [step.grid for step in variant.steps(part) if isinstance(step, Launch)]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
         return within and _bytes(variant, part) <= free
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from mini_dnn.errors import VariantError
+from mini_dnn.errors import MiniDnnError, VariantError
 from mini_dnn.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.shapes import ConvShape
 
@@ -120,7 +121,66 @@ class Variant:
 
     def defines_for(self, shape: ConvShape) -> Mapping[str, int]:
         """Preprocessor definitions for this shape."""
-        return self.defines(shape) if callable(self.defines) else self.defines
+        return self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
+
+    def scratch_for(self, shape: ConvShape) -> Mapping[str, tuple[int, ...]]:
+        """Names and shapes of the scratch buffers for this shape."""
+        return dict(self._call("scratch", self.scratch, shape))
+
+    def limit_for(self, shape: ConvShape) -> str:
+        """Which limit the shape hits; empty if the variant takes it."""
+        return str(self._call("refuses", self.refuses, shape))
+
+    def steps(self, shape: ConvShape) -> list[Step]:
+        """The plan for this shape, checked.
+
+        Raises
+        ------
+        VariantError
+            The plan fails, is no list of steps, or has a grid or block that is not of whole numbers.
+        """
+        assert self.plan is not None, "find() lets no variant through that has neither plan nor host"
+        steps = self._call("plan", lambda s: list(self.plan(s)), shape)  # type: ignore[misc]
+        for step in steps:
+            if not isinstance(step, Step):
+                raise VariantError(
+                    f"{self.name}: plan returns {step!r}, which is no step such as Launch(...)"
+                )
+            if isinstance(step, Launch):
+                _check_geometry(step, self.name)
+        return steps
+
+    def run_host(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Call ``host``, for a variant that has it."""
+        assert self.host is not None, "the caller looks"
+        y = self._call("host", self.host, x, w)
+        expected = ConvShape.of(x, w).y
+        if getattr(y, "shape", None) != expected:
+            raise VariantError(
+                f"{self.name}: host returns {getattr(y, 'shape', type(y))}; expected {expected}"
+            )
+        return y
+
+    def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of ``variant.py``; what it raises becomes an error that names its line."""
+        try:
+            return function(*args)
+        except MiniDnnError:
+            raise
+        except Exception as error:
+            where = _where(error, self.folder / "variant.py")
+            raise VariantError(
+                f"{self.name}: {what} of {self.folder / 'variant.py'} fails: {where}"
+            ) from error
+
+
+def _check_geometry(launch: Launch, name: str) -> None:
+    sizes = (*launch.grid, *launch.block, launch.shared_bytes)
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise VariantError(
+            f"{name}: the launch of {launch.kernel} has grid {launch.grid}, block {launch.block} and "
+            f"{launch.shared_bytes} shared bytes; all must be whole numbers: a // b or ceil_div(a, b)"
+        )
 
 
 def names() -> list[str]:
@@ -139,10 +199,11 @@ def find(name: str | Path) -> Variant:
     """
     name = str(name)
     official = SHORT_NAMES.get(name, name)
-    for folder in (ROOT / "milestones" / official, ROOT / official, Path(name).expanduser()):
+    path = Path(name).expanduser()
+    explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's, not the repository's
+    for folder in (path,) if explicit else (ROOT / "milestones" / official, ROOT / official, path):
         if (folder / "variant.py").is_file():
             return _load(folder.resolve())
-    path = Path(name).expanduser()
     if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
         return _load(path.parent.resolve())
     if path.is_dir():

@@ -36,7 +36,7 @@ def test_classifies(impl: str, capsys: pytest.CaptureFixture[str], tmp_path: Pat
         *("impl", "device", "device_name", "data", "batch", "accuracy", "expected_accuracy"),
         *("layers", "total_s", "versions"),
     }
-    assert figures["data"]["name"] == "synthetic"
+    assert (figures["impl"], figures["data"]) == (impl, "synthetic")
     assert figures["accuracy"] == pytest.approx(float(found[1]), abs=1e-4)
     assert [layer["name"] for layer in figures["layers"]] == ["conv1", "conv2"]
     times = [layer["op_ms"] for layer in figures["layers"]]
@@ -60,7 +60,7 @@ def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[st
     kernel = (folder / "kernel.cu").read_text()
     (folder / "kernel.cu").write_text(kernel.replace("q + s]", "q + S - 1 - s]"))  # mirrored filter
     status, out, err = run(capsys, *words)
-    assert status == 2
+    assert status == 1
     message = r"error: .*mine, layer conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
     assert re.search(message, err)
 
@@ -144,7 +144,24 @@ def test_bench_keeps_what_it_has_when_a_later_variant_fails(
     file = tmp_path / "bench.json"
     words = ["bench", "--impl", "m1", str(wrong), "--batch", "10", "--device", "emulator", *SYNTHETIC]
     status, _, err = run(capsys, *words, "--out", str(file))
-    assert status == 2
+    assert status == 1
     assert "differ from float64" in err
     assert {row["variant"] for row in json.loads(file.read_text())["rows"]} == {"m1/direct"}
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+
+
+def test_elements_that_nobody_wrote_are_told_without_a_check(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"
+    (tmp_path / "variant.py").write_text((source / "variant.py").read_text())
+    kernel = (source / "kernel.cu").read_text()
+    (tmp_path / "kernel.cu").write_text(
+        kernel.replace("if (pixel >= P * Q)", "if (n == 5 || pixel >= P * Q)")
+    )
+    words = ["--batch", "10", "--impl", str(tmp_path), *SYNTHETIC, "--device", "emulator"]
+    status, _, err = run(capsys, *words)
+    assert status == 1
+    assert re.search(
+        r"layer conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err
+    )

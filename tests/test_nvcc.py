@@ -28,7 +28,7 @@ def test_compiles(name: str, arch: str) -> None:
 def test_error_shows_the_students_line(tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text('extern "C" __global__ void k(float* y) {\n  y[0] = missing;\n}\n')
-    with pytest.raises(CompileError, match=r'(?s)kernel\.cu\(2\): error.*"missing".*2 \| y\[0\] = missing;'):
+    with pytest.raises(CompileError, match=r'(?s)kernel\.cu\(2\): error.*"missing".*y\[0\] = missing;'):
         build_cubin(source, {}, "sm_80")
 
 

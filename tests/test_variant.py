@@ -100,6 +100,30 @@ def test_broken_variants_say_where(tmp_path: Path, text: str, message: str) -> N
         find(write(tmp_path / "broken", text))
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 1 // (s.N - s.N)", r"plan of .*variant\.py fails: line 5 \(return 1.*ZeroDivisionError"),
+        ("pass", r"plan of .* fails: .*TypeError: 'NoneType' object is not iterable"),
+        ("return ['conv']", r"plan returns 'conv', which is no step"),
+        ("return [Launch('conv', (s.N / 2,), (32,), ())]", r"grid \(1\.0,\).*must be whole numbers"),
+    ],
+)
+def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None:
+    text = MINIMAL.replace('return [Launch("conv", (s.N,), (32,), ("x", "w", "y"))]', body)
+    variant = find(write(tmp_path / "broken", text))
+    with pytest.raises(VariantError, match=message):
+        variant.steps(ConvShape(2, 1, 3, 3, 1, 1, 1))
+
+
+def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m1").mkdir()
+    folder = write(tmp_path / "m1" / "direct")
+    monkeypatch.chdir(tmp_path)
+    assert find("./m1/direct").folder == folder
+    assert find("m1/direct").folder != folder
+
+
 def test_plan_without_kernel_file(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"there is no .*kernel\.cu"):
         find(write(tmp_path / "broken", kernel=None))

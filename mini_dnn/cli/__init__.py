@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from mini_dnn.cli import bench, diff, infer, list_variants, new, profile, report, show, train
-from mini_dnn.errors import MiniDnnError
+from mini_dnn.errors import CheckError, MiniDnnError
 
 VERBS = (infer, list_variants, train, bench, report, profile, diff, show, new)
 DEFAULT_VERB = "infer"
+DIFFERS = 1  # exit status: the result is not what was expected
 WRONG_USE = 2  # exit status: something for the user to put right
 INTERRUPTED = 130
 
@@ -28,7 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MiniDnnError as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr)
-        return WRONG_USE
+        return DIFFERS if isinstance(error, CheckError) else WRONG_USE
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DIFFERS
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

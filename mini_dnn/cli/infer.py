@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     total_s = time.perf_counter() - start
     print(f"total {total_s:.1f} s")
     if args.json:
-        _write_json(args.json, _figures(convolutions, data, args.batch, found, expected, total_s))
+        _write_json(args.json, _figures(args.impl, convolutions, data, args.batch, found, expected, total_s))
     return 0 if agrees else DIFFERS
 
 
@@ -86,6 +86,8 @@ def _check_flags(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
+    if args.json and args.json.is_dir():
+        raise UsageError(f"--json {args.json} is a folder; name a file in it")
     if args.json and not args.json.resolve().parent.is_dir():
         raise UsageError(
             f"--json {args.json}: there is no folder {args.json.resolve().parent}; make it first"
@@ -142,6 +144,7 @@ def _verdict(expected: float | None, agrees: bool, info: WeightsInfo, data: Imag
 
 
 def _figures(
+    impl: str,
     convolutions: Convolutions,
     data: ImageSet,
     batch: int,
@@ -151,10 +154,10 @@ def _figures(
 ) -> dict[str, Any]:
     device = convolutions.device
     return {
-        "impl": convolutions.variant.name,
+        "impl": impl,
         "device": device.name if device else "host",
         "device_name": _device_text(device),
-        "data": {"name": data.name, "origin": data.origin, "note": data.note},
+        "data": data.name,
         "batch": batch,
         "accuracy": found,
         "expected_accuracy": expected,
@@ -169,7 +172,7 @@ def _figures(
             for layer in convolutions.layers.values()
         ],
         "total_s": total_s,
-        "versions": versions(),
+        "versions": versions() | getattr(device, "versions", {}),
     }
 
 

@@ -7,6 +7,7 @@ import argparse
 from rich.console import Console
 from rich.markup import escape
 
+from mini_dnn.errors import VariantError
 from mini_dnn.variant import SHORT_NAMES, find, names
 
 
@@ -21,10 +22,16 @@ def run(args: argparse.Namespace) -> int:
     short = {name: short for short, name in SHORT_NAMES.items()}
     console = Console(highlight=False, soft_wrap=True)
     for name in names():
-        variant = find(name)
+        try:
+            variant = find(name)
+        except VariantError as error:
+            console.print(
+                f"{short.get(name, ''):<4} [bold]{escape(name):<22}[/bold] broken: {escape(str(error))}\n"
+            )
+            continue
         facts = [variant.precision, "on the host" if variant.host else "on a GPU or the emulator"]
         facts += [f"improves on {variant.parent}"] if variant.parent else []
-        console.print(f"{short.get(name, ''):<4} [bold]{escape(name):<18}[/bold] {', '.join(facts)}")
+        console.print(f"{short.get(name, ''):<4} [bold]{escape(name):<22}[/bold] {', '.join(facts)}")
         console.print(f"     {escape(variant.idea)}\n")
     console.print(
         "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu."

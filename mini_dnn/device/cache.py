@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
+CHECKSUM_BYTES = hashlib.sha256().digest_size
+
 
 def cache_dir() -> Path:
     """The folder for compiled kernels, created if need be; safe to delete at any time.
@@ -62,6 +64,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def store(path: Path, data: bytes) -> None:
+    """Write a file of the cache, with a checksum behind its content."""
+    write_atomically(path, data + hashlib.sha256(data).digest())
+
+
+def stored(path: Path) -> bytes | None:
+    """The content of a file of the cache; None if it is not there, or damaged: then it is to be made anew."""
+    if not path.is_file():
+        return None
+    content = path.read_bytes()
+    data, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
+    return data if hashlib.sha256(data).digest() == checksum else None
 
 
 def key(*parts: str | bytes | float) -> str:

@@ -206,11 +206,13 @@ class CudaDevice:
 
     def wait(self, event: Any, stream: int) -> None:
         """Let the stream wait for the event."""
-        self._stream(stream).wait_for_event(event)
+        with self._errors("a stream cannot wait", LaunchError):
+            self._stream(stream).wait_for_event(event)
 
     def record(self, stream: int = 0) -> Any:
         """Record an event on a stream."""
-        return self._cuda.Event().record(self._stream(stream))
+        with self._errors("an event cannot be recorded", LaunchError):
+            return self._cuda.Event().record(self._stream(stream))
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
         """Milliseconds between two events; waits for the second."""
@@ -225,8 +227,9 @@ class CudaDevice:
         """
         if self._flush is None:
             self._flush = self.empty("L2 flush", (2 * self.l2_bytes,), np.uint8)
-        for _ in range(FLUSHES):
-            self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))
+        with self._errors("the L2 cache cannot be flushed", LaunchError):
+            for _ in range(FLUSHES):
+                self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))
 
     def synchronize(self) -> None:
         """Wait for all work, and raise what went wrong in it."""
@@ -235,7 +238,8 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         """Bytes that may still be allocated."""
-        return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
+        with self._errors("the GPU does not say how much memory is free"):
+            return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
 
     def close(self) -> None:
         """Leave the context."""

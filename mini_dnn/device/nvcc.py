@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.device.cache import cache_dir, key, store, stored
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.progress import busy
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
@@ -48,17 +49,19 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     stamp = nvcc.resolve().stat()
     name = key(source_hash(source), *flags, str(nvcc), stamp.st_mtime_ns, stamp.st_size)
     cached = cache_dir() / "cubin" / f"{source.parent.name}-{name}.cubin"
-    if cached.is_file():
-        return cached.read_bytes()
+    known = stored(cached)
+    if known is not None:
+        return known
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "kernel.cubin")
         command = [str(nvcc), "-cubin", *flags, str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with busy(f"nvcc compiles {source.parent.name} ..."):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             messages = _explain(done.stderr or done.stdout)
             raise CompileError(f"{source} does not compile for {arch}:\n{messages}")
         cubin = target.read_bytes()
-    write_atomically(cached, cubin)
+    store(cached, cubin)
     return cubin
 
 
@@ -70,6 +73,7 @@ def _explain(messages: str) -> str:
         match = ERROR_LINE.match(line)
         if match and Path(match["file"]).is_file():
             text = Path(match["file"]).read_text(errors="replace").splitlines()
-            if int(match["line"]) <= len(text):
-                lines.append(f"    {match['line']} | {text[int(match['line']) - 1].strip()}")
+            named = text[int(match["line"]) - 1].strip() if int(match["line"]) <= len(text) else ""
+            if named not in messages:  # newer versions of nvcc show it themselves
+                lines.append(f"    {match['line']} | {named}")
     return "\n".join(lines)

@@ -9,11 +9,12 @@ import tempfile
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.device.cache import cache_dir, key, store, stored
 from mini_dnn.device.emulator.compiler import LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.progress import busy
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
@@ -39,17 +40,17 @@ def build_runtime(compiler: Compiler, ucontext: bool) -> Path:
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
     name = f"runtime-{key(emulator_hash(), compiler.identity, *flags)}.so"
     target = cache_dir() / "emulator" / name
-    if not target.is_file():
+    if stored(target) is None:
         # The name by which kernels find it once it is loaded, wherever the cache lies.
         flags.append(f"-Wl,-soname,{name}")
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
             made = Path(folder, name)
             done = compiler.run([*flags, *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(made)])
             if done.returncode:
                 raise DeviceError(
                     f"the emulator's runtime does not compile with {compiler.version}:\n{done.stderr}"
                 )
-            write_atomically(target, made.read_bytes())
+            store(target, made.read_bytes())  # to a loader, bytes behind a library are nothing
     return target
 
 
@@ -71,8 +72,9 @@ def build_kernels(source: Path, defines: Defines, compiler: Compiler, runtime: P
         source_hash(source), runtime.name, compiler.identity, *compiler.kernel_flags, *LINK_FLAGS, *settings
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
-    if not target.is_file():
-        write_atomically(target, _compile(source, defines, compiler, runtime))
+    if stored(target) is None:
+        with busy(f"g++ compiles {source.resolve().parent.name} ..."):
+            store(target, _compile(source, defines, compiler, runtime))
     return target
 
 

@@ -1,0 +1,41 @@
+"""Files of the cache are whole, or are made anew."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.device.cache import store, stored
+
+
+def test_what_is_stored_comes_back(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "file"
+    assert stored(file) is None
+    store(file, b"content")
+    assert stored(file) == b"content"
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"content", b"Content" + bytes(32)])
+def test_damage_is_seen(tmp_path: Path, damage: bytes) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(damage)
+    assert stored(file) is None
+
+
+def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
+    def convolve() -> None:  # in a process of its own, as a process has one cache
+        code = (
+            "import numpy as np; from mini_dnn import conv2d; one = np.ones((1, 1, 2, 2), np.float32); "
+            "assert (conv2d(one, one, 'm1', 'emulator') == 4).all()"
+        )
+        environment = {**os.environ, "MINI_DNN_CACHE": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+    convolve()
+    files = list(tmp_path.glob("emulator/*.so"))
+    assert len(files) == 2  # the runtime and the kernels
+    for file in files:
+        file.write_bytes(file.read_bytes()[:3000])
+    convolve()
