@@ -34,6 +34,8 @@ GCC_FLAGS = (
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
 )
+# Checked mode: each access becomes a call of ``runtime/checked/hooks.cpp``; the sanitizers' own runtimes are not linked.
+CHECKED_FLAGS = ("-O1", "-g", "-DEMULATOR_CHECKED", "-fsanitize=thread,bounds,alignment")
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
 
 
