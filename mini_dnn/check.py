@@ -119,9 +119,13 @@ def _unwritten(y: np.ndarray) -> Finding | None:
     if not missing.any():
         return None
     first = _index(np.unravel_index(int(np.argmax(missing)), y.shape))
-    what = f"{missing.sum()} of {y.size} elements of y {y.shape} were written by no thread; the first is {first}"
+    what = (
+        f"{missing.sum()} of {y.size} elements of y {y.shape} were written by no thread; the first is {first}"
+    )
     where = tail(missing)
-    cure = "the grid must cover the ragged tail: ceil_div(size, tile) blocks, and a bounds check in the kernel"
+    cure = (
+        "the grid must cover the ragged tail: ceil_div(size, tile) blocks, and a bounds check in the kernel"
+    )
     return Finding("unwritten", what, array=first, cure=cure, notes=(where,) if where else ())
 
 
@@ -135,7 +139,7 @@ def _wrong(x: np.ndarray, w: np.ndarray, y: np.ndarray, variant: Variant) -> Fin
         f"{first}: found {result.found:.6g}, expected {result.expected:.6g}"
     )
     guess = hint(x, w, y, variant.precision)
-    cure = "compare the index arithmetic of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]"
+    cure = "compare the indices of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]"
     return Finding("wrong", what, array=first, cure=cure, notes=(guess,) if guess else ())
 
 

@@ -25,7 +25,9 @@ def hint(x: np.ndarray, w: np.ndarray, y: np.ndarray, precision: str) -> str:
         if compare(y, expected, bound).ok:
             return f"this is what one gets when {sentence}"
     if np.isinf(y).any():
-        return f"{np.isinf(y).sum()} elements are infinite: a value passed what the type holds (65,504 in half)"
+        return (
+            f"{np.isinf(y).sum()} elements are infinite: a value passed what the type holds (65,504 in half)"
+        )
     where = tail(compare_wrong(y, conv2d_float64(x, w), bound))
     return where and f"{where}: look at how the tail of that axis is handled"
 
@@ -59,7 +61,10 @@ def _mistakes(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         yield "the filter is transposed: w[s][r] for w[r][s]", conv2d_forward(x, w.swapaxes(2, 3))
     swapped = w.reshape(*w.shape[:2], -1)[:, :, np.arange(R * S).reshape(S, R).T]
     swapped = swapped.reshape(w.shape)
-    yield "the filter's rows have R elements and not S: w[s * R + r] for w[r * S + s]", conv2d_forward(x, swapped)
+    yield (
+        "the filter's rows have R elements and not S: w[s * R + r] for w[r * S + s]",
+        conv2d_forward(x, swapped),
+    )
     for axis, name in ((2, "row"), (3, "column")):
         if w.shape[axis] > 1:
             for at, which in ((-1, "last"), (0, "first")):
@@ -71,6 +76,14 @@ def _mistakes(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         cut[:, -1] = 0
         yield "the last input channel is left out", conv2d_forward(x, cut)
         yield "all images use input channel 0 only", conv2d_forward(x[:, :1], w[:, :1])
+    for tile in (8, 16, 32):
+        end = w[0].size // tile * tile
+        if 0 < end < w[0].size:
+            cut = w.reshape(len(w), -1) * (np.arange(w[0].size) < end)
+            yield (
+                f"the sum ends after {end} of its {w[0].size} terms: the last, ragged tile is left out",
+                conv2d_forward(x, cut.reshape(w.shape)),
+            )
     y = conv2d_forward(x, w)
     if P == Q:
         yield "the output is transposed: y[q][p] for y[p][q]", y.swapaxes(2, 3)

@@ -20,7 +20,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "check",
         help="find what is wrong with a kernel, without a GPU",
-        description="Run a variant on the emulator in checked mode, at irregular shapes: accesses out of bounds, "
+        description="Run a variant on the emulator in checked mode, at irregular shapes: accesses out "
+        "of bounds, "
         "races, divergent barriers, reads of what nobody wrote, outputs that nobody wrote, wrong results. "
         "Exit status: 0 clean, 1 findings, 2 wrong use.",
     )
@@ -44,7 +45,9 @@ def _shape(text: str) -> ConvShape:
         return ConvShape(*map(int, text.split(",")))
     except (TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, ShapeError) else "seven integers are needed"
-        raise argparse.ArgumentTypeError(f"'{text}' is no N,C,H,W,M,R,S such as 2,1,9,21,3,2,5: {reason}") from error
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no N,C,H,W,M,R,S such as 2,1,9,21,3,2,5: {reason}"
+        ) from error
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             args.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n")
         except OSError as error:
-            raise MiniDnnError(f"{args.json} cannot be written: {error}; name another file with --json") from error
+            raise MiniDnnError(
+                f"{args.json} cannot be written: {error}; name another file with --json"
+            ) from error
     return FINDINGS if report.findings else 0
 
 
@@ -70,11 +75,17 @@ def describe(report: Report) -> list[str]:
         lines.append(f"{result.finding.kind.upper() if result.finding else verdict:<16}{result.shape}")
     for number, (finding, shapes) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
-        lines.append(f"   shape    {shapes[0]}" + (f", and {len(shapes) - 1} more" if len(shapes) > 1 else ""))
+        lines.append(
+            f"   shape    {shapes[0]}" + (f", and {len(shapes) - 1} more" if len(shapes) > 1 else "")
+        )
         lines.append(f"   cure     {finding.cure}")
     count = len(report.findings)
     verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
-    return [*lines, "", f"{report.variant}: {verdict} at {len(report.results)} shapes (inputs of seed {report.seed})"]
+    return [
+        *lines,
+        "",
+        f"{report.variant}: {verdict} at {len(report.results)} shapes (inputs of seed {report.seed})",
+    ]
 
 
 def _details(finding: Finding) -> list[str]:

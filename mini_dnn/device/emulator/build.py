@@ -22,7 +22,9 @@ CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
 REDZONE_BYTES = 256  # after each variable of a checked kernel file, so that what runs off its end is seen
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
-VARIABLE_END = re.compile(r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n(?:\t\.(?!section|text).*\n)*", re.MULTILINE)
+VARIABLE_END = re.compile(
+    r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n(?:\t\.(?!section|text).*\n)*", re.MULTILINE
+)
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 PTX_HINT = (
@@ -83,7 +85,13 @@ def build_kernels(
             raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     what = key(
-        source_hash(source), runtime.name, compiler.identity, *compiler.kernel_flags, *LINK_FLAGS, *settings, *(CHECKED_FLAGS if checked else ())
+        source_hash(source),
+        runtime.name,
+        compiler.identity,
+        *compiler.kernel_flags,
+        *LINK_FLAGS,
+        *settings,
+        *(CHECKED_FLAGS if checked else ()),
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if not target.is_file():

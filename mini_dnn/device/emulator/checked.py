@@ -1,8 +1,8 @@
 """Checked mode: the emulator as a teacher, which names the first wrong access of a launch.
 
-The kernel is compiled so that each access of memory becomes a call of ``runtime/checked/hooks.cpp``: it knows the
-bounds of all arrays, who wrote them last, and which barriers came between. One worker runs the blocks one
-after the other, so a finding is the same in each run. About ten times slower than the fast emulator.
+The kernel is compiled so that each access of memory becomes a call of ``runtime/checked/hooks.cpp``: it
+knows the bounds of all arrays, who wrote them last, and which barriers came between. One worker runs the
+blocks one after the other, so a finding is the same in each run.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class CFinding(ctypes.Structure):
         ("subscript", ctypes.c_int64),
         ("own", CParty),
         ("other", CParty),
+        ("exited", ctypes.c_uint),
         ("type", ctypes.c_char * 256),
     ]
 
@@ -177,7 +178,9 @@ class CheckedEmulator(EmulatorDevice):
         """
         assert isinstance(module, EmulatorModule), "it is this device's"
         symbols, base = self._symbols[module.path], self._base(module)
-        shared = (CSharedArray * len(symbols.shared))(*((v.offset, v.nbytes, v.is_array) for v in symbols.shared))
+        shared = (CSharedArray * len(symbols.shared))(
+            *(CSharedArray(v.offset, v.nbytes, v.is_array) for v in symbols.shared)
+        )
         target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
         target.shared_count = len(symbols.shared)
         self._lib.emulator_target(target)
@@ -212,6 +215,7 @@ class CheckedEmulator(EmulatorDevice):
             array=self._array(module, found),
             offset=found.offset,
             nbytes=found.bytes,
+            exited=found.exited,
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
         )

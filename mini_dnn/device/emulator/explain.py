@@ -17,13 +17,14 @@ CURES = {
     "or size the array for the largest index, halo included",
     "race": "put a __syncthreads() between the two: after a tile is filled and before it is read, "
     "and again before it is filled anew",
-    "warp race": "put a __syncwarp() between the two: lanes of a warp do not run in step, "
-    "and a WMMA store is seen by other lanes only after it",
+    "warp race": "put a __syncthreads() between the two, or a __syncwarp() if the array is this warp's "
+    "alone: lanes of a warp do not run in step, and see a WMMA store only after it",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
-    "divergence": "move the barrier out of the branch or loop: threads without work must not return before it, "
-    "but skip the work and still come to every __syncthreads()",
-    "uninitialised": "write the element first, in every case: threads outside of the image or the tile store 0.0f",
+    "divergence": "move the barrier out of the branch or loop: threads without work must not return "
+    "before it, but skip the work and still come to every __syncthreads()",
+    "uninitialised": "write the element first, in every case: "
+    "threads outside of the image or the tile store 0.0f",
     "misaligned": "a vector access needs an address that is a multiple of its size: "
     "use it only where the row length is a multiple of the vector, else access single elements",
     "fault": "look at how the index or pointer on this line is computed",
@@ -125,6 +126,7 @@ class Fault:
     array: Array
     offset: int
     nbytes: int
+    exited: int  # threads of the block that had returned
     subscript: int | None  # of an array that C++ knows the size of
     type: str
 
@@ -170,7 +172,10 @@ def _uninitialised(f: Fault) -> Finding:
     index = f.array.index(f.offset)
     by = "no thread of the block" if f.array.memory == "shared" else "nobody"
     what = f"read of {index} of {f.array}, which {by} has written"
-    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
+    notes: tuple[str, ...] = ()
+    if f.array.memory == "shared" and f.exited:
+        notes = (f"{f.exited} threads of the block had returned before: what they should load is missing",)
+    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind], notes=notes)
 
 
 def _misaligned(f: Fault) -> Finding:

@@ -15,14 +15,14 @@ from mini_dnn.device.emulator.build import INCLUDE
 from mini_dnn.errors import DeviceError
 
 SYMBOL = re.compile(
-    r"^ *\d+: (?P<value>[0-9a-f]+) +(?P<size>\d+) (?P<type>TLS|OBJECT) +\w+ +\w+ +(?P<section>\d+) (?P<name>\S+)$",
+    r"^ *\d+: (?P<value>[0-9a-f]+) +(?P<size>\d+) (?P<type>TLS|OBJECT) +\w+ +\w+ +\d+ (?P<name>\S+)$",
     re.MULTILINE,
 )
 LOAD = re.compile(r"^ +LOAD +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+) +RW", re.MULTILINE)
 ANCHOR = "_ZL20emulator_anchor_byte"
 GUARD = ("_ZGV", "_ZTH", "__tls_guard")
 DYNAMIC = "emulator_dynamic_shared"
-OWN = re.compile(r"emulator_|_Z(?:TI|TS|TV|N8emulator|L\d+emulator)|DW\.|_|completed")
+OWN = re.compile(r"emulator_|_Z(?:TI|TS|TV|GV|N8emulator|L\d+emulator)|DW\.|_(?!Z)|completed\.")
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,8 @@ def read_symbols(library: Path) -> Symbols:
             shared.append(Variable("", value - anchor, -1))
         elif match["type"] == "TLS" and size and name != ANCHOR:
             shared.append(Variable(plain_name(name), value - anchor, size, not name.startswith(GUARD)))
-        elif match["type"] == "OBJECT" and size and (not OWN.match(name) or name.startswith("_ZL")):
-            if not name.startswith("_ZL") or not OWN.match(name):
-                variables.append(Variable(plain_name(name), value, size))
+        elif match["type"] == "OBJECT" and size and not OWN.match(name):
+            variables.append(Variable(plain_name(name), value, size))
     spans = [(int(m["start"], 16), int(m["size"], 16)) for m in LOAD.finditer(text)]
     return Symbols(
         tuple(shared),
@@ -91,7 +90,7 @@ def plain_name(symbol: str) -> str:
 
 
 def source_lines(library: Path, addresses: Sequence[int]) -> list[tuple[str, int]]:
-    """File and line of the kernel's code at each address: of the call, where a header's function is inlined."""
+    """File and line of the kernel's code at each address: of the call, where that is in a header."""
     if not addresses:
         return []
     text = _output(
@@ -110,7 +109,8 @@ def source_lines(library: Path, addresses: Sequence[int]) -> list[tuple[str, int
 
 
 ENTRY = re.compile(
-    r"^ *<\d+><(?P<at>[0-9a-f]+)>: Abbrev Number: \d+ \(DW_TAG_(?P<tag>\w+)\)\n(?P<body>(?:    <.*\n)*)", re.MULTILINE
+    r"^ *<\d+><(?P<at>[0-9a-f]+)>: Abbrev Number: \d+ \(DW_TAG_(?P<tag>\w+)\)\n(?P<body>(?:    <.*\n)*)",
+    re.MULTILINE,
 )
 ATTRIBUTE = re.compile(r"^    <[0-9a-f]+> +DW_AT_(\w+) *: (?:\([^)]*\):? ?)?(.*?)\s*$", re.MULTILINE)
 
@@ -126,7 +126,10 @@ def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], in
     text = _output(_tool("readelf"), "--debug-dump=info", str(library))
     entries = [(m["at"], m["tag"], dict(ATTRIBUTE.findall(m["body"]))) for m in ENTRY.finditer(text)]
     order = {at: i for i, (at, _, _) in enumerate(entries)}
-    start = next((a["type"] for _, tag, a in entries if tag == "variable" and a.get("name") == name and "type" in a), "")
+    start = next(
+        (a["type"] for _, tag, a in entries if tag == "variable" and a.get("name") == name and "type" in a),
+        "",
+    )
     shape: list[int] = []
     while start.strip("<>0x") and (at := start.strip("<>").removeprefix("0x")) in order:
         i = order[at]

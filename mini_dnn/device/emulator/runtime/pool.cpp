@@ -63,6 +63,7 @@ void run_blocks(Pool& pool, Worker& w) {
       w.in_kernel = true;
       run_block(w);
       w.in_kernel = false;
+      check_block_ended(w);
       if (w.failure.kind != FailureKind::none) return;
     }
   }

@@ -22,7 +22,7 @@ uint64_t block_of(uint32_t epoch) {
   return std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1;
 }
 
-[[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
+void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.memory = r.memory;
@@ -32,6 +32,12 @@ uint64_t block_of(uint32_t epoch) {
   f.bytes = a.bytes;
   f.own = {a.write, a.atomic, linear_thread, block_of(the_check.epoch), a.pc};
   f.other = other;
+  f.exited = this_worker->total - this_worker->alive;
+}
+
+[[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
+  the_check.pending = false;
+  note(kind, r, a, other);
   stop(FailureKind::finding);
 }
 
@@ -114,16 +120,19 @@ inline void note_read(Cell& cell, const Access& a) {
 }
 
 inline void visit(const Region& r, Cell& cell, const Access& a) {
-  const Check& c = the_check;
+  Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
   const bool written = shared ? cell.write_epoch >= c.block_epoch : cell.write_epoch != NEVER;
-  if (!written && !a.write && r.memory != Memory::symbol) report(FindingKind::uninitialised, r, a);
+  if (!written && !a.write && r.memory != Memory::symbol) {
+    if (!shared) report(FindingKind::uninitialised, r, a);
+    // Another thread may write it before the next barrier: then this is a race.
+    if (!c.pending) note(FindingKind::uninitialised, r, a, {});
+    c.pending = true;
+  }
   // Bytes within a cell may be of different threads.
   const bool whole = a.bytes >= size_t(1) << r.shift;
-  if (whole && !(a.atomic && cell.write_atomic) &&
-      races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
-    report(FindingKind::race, r, a,
-           {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
+  if (whole && !(a.atomic && cell.write_atomic) && races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
+    report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
   if (!a.write) return note_read(cell, a);
   if (whole) check_readers(r, cell, a);
   cell.write_epoch = c.epoch;
@@ -134,6 +143,12 @@ inline void visit(const Region& r, Cell& cell, const Access& a) {
 }
 
 }  // namespace
+
+void give_up_pending() {
+  if (!the_check.pending) return;
+  the_check.pending = false;
+  stop(FailureKind::finding);
+}
 
 void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
   Check& c = the_check;

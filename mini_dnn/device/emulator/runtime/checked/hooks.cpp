@@ -46,12 +46,12 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-#define ACCESS(bytes)                                                                           \
-  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }                \
-  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }                \
-  void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }      \
-  void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }      \
-  void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }       \
+#define ACCESS(bytes)                                                                      \
+  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }           \
+  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }           \
+  void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, false, PC); } \
+  void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, false, PC); } \
+  void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }  \
   void __tsan_volatile_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }
 ACCESS(1)
 ACCESS(2)
@@ -62,46 +62,46 @@ void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, fa
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
 
 // Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
-#define UPDATE(bits, T, name, expression)                                  \
-  T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) {          \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);           \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);            \
-    const T old = *p;                                                      \
-    *p = expression;                                                       \
-    return old;                                                            \
+#define UPDATE(bits, T, name, expression)                         \
+  T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) { \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);  \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);   \
+    const T old = *p;                                             \
+    *p = expression;                                              \
+    return old;                                                   \
   }
-#define EXCHANGE(bits, T, strength)                                                                             \
-  int __tsan_atomic##bits##_compare_exchange_##strength(volatile T* p, T* compare, T v, int, int) {             \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                                                \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                                                 \
-    const T old = *p;                                                                                           \
-    const bool same = old == *compare;                                                                          \
-    if (same) *p = v;                                                                                           \
-    *compare = old;                                                                                             \
-    return same;                                                                                                \
+#define EXCHANGE(bits, T, strength)                                                                 \
+  int __tsan_atomic##bits##_compare_exchange_##strength(volatile T* p, T* compare, T v, int, int) { \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                                    \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                                     \
+    const T old = *p;                                                                               \
+    const bool same = old == *compare;                                                              \
+    if (same) *p = v;                                                                               \
+    *compare = old;                                                                                 \
+    return same;                                                                                    \
   }
-#define ATOMICS(bits, T)                                           \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) {         \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);   \
-    return *p;                                                     \
-  }                                                                \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {      \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);    \
-    *p = v;                                                        \
-  }                                                                \
-  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {      \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);   \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);    \
-    const T old = *p;                                              \
-    *p = v;                                                        \
-    return old;                                                    \
-  }                                                                \
-  UPDATE(bits, T, add, T(old + v))                                 \
-  UPDATE(bits, T, sub, T(old - v))                                 \
-  UPDATE(bits, T, and, T(old & v))                                 \
-  UPDATE(bits, T, or, T(old | v))                                  \
-  UPDATE(bits, T, xor, T(old ^ v))                                 \
-  EXCHANGE(bits, T, strong)                                        \
+#define ATOMICS(bits, T)                                         \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {       \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
+    return *p;                                                   \
+  }                                                              \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {    \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
+    *p = v;                                                      \
+  }                                                              \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {    \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
+    const T old = *p;                                            \
+    *p = v;                                                      \
+    return old;                                                  \
+  }                                                              \
+  UPDATE(bits, T, add, T(old + v))                               \
+  UPDATE(bits, T, sub, T(old - v))                               \
+  UPDATE(bits, T, and, T(old& v))                                \
+  UPDATE(bits, T, or, T(old | v))                                \
+  UPDATE(bits, T, xor, T(old ^ v))                               \
+  EXCHANGE(bits, T, strong)                                      \
   EXCHANGE(bits, T, weak)
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)

@@ -60,7 +60,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   c.recent = nullptr;
   c.block_epochs.clear();
   c.launch_epoch = ++c.epoch;
-  c.fenced = false;
+  c.fenced = c.pending = false;
   c.finding = {};
   c.last_pc = 0;
   c.active = true;
@@ -75,7 +75,16 @@ void check_block_started() {
   the_check.block_epochs.push_back(the_check.epoch);
 }
 
-void check_block_barrier() { the_check.epoch++; }
+void check_block_barrier() {
+  give_up_pending();
+  the_check.epoch++;
+}
+
+void check_block_ended(Worker& w) {
+  if (!the_check.pending || w.failure.kind != FailureKind::none) return;
+  the_check.pending = false;
+  w.failure.kind = FailureKind::finding;
+}
 
 void check_warp_barrier(unsigned warp) { the_check.warp_epochs[warp]++; }
 

@@ -47,12 +47,13 @@ struct Finding {
   FindingKind kind;
   Memory memory;
   int index;
-  uint64_t start;    // of the array
-  int64_t offset;    // of the access, from there
-  uint64_t bytes;    // of the access
+  uint64_t start;  // of the array
+  int64_t offset;  // of the access, from there
+  uint64_t bytes;  // of the access
   int64_t subscript;
   Party own, other;
-  char type[256];    // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
+  unsigned exited;  // threads of the block that had returned
+  char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
 };
 
 // A shared array as the host knows it: where it lies after the anchor. bytes -1: what the launch asks for.
@@ -79,11 +80,13 @@ struct Check {
   char *shared_start = nullptr, *shared_end = nullptr, *stacks = nullptr;
   uint32_t epoch = FIRST_EPOCH, launch_epoch = 0, block_epoch = 0, warp_epochs[MAX_THREADS / WARP] = {};
   bool active = false, fenced = false;
+  bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
   uint64_t last_pc = 0;
   Finding finding = {};
 };
 extern Check the_check;
 
+void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
 void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc);
 
 }  // namespace emulator
