@@ -23,7 +23,9 @@ MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide
 REDZONE_BYTES = 256  # after each variable of a checked kernel file, so that what runs off its end is seen
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
 VARIABLE_END = re.compile(
-    r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n(?:\t\.(?!section|text).*\n)*", re.MULTILINE
+    r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n"
+    r"(?:\t\.(?:zero|byte|value|long|quad|float|double|ascii|string)\b.*\n)+",
+    re.MULTILINE,
 )
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 

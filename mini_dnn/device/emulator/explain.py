@@ -27,6 +27,7 @@ CURES = {
     "threads outside of the image or the tile store 0.0f",
     "misaligned": "a vector access needs an address that is a multiple of its size: "
     "use it only where the row length is a multiple of the vector, else access single elements",
+    "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
     "fault": "look at how the index or pointer on this line is computed",
 }
 
@@ -179,6 +180,11 @@ def _uninitialised(f: Fault) -> Finding:
 
 
 def _misaligned(f: Fault) -> Finding:
+    if f.type == "WMMA pitch":
+        what = (
+            f"the leading dimension of a WMMA tile is {f.offset} bytes; it must be a multiple of {f.nbytes}"
+        )
+        return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["pitch"])
     what = f"access of a {f.type} at an address that is {f.offset} past a multiple of {f.nbytes} bytes"
     return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
 

@@ -27,13 +27,13 @@ struct TypeMismatch {
   unsigned char log_alignment, access;
 };
 
-[[noreturn]] void report(FindingKind kind, int64_t subscript, const Type& type, const void* pc) {
+[[noreturn]] void report(FindingKind kind, int64_t subscript, const char* type, const void* pc) {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.subscript = subscript;
   f.own = {0, 0, linear_thread, the_check.block_epochs.size() - 1,
            uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
-  snprintf(f.type, sizeof f.type, "%s", type.name);
+  snprintf(f.type, sizeof f.type, "%s", type);
   stop(FailureKind::finding);
 }
 
@@ -113,18 +113,27 @@ void __tsan_atomic_thread_fence(int) { the_check.fenced = true; }
 void __tsan_atomic_signal_fence(int) {}
 
 void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
-  report(FindingKind::subscript, int64_t(index), *data->array, PC);
+  report(FindingKind::subscript, int64_t(index), data->array->name, PC);
 }
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
   const size_t alignment = size_t(1) << data->log_alignment;
   the_check.finding.offset = int64_t(pointer % alignment);
   the_check.finding.bytes = alignment;
-  report(FindingKind::misaligned, 0, *data->type, PC);
+  report(FindingKind::misaligned, 0, data->type->name, PC);
 }
 }
 #pragma GCC visibility pop
 
 namespace emulator {
+// CUDA C++ Programming Guide, warp matrix functions: pointers of 256 bits, leading dimensions of 16 bytes.
+void note_tile(const void* p, size_t pitch_bytes) {
+  constexpr size_t POINTER = 32, PITCH = 16;
+  Finding& f = the_check.finding;
+  const size_t rest = reinterpret_cast<uintptr_t>(p) % POINTER;
+  if (rest) f.offset = rest, f.bytes = POINTER, report(FindingKind::misaligned, 0, "WMMA tile", PC);
+  if (pitch_bytes % PITCH)
+    f.offset = pitch_bytes, f.bytes = PITCH, report(FindingKind::misaligned, 0, "WMMA pitch", PC);
+}
 void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
 }  // namespace emulator

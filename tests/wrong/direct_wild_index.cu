@@ -1,0 +1,16 @@
+// An index computed with the wrong stride: far outside of every array.
+// plan: direct
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  const int p = pixel / Q, q = pixel % Q;
+  float acc = 0.0f;
+  for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++)
+        acc +=
+            x[(((n + 1) * C + c) * H + p + r) * W * 10000 + q + s] * w[((m * C + c) * R + r) * S + s];  // expect: fault
+  y[((n * M + m) * P + p) * Q + q] = acc;
+}
