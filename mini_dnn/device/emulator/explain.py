@@ -19,6 +19,8 @@ CURES = {
     "and again before it is filled anew",
     "warp race": "put a __syncthreads() between the two, or a __syncwarp() if the array is this warp's "
     "alone: lanes of a warp do not run in step, and see a WMMA store only after it",
+    "same element": "each element needs a thread of its own: check the index, and that threads past the end "
+    "return (if (pixel >= P * Q) return;)",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
@@ -161,6 +163,8 @@ def _race(f: Fault) -> Finding:
     index = f.array.index(f.offset)
     if f.own.block != f.other.block:
         cure, between = "block race", "and blocks are not ordered"
+    elif f.own.write and f.other.write and f.array.memory == "global":
+        cure, between = "same element", "and nothing orders them"
     elif f.own.warp == f.other.warp and f.array.memory == "shared":
         cure, between = "warp race", "with no __syncwarp() or __syncthreads() between"
     else:
