@@ -2,7 +2,8 @@
 
 `emulator.EmulatorDevice` is the device; ``compiler`` and ``build`` compile, ``scan`` finds the kernels,
 ``runtime`` loads the library of ``runtime/*.cpp``, ``memory`` and ``launch`` check what a GPU would.
-``include/`` has CUDA's headers as the kernels see them.
+``checked.CheckedEmulator`` is the same with checks of each access: ``symbols`` reads what the compiler tells
+of the kernel, ``explain`` words the findings. ``include/`` has CUDA's headers as the kernels see them.
 
 Two habits of a GPU are not imitated: the lanes of a warp do not run in step (a lane sees what another wrote
 only after a ``__syncwarp`` or ``__syncthreads``, as the CUDA memory model says), and a thread that polls

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, store, stored
-from mini_dnn.device.emulator.compiler import LINK_FLAGS, RUNTIME_FLAGS, Compiler
+from mini_dnn.device.emulator.compiler import CHECKED_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError
@@ -19,8 +19,15 @@ from mini_dnn.progress import busy
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
+CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
+REDZONE_BYTES = 256  # after each variable of a checked kernel file, so that what runs off its end is seen
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
+VARIABLE_END = re.compile(
+    r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n"
+    r"(?:\t\.(?:zero|byte|value|long|quad|float|double|ascii|string)\b.*\n)+",
+    re.MULTILINE,
+)
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 PTX_HINT = (
@@ -35,17 +42,27 @@ def emulator_hash() -> str:
     return key(*(part for file in files for part in (file.name, file.read_bytes())))
 
 
-def build_runtime(compiler: Compiler, ucontext: bool) -> Path:
-    """The runtime library that kernels call; ``ucontext`` picks the portable way to switch stacks."""
+def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> Path:
+    """The runtime library that kernels call.
+
+    Parameters
+    ----------
+    ucontext
+        Switch stacks in the portable way.
+    checked
+        With the checks of accesses, for kernels that are built with ``checked`` too.
+    """
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
-    name = f"runtime-{key(emulator_hash(), compiler.identity, *flags)}.so"
+    flags += ["-DEMULATOR_CHECKED"] if checked else []
+    files = sorted([*RUNTIME.glob("*.cpp"), *(CHECKED.glob("*.cpp") if checked else [])])
+    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), compiler.identity, *flags)}.so"
     target = cache_dir() / "emulator" / name
     if stored(target) is None:
         # The name by which kernels find it once it is loaded, wherever the cache lies.
         flags.append(f"-Wl,-soname,{name}")
         with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
             made = Path(folder, name)
-            done = compiler.run([*flags, *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(made)])
+            done = compiler.run([*flags, *map(str, files), "-o", str(made)])
             if done.returncode:
                 raise DeviceError(
                     f"the emulator's runtime does not compile with {compiler.version}:\n{done.stderr}"
@@ -54,7 +71,9 @@ def build_runtime(compiler: Compiler, ucontext: bool) -> Path:
     return target
 
 
-def build_kernels(source: Path, defines: Defines, compiler: Compiler, runtime: Path) -> Path:
+def build_kernels(
+    source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool = False
+) -> Path:
     """The library with the kernels of a file.
 
     Raises
@@ -69,16 +88,22 @@ def build_kernels(source: Path, defines: Defines, compiler: Compiler, runtime: P
             raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     what = key(
-        source_hash(source), runtime.name, compiler.identity, *compiler.kernel_flags, *LINK_FLAGS, *settings
+        source_hash(source),
+        runtime.name,
+        compiler.identity,
+        *compiler.kernel_flags,
+        *LINK_FLAGS,
+        *settings,
+        *(CHECKED_FLAGS if checked else ()),
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if stored(target) is None:
         with busy(f"g++ compiles {source.resolve().parent.name} ..."):
-            store(target, _compile(source, defines, compiler, runtime))
+            store(target, _compile(source, defines, compiler, runtime, checked))
     return target
 
 
-def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) -> bytes:
+def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> bytes:
     """Two passes: the preprocessor alone, to find the kernels; then the file, with their descriptions."""
     path = source.resolve()
     with tempfile.TemporaryDirectory() as folder:
@@ -88,14 +113,15 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) 
         lines.append(f'#include "{path}"')
         wrapper.write_text("\n".join(lines) + "\n")
         include = [f"-isystem{INCLUDE}", f"-I{path.parent}", f"-ffile-prefix-map={path.parent}/="]
-        flags = [*compiler.kernel_flags, *include]
+        flags = [*compiler.kernel_flags, *(CHECKED_FLAGS if checked else ()), *include]
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
-            wrapper.write_text("\n".join([*lines, *_descriptions(found)]) + "\n")
-            done = compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
+            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
+            build = _build_with_redzones if checked else _build
+            done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:
             raise CompileError(
                 f"{source} does not compile for the emulator ({compiler.version}):\n"
@@ -103,6 +129,25 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path) 
             )
         _check_static_shared(source, found, made)
         return made.read_bytes()
+
+
+def _build(
+    compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
+) -> subprocess.CompletedProcess[str]:
+    return compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
+
+
+def _build_with_redzones(
+    compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
+) -> subprocess.CompletedProcess[str]:
+    """By way of assembly, in which each variable gets some bytes behind it that belong to none."""
+    assembly = wrapper.with_suffix(".s")
+    done = compiler.run([*flags, "-S", str(wrapper), "-o", str(assembly)])
+    if not done.returncode:
+        text = VARIABLE_END.sub(lambda m: f"{m[0]}\t.zero\t{REDZONE_BYTES}\n", assembly.read_text())
+        assembly.write_text(text)
+        done = compiler.run([*LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
+    return done
 
 
 def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
@@ -122,7 +167,7 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
             )
 
 
-def _descriptions(found: Scan) -> list[str]:
+def _descriptions(found: Scan, checked: bool) -> list[str]:
     """C++ that tells the host what the file holds."""
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
@@ -138,6 +183,12 @@ def _descriptions(found: Scan) -> list[str]:
             "static char* emulator_dynamic_shared_of_thread() { return emulator_dynamic_bytes; }",
         ]
         shared = "emulator_dynamic_shared_of_thread"
+    if checked:  # where the shared arrays of a thread lie
+        lines += [
+            "static thread_local char emulator_anchor_byte;",
+            'extern "C" __attribute__((visibility("default"))) char* emulator_anchor() '
+            "{ return &emulator_anchor_byte; }",
+        ]
     return [
         *lines,
         f"static const emulator_kernel_type emulator_kernels[] = {{{', '.join([*kernels, '{}'])}}};",

@@ -34,6 +34,9 @@ GCC_FLAGS = (
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
 )
+# Checked mode: each access becomes a call of ``runtime/checked/hooks.cpp``; the sanitizers' own runtimes are
+# not linked. DWARF 4, as addr2line of binutils 2.40 mistakes the files of DWARF 5.
+CHECKED_FLAGS = ("-O1", "-gdwarf-4", "-DEMULATOR_CHECKED", "-fsanitize=thread,bounds,alignment")
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
 
 

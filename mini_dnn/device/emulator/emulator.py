@@ -25,7 +25,7 @@ from mini_dnn.device.emulator.launch import (
     find_kernel,
 )
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
-from mini_dnn.device.emulator.runtime import CLaunch, FailureKind, Library, Runtime
+from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.errors import DeviceError, LaunchError
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
@@ -36,6 +36,7 @@ class EmulatorModule:
     """A loaded kernel library."""
 
     source: Path
+    path: Path  # the library
     compile_ms: float
     library: Library
 
@@ -60,6 +61,7 @@ class EmulatorDevice:
     name = "emulator"
     arch = 90  # what kernels see as __CUDA_ARCH__, divided by ten
     has_clock = False
+    checked = False  # see `mini_dnn.device.emulator.checked`
 
     def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
         if platform.system() != "Linux":
@@ -71,7 +73,7 @@ class EmulatorDevice:
         if self.threads < 1:
             raise DeviceError(f"the emulator was asked for {threads} threads; it needs at least 1")
         self._compiler = find_compiler()
-        self._runtime_path = build_runtime(self._compiler, ucontext)
+        self._runtime_path = build_runtime(self._compiler, ucontext, self.checked)
         self._runtime = Runtime(self._runtime_path)
         self._memory = Memory(self._runtime)
         plural = "s" if self.threads > 1 else ""
@@ -80,9 +82,9 @@ class EmulatorDevice:
     def compile(self, source: Path, defines: Defines) -> EmulatorModule:
         """Compile a kernel file, or take it from the cache, and load it with variables of its own."""
         start = time.perf_counter()
-        path = build_kernels(Path(source), defines, self._compiler, self._runtime_path)
+        path = build_kernels(Path(source), defines, self._compiler, self._runtime_path, self.checked)
         library = self._runtime.load_kernels(path)
-        return EmulatorModule(Path(source), (time.perf_counter() - start) * 1e3, library)
+        return EmulatorModule(Path(source), path, (time.perf_counter() - start) * 1e3, library)
 
     def symbol(self, module: Module, name: str) -> EmulatorBuffer:
         """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes."""
@@ -177,7 +179,10 @@ class EmulatorDevice:
             if text := self._runtime.printed():
                 print(text, end="")
         if failure.kind != FailureKind.NONE:
-            raise LaunchError(describe_failure(what, failure, self._memory))
+            raise self._failed(what, failure, own, kernel)
+
+    def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
+        return LaunchError(describe_failure(what, failure, self._memory))
 
     def wait(self, event: Any, stream: int) -> None:
         """Do nothing: a launch is over when `launch` returns, on whatever stream."""

@@ -94,6 +94,11 @@ class Memory:
             if buffer is not None:
                 buffer.free()
 
+    def at(self, address: int) -> EmulatorBuffer | None:
+        """The buffer that starts at an address."""
+        reference = self._live.get(address)
+        return reference() if reference else None
+
     def locate(self, address: int) -> str:
         """Say where a bad address lies, relative to the nearest buffer."""
         nearest: tuple[int, str] | None = None

@@ -38,6 +38,7 @@ class FailureKind(enum.IntEnum):
     DIVISION = 5
     CANCELLED = 6
     NO_MEMORY = 7
+    FINDING = 8  # of checked mode: checked.py has it
 
 
 class CParameter(ctypes.Structure):
@@ -108,6 +109,11 @@ class Runtime:
         self._lib.emulator_printed.restype = ctypes.c_char_p
         self._lib.emulator_unload.argtypes = [ctypes.c_void_p]
 
+    @property
+    def library(self) -> ctypes.CDLL:
+        """The library itself, for what only checked mode calls."""
+        return self._lib
+
     def allocate(self, nbytes: int) -> int | None:
         """Address of fresh memory full of bytes 0xFF; None: there is none left."""
         address: int | None = self._lib.emulator_allocate(nbytes)
@@ -159,6 +165,11 @@ class Library:
             for kernel in (self.module.kernels[i] for i in range(self.module.kernel_count))
         }
         weakref.finalize(self, unload, lib._handle).atexit = False
+
+    @property
+    def anchor(self) -> int:
+        """Where its function ``emulator_anchor`` lies: of a library that was built for checked mode."""
+        return ctypes.cast(self._lib.emulator_anchor, ctypes.c_void_p).value or 0
 
     def address(self, name: str) -> int | None:
         """Where a variable lies; None: there is no such name."""

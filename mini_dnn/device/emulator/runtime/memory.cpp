@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "checks.h"
+
 namespace {
 
 constexpr size_t PAGE = 4096, GUARD = 1 << 20, ALIGNMENT = 256;  // cudaMalloc aligns to 256 bytes
@@ -35,6 +37,7 @@ void* emulator_allocate(size_t bytes) {
 }
 
 void emulator_free(void* memory, size_t bytes) {
+  emulator::check_freed(static_cast<char*>(memory));
   munmap(static_cast<char*>(memory) - start_in_data(bytes) - GUARD, data_bytes(bytes) + 2 * GUARD);
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "checks.h"
 #include "worker.h"
 
 namespace emulator {
@@ -62,6 +63,7 @@ void run_blocks(Pool& pool, Worker& w) {
       w.in_kernel = true;
       run_block(w);
       w.in_kernel = false;
+      check_block_ended(w);
       if (w.failure.kind != FailureKind::none) return;
     }
   }
@@ -75,7 +77,9 @@ void run_share(Pool& pool, Worker& w) {
   w.failure.kind = FailureKind::none;
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
+  check_launch_started(w, l.shared_bytes);
   if (sigsetjmp(w.after_fault, 1) == 0) run_blocks(pool, w);
+  check_launch_ended();
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
   if (w.failure.kind == FailureKind::none) return;
   release_fibers(w);

@@ -54,6 +54,7 @@ inline Fiber* next_fiber(Worker& w) {
 
 void release_barrier(Worker& w) {
   if (w.sites_differ) stop_stuck(w);
+  check_block_barrier();
   w.ready.append(w.waiting);
   w.result = {w.votes, w.waiting_count};
   w.waiting_count = 0;
@@ -152,6 +153,7 @@ void fail(const char* format, ...) {
 }
 
 void run_block(Worker& w) {
+  check_block_started();
   w.started = 0;
   w.alive = w.total;
   w.ready.first = w.waiting.first = nullptr;

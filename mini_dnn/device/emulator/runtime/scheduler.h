@@ -1,5 +1,6 @@
 // What the parts of the scheduler want of each other.
 #pragma once
+#include "checks.h"
 #include "worker.h"
 
 namespace emulator {

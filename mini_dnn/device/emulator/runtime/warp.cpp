@@ -10,6 +10,7 @@ namespace {
 // Makes all lanes of a complete rendezvous ready except `self`, which runs (WARP: none does).
 void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
+  if (!r.operation) check_warp_barrier(&warp - w.warps);  // only __syncwarp orders accesses of memory
   if (r.operation) r.operation(warp.arguments, arrived);
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     const unsigned i = __builtin_ctz(lanes);

@@ -67,7 +67,7 @@ struct Warp {
 };
 
 // Why a launch ended early. runtime.py has the same numbers and fields.
-enum class FailureKind : int { none, kernel, deadlock, fault, stack_overflow, division, cancelled, no_memory };
+enum class FailureKind : int { none, kernel, deadlock, fault, stack_overflow, division, cancelled, no_memory, finding };
 struct Failure {
   FailureKind kind;
   unsigned block[3], thread[3];

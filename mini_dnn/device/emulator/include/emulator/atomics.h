@@ -2,11 +2,13 @@
 #pragma once
 #include <type_traits>
 
+#include "runtime_interface.h"
+
 namespace emulator {
 
 // Any update of a trivially copyable T by compare-and-swap; returns the old value.
 template <class T, class Update>
-inline T atomic_update(T* p, Update update) {
+EMULATOR_ACCESS T atomic_update(T* p, Update update) {
   T old, now;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do now = update(old);
@@ -17,50 +19,50 @@ inline T atomic_update(T* p, Update update) {
 }  // namespace emulator
 
 template <class T>
-inline T atomicAdd(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicAdd(T* p, std::type_identity_t<T> v) {
   if constexpr (std::is_integral_v<T>)
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
   else
     return emulator::atomic_update(p, [v](T old) { return T(old + v); });
 }
 template <class T>
-inline T atomicSub(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicSub(T* p, std::type_identity_t<T> v) {
   return __atomic_fetch_sub(p, v, __ATOMIC_RELAXED);
 }
 template <class T>
-inline T atomicMax(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicMax(T* p, std::type_identity_t<T> v) {
   return emulator::atomic_update(p, [v](T old) { return old < v ? v : old; });
 }
 template <class T>
-inline T atomicMin(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicMin(T* p, std::type_identity_t<T> v) {
   return emulator::atomic_update(p, [v](T old) { return v < old ? v : old; });
 }
 template <class T>
-inline T atomicExch(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicExch(T* p, std::type_identity_t<T> v) {
   T old;
   __atomic_exchange(p, &v, &old, __ATOMIC_RELAXED);
   return old;
 }
 template <class T>
-inline T atomicCAS(T* p, std::type_identity_t<T> compare, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicCAS(T* p, std::type_identity_t<T> compare, std::type_identity_t<T> v) {
   __atomic_compare_exchange(p, &compare, &v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return compare;
 }
 template <class T>
-inline T atomicAnd(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicAnd(T* p, std::type_identity_t<T> v) {
   return __atomic_fetch_and(p, v, __ATOMIC_RELAXED);
 }
 template <class T>
-inline T atomicOr(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicOr(T* p, std::type_identity_t<T> v) {
   return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
 }
 template <class T>
-inline T atomicXor(T* p, std::type_identity_t<T> v) {
+EMULATOR_ACCESS T atomicXor(T* p, std::type_identity_t<T> v) {
   return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED);
 }
-inline unsigned atomicInc(unsigned* p, unsigned last) {
+EMULATOR_ACCESS unsigned atomicInc(unsigned* p, unsigned last) {
   return emulator::atomic_update(p, [last](unsigned old) { return old >= last ? 0 : old + 1; });
 }
-inline unsigned atomicDec(unsigned* p, unsigned last) {
+EMULATOR_ACCESS unsigned atomicDec(unsigned* p, unsigned last) {
   return emulator::atomic_update(p, [last](unsigned old) { return old == 0 || old > last ? last : old - 1; });
 }

@@ -50,31 +50,31 @@ inline void __nanosleep(unsigned) { emulator::yield(); }
 inline void __brkpt() {}
 
 template <class T>
-inline T __ldg(const T* p) {
+EMULATOR_ACCESS T __ldg(const T* p) {
   return *p;
 }
 template <class T>
-inline T __ldcs(const T* p) {
+EMULATOR_ACCESS T __ldcs(const T* p) {
   return *p;
 }
 template <class T>
-inline T __ldcg(const T* p) {
+EMULATOR_ACCESS T __ldcg(const T* p) {
   return *p;
 }
 template <class T>
-inline T __ldca(const T* p) {
+EMULATOR_ACCESS T __ldca(const T* p) {
   return *p;
 }
 template <class T>
-inline void __stcs(T* p, T value) {
+EMULATOR_ACCESS void __stcs(T* p, T value) {
   *p = value;
 }
 template <class T>
-inline void __stcg(T* p, T value) {
+EMULATOR_ACCESS void __stcg(T* p, T value) {
   *p = value;
 }
 template <class T>
-inline void __stwt(T* p, T value) {
+EMULATOR_ACCESS void __stwt(T* p, T value) {
   *p = value;
 }
 

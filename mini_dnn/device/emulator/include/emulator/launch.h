@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime_interface.h"
 #include "types.h"
 
 namespace emulator {
@@ -44,10 +45,10 @@ struct Stub<function> {
   static constexpr Parameter parameters[sizeof...(P) + 1] = {describe<std::remove_cv_t<P>>()...};
 
   template <size_t... i>
-  static void call(void* const* arguments, std::index_sequence<i...>) {
+  EMULATOR_NOT_CHECKED static void call(void* const* arguments, std::index_sequence<i...>) {
     function(*static_cast<std::remove_cv_t<P>*>(arguments[i])...);
   }
-  static void run(void* const* arguments) { call(arguments, std::index_sequence_for<P...>{}); }
+  EMULATOR_NOT_CHECKED static void run(void* const* arguments) { call(arguments, std::index_sequence_for<P...>{}); }
 
   static constexpr Kernel kernel(const char* name) { return {name, &run, sizeof...(P), parameters}; }
 };

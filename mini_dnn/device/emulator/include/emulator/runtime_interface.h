@@ -42,6 +42,22 @@ void yield();  // lets other threads of the block run: for loops that poll what 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+// In checked mode: accesses that the compiler's own instrumentation does not see. Functions that touch memory are part
+// of their caller there, so that a finding names the line of the kernel.
+#ifdef EMULATOR_CHECKED
+#define EMULATOR_ACCESS inline __attribute__((always_inline))
+#define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
+void note_read(const void* p, size_t bytes);
+void note_write(const void* p, size_t bytes);
+void note_tile(const void* p, size_t pitch_bytes);  // a WMMA load or store
+#else
+#define EMULATOR_ACCESS inline
+#define EMULATOR_NOT_CHECKED
+inline void note_read(const void*, size_t) {}
+inline void note_write(const void*, size_t) {}
+inline void note_tile(const void*, size_t) {}
+#endif
+
 inline unsigned lane() { return linear_thread % 32; }
 
 }  // namespace emulator

@@ -13,31 +13,43 @@ inline LanePart lane_part() {
   return {first / Fragment::line, first % Fragment::line};
 }
 
+EMULATOR_ACCESS void copy_in(void* fragment, const void* memory, size_t bytes) {
+  emulator::note_read(memory, bytes);
+  memcpy(fragment, memory, bytes);
+}
+EMULATOR_ACCESS void copy_out(void* memory, const void* fragment, size_t bytes) {
+  emulator::note_write(memory, bytes);
+  memcpy(memory, fragment, bytes);
+}
+
 template <class Use, int m, int n, int k, class T, class Layout>
-inline void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, const typename storage<T>::type* p,
-                             unsigned leading_dimension) {
+EMULATOR_ACCESS void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, const typename storage<T>::type* p,
+                                      unsigned leading_dimension) {
   static_assert(!std::is_void_v<Layout>, "an accumulator is loaded with mem_row_major or mem_col_major");
+  emulator::note_tile(p, leading_dimension * sizeof *p);
   const LanePart part = lane_part<fragment<Use, m, n, k, T, Layout>>();
-  memcpy(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
+  copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
 }
 
 template <int m, int n, int k, class T>
-inline void load_matrix_sync(fragment<accumulator, m, n, k, T>& f, const T* p, unsigned leading_dimension,
-                             layout_t layout) {
+EMULATOR_ACCESS void load_matrix_sync(fragment<accumulator, m, n, k, T>& f, const T* p, unsigned leading_dimension,
+                                      layout_t layout) {
+  emulator::note_tile(p, leading_dimension * sizeof *p);
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
-    memcpy(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
+    copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
   } else {
     for (int i = 0; i < f.num_elements; i++) f.x[i] = p[size_t(part.position + i) * leading_dimension + part.index];
   }
 }
 
 template <int m, int n, int k, class T>
-inline void store_matrix_sync(T* p, const fragment<accumulator, m, n, k, T>& f, unsigned leading_dimension,
-                              layout_t layout) {
+EMULATOR_ACCESS void store_matrix_sync(T* p, const fragment<accumulator, m, n, k, T>& f, unsigned leading_dimension,
+                                       layout_t layout) {
+  emulator::note_tile(p, leading_dimension * sizeof *p);
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
-    memcpy(p + size_t(part.index) * leading_dimension + part.position, f.x, sizeof f.x);
+    copy_out(p + size_t(part.index) * leading_dimension + part.position, f.x, sizeof f.x);
   } else {
     for (int i = 0; i < f.num_elements; i++) p[size_t(part.position + i) * leading_dimension + part.index] = f.x[i];
   }

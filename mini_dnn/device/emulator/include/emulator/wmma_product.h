@@ -14,19 +14,19 @@ namespace product {
 // Elements as the tensor core reads them. It ignores the low 13 bits of a float that is not a tf32 number: CUDA leaves
 // that open, an H200 does it.
 template <int n>
-inline void read_operand(const float* x, float* out) {
+EMULATOR_NOT_CHECKED inline void read_operand(const float* x, float* out) {
   for (int i = 0; i < n; i++) out[i] = __uint_as_float(__float_as_uint(x[i]) & ~0x1fffu);
 }
 template <int n>
-inline void read_operand(const __half* x, float* out) {
+EMULATOR_NOT_CHECKED inline void read_operand(const __half* x, float* out) {
   halves_to_floats<n>(x, out);
 }
 template <int n>
-inline void read_sum(const float* x, float* out) {
+EMULATOR_NOT_CHECKED inline void read_sum(const float* x, float* out) {
   memcpy(out, x, n * sizeof *x);
 }
 template <int n>
-inline void read_sum(const __half* x, float* out) {
+EMULATOR_NOT_CHECKED inline void read_sum(const __half* x, float* out) {
   halves_to_floats<n>(x, out);
 }
 
@@ -41,7 +41,7 @@ struct Parts {
 
 // d[i][:] += a(i, l) * b[l][:] for `block` rows at a time, as many as registers hold.
 template <int m, int n, int k, class ReadA>
-inline void multiply(float (&d)[m][n], const float (&b)[k][n], ReadA a) {
+EMULATOR_NOT_CHECKED inline void multiply(float (&d)[m][n], const float (&b)[k][n], ReadA a) {
 #ifdef __AVX512F__
   constexpr int width = n < 16 ? n : 16, block = 8;
 #else
@@ -63,7 +63,7 @@ inline void multiply(float (&d)[m][n], const float (&b)[k][n], ReadA a) {
 }
 
 template <class D, class A, class B, class C>
-void whole_warp(void* const* arguments, unsigned arrived) {
+EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
   if (arrived != 0xffffffffu) emulator::fail("wmma::mma_sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
   constexpr int m = A::rows, k = A::columns, n = B::columns;
   alignas(64) float a[A::by_column ? k : m][A::by_column ? m : k], b[k][n], d[m][n];

@@ -1,0 +1,147 @@
+"""Check a variant without a GPU: its kernels on the checked emulator, its results against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.emulator.explain import Finding
+from mini_dnn.errors import LaunchError
+from mini_dnn.hints import hint, tail
+from mini_dnn.reference import check_conv2d
+from mini_dnn.runner import run
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant
+
+# Sizes that no tile divides, unequal sides, one of everything: aligned and square shapes hide mistakes.
+SHAPES = (
+    ConvShape(1, 1, 1, 1, 1, 1, 1),
+    ConvShape(2, 3, 5, 4, 2, 5, 4),
+    ConvShape(2, 2, 9, 21, 3, 2, 5),
+    ConvShape(1, 2, 21, 10, 9, 7, 2),
+    ConvShape(3, 3, 19, 37, 17, 3, 5),
+    ConvShape(1, 35, 6, 7, 20, 1, 1),
+)
+UNWRITTEN = 0xFFFFFFFF  # what a fresh buffer holds
+
+Progress = Callable[[int], None]  # shapes done so far
+
+
+@dataclass(frozen=True)
+class Result:
+    """One shape: clean if there is neither a finding nor a reason why it was not run."""
+
+    shape: ConvShape
+    finding: Finding | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check gave."""
+
+    variant: str
+    seed: int
+    results: tuple[Result, ...]
+
+    @property
+    def findings(self) -> dict[Finding, list[ConvShape]]:
+        """Each distinct finding once, with the shapes at which it was met; the first one's words."""
+        found: dict[object, tuple[Finding, list[ConvShape]]] = {}
+        for result in self.results:
+            if result.finding:
+                f = result.finding
+                key = (f.kind, f.kernel, f.place, f.other.place if f.other else None)
+                found.setdefault(key, (f, []))[1].append(result.shape)
+        return dict(found.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file of JSON."""
+        return {
+            "variant": self.variant,
+            "seed": self.seed,
+            "clean": not self.findings,
+            "shapes": [
+                {**vars(r.shape), "clean": r.finding is None and not r.refused, "refused": r.refused}
+                for r in self.results
+            ],
+            "findings": [
+                {**asdict(finding), "shapes": [vars(s) for s in shapes]}
+                for finding, shapes in self.findings.items()
+            ],
+        }
+
+
+def check(
+    variant: Variant, shapes: Sequence[ConvShape] = SHAPES, seed: int = 0, progress: Progress | None = None
+) -> Report:
+    """Run a variant on the checked emulator at each shape, up to the first finding there.
+
+    Raises
+    ------
+    VariantError, DeviceError
+        The kernel does not compile, or the variant cannot run on the emulator at all.
+    """
+    device = CheckedEmulator()
+    try:
+        results = []
+        for shape in shapes:
+            results.append(_check_shape(variant, shape, device, seed))
+            if progress:
+                progress(len(results))
+    finally:
+        device.close()
+    return Report(variant.name, seed, tuple(results))
+
+
+def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Result:
+    refused = variant.limit_for(shape)
+    if refused:
+        return Result(shape, refused=refused)
+    rng = np.random.default_rng(seed)
+    x, w = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    try:
+        y = run(x, w, variant, device).y
+    except KernelError as error:
+        return Result(shape, error.finding)
+    except LaunchError as error:
+        cure = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
+        return Result(shape, Finding("launch", str(error), cure=cure))
+    return Result(shape, _unwritten(y) or _wrong(x, w, y, variant))
+
+
+def _unwritten(y: np.ndarray) -> Finding | None:
+    missing = y.view(np.uint32) == UNWRITTEN
+    if not missing.any():
+        return None
+    first = _index(np.unravel_index(int(np.argmax(missing)), y.shape))
+    what = (
+        f"{missing.sum()} of {y.size} elements of y {y.shape} were written by no thread; the first is {first}"
+    )
+    where = tail(missing)
+    cure = (
+        "the grid must cover the ragged tail: ceil_div(size, tile) blocks, and a bounds check in the kernel"
+    )
+    return Finding("unwritten", what, array=first, cure=cure, notes=(where,) if where else ())
+
+
+def _wrong(x: np.ndarray, w: np.ndarray, y: np.ndarray, variant: Variant) -> Finding | None:
+    result = check_conv2d(x, w, y, variant.precision)
+    if result.first is None:
+        return None
+    first = _index(result.first)
+    what = (
+        f"{result.differing} of {result.elements} elements of y {y.shape} differ from float64; the first is "
+        f"{first}: found {result.found:.6g}, expected {result.expected:.6g}"
+    )
+    guess = hint(x, w, y, variant.precision)
+    cure = "compare the indices of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]"
+    return Finding("wrong", what, array=first, cure=cure, notes=(guess,) if guess else ())
+
+
+def _index(at: Sequence[Any]) -> str:
+    return f"y[{', '.join(f'{name}={int(i)}' for name, i in zip('nmpq', at, strict=True))}]"

@@ -1,0 +1,105 @@
+"""Verb ``check``: find what is wrong with a kernel, without a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from mini_dnn.check import SHAPES, Report, check
+from mini_dnn.device.emulator.explain import Finding, Party
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import find
+
+FINDINGS = 1  # exit status
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "check",
+        help="find what is wrong with a kernel, without a GPU",
+        description="Run a variant on the emulator in checked mode, at irregular shapes: accesses out "
+        "of bounds, "
+        "races, divergent barriers, reads of what nobody wrote, outputs that nobody wrote, wrong results. "
+        "Exit status: 0 clean, 1 findings, 2 wrong use.",
+    )
+    parser.add_argument("--impl", required=True, metavar="NAME|PATH", help="the variant")
+    parser.add_argument(
+        "--shapes",
+        nargs="+",
+        type=_shape,
+        default=list(SHAPES),
+        metavar="N,C,H,W,M,R,S",
+        help="images, channels, height and width; output channels, filter height and width "
+        f"(default: {len(SHAPES)} irregular ones)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
+    parser.set_defaults(run=run)
+
+
+def _shape(text: str) -> ConvShape:
+    try:
+        return ConvShape(*map(int, text.split(",")))
+    except (TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, ShapeError) else "seven integers are needed"
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no N,C,H,W,M,R,S such as 2,1,9,21,3,2,5: {reason}"
+        ) from error
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and print the verdict; 1 if something was found."""
+    variant = find(args.impl)
+    if variant.plan is None:
+        raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
+    report = check(variant, args.shapes, args.seed)
+    print("\n".join(describe(report)))
+    if args.json:
+        try:
+            args.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n")
+        except OSError as error:
+            raise MiniDnnError(
+                f"{args.json} cannot be written: {error}; name another file with --json"
+            ) from error
+    return FINDINGS if report.findings else 0
+
+
+def describe(report: Report) -> list[str]:
+    """The verdict, as a student reads it."""
+    lines = []
+    for result in report.results:
+        verdict = f"not run: {result.refused}" if result.refused else "clean"
+        lines.append(f"{result.finding.kind.upper() if result.finding else verdict:<16}{result.shape}")
+    for number, (finding, shapes) in enumerate(report.findings.items(), 1):
+        lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
+        lines.append(
+            f"   shape    {shapes[0]}" + (f", and {len(shapes) - 1} more" if len(shapes) > 1 else "")
+        )
+        lines.append(f"   cure     {finding.cure}")
+    count = len(report.findings)
+    verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
+    return [
+        *lines,
+        "",
+        f"{report.variant}: {verdict} at {len(report.results)} shapes (inputs of seed {report.seed})",
+    ]
+
+
+def _details(finding: Finding) -> list[str]:
+    lines = []
+    if finding.own:
+        lines += _party("here", finding.own, finding.kernel)
+    if finding.other:
+        lines += _party("and", finding.other, finding.kernel)
+    return lines + [f"   note     {note}" for note in finding.notes]
+
+
+def _party(word: str, party: Party, kernel: str) -> list[str]:
+    thread = f", thread {party.thread}" if party.thread else ""
+    who = f"block {party.block}{thread} of {kernel}"
+    if party.place is None:
+        return [f"   {word:<9}{who}"]
+    return [f"   {word:<9}{party.place.file}:{party.place.line} | {party.place.code}", f"            {who}"]

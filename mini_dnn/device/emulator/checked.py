@@ -1,0 +1,262 @@
+"""Checked mode: the emulator as a teacher, which names the first wrong access of a launch.
+
+The kernel is compiled so that each access of memory becomes a call of ``runtime/checked/hooks.cpp``: it
+knows the bounds of all arrays, who wrote them last, and which barriers came between. One worker runs the
+blocks one after the other, so a finding is the same in each run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
+from mini_dnn.device.emulator.explain import (
+    CURES,
+    Array,
+    Fault,
+    Finding,
+    Party,
+    Place,
+    explain_fault,
+    explain_stuck,
+)
+from mini_dnn.device.emulator.memory import EmulatorBuffer
+from mini_dnn.device.emulator.runtime import CFailure, FailureKind
+from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
+from mini_dnn.errors import DeviceError, LaunchError
+
+GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
+SUBSCRIPT, WARP = 4, 32
+DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
+KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned"}
+
+
+class CParty(ctypes.Structure):
+    """One of the two sides of a race; fields as in ``runtime/checked/shadow.h``, like the next ones."""
+
+    _fields_ = [
+        ("write", ctypes.c_int),
+        ("atomic", ctypes.c_int),
+        ("thread", ctypes.c_uint),
+        ("block", ctypes.c_uint64),
+        ("pc", ctypes.c_uint64),
+    ]
+
+
+class CFinding(ctypes.Structure):
+    """What was found."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("memory", ctypes.c_int),
+        ("index", ctypes.c_int),
+        ("start", ctypes.c_uint64),
+        ("offset", ctypes.c_int64),
+        ("bytes", ctypes.c_uint64),
+        ("subscript", ctypes.c_int64),
+        ("own", CParty),
+        ("other", CParty),
+        ("exited", ctypes.c_uint),
+        ("type", ctypes.c_char * 256),
+    ]
+
+
+class CSharedArray(ctypes.Structure):
+    """A shared array."""
+
+    _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_int64), ("is_array", ctypes.c_int64)]
+
+
+class CTarget(ctypes.Structure):
+    """The kernel library of the next launch."""
+
+    _fields_ = [
+        ("base", ctypes.c_void_p),
+        ("data_start", ctypes.c_void_p),
+        ("data_end", ctypes.c_void_p),
+        ("anchor", ctypes.c_void_p),
+        ("shared", ctypes.POINTER(CSharedArray)),
+        ("shared_count", ctypes.c_int),
+    ]
+
+
+class KernelError(LaunchError):
+    """A launch that checked mode ended, with what it found."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.kind}: {finding.what}")
+        self.finding = finding
+
+
+class CheckedEmulator(EmulatorDevice):
+    """The emulator with checks; see the module's docstring.
+
+    Raises
+    ------
+    DeviceError
+        There is no compiler, or no binutils.
+    """
+
+    checked = True
+
+    def __init__(self) -> None:
+        super().__init__(threads=1)
+        self._lib = self._runtime.library
+        if self._lib.emulator_is_checked() != 1:
+            raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")
+        self._lib.emulator_watch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+        self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
+        self._lib.emulator_base.restype = ctypes.c_uint64
+        self._lib.emulator_base.argtypes = [ctypes.c_void_p]
+        self._symbols: dict[Path, Symbols] = {}
+        self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
+        self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
+        self.description += ", checked"
+
+    def compile(self, source: Path, defines: Defines) -> EmulatorModule:
+        """Compile a kernel file with checks."""
+        module = super().compile(source, defines)
+        if module.path not in self._symbols:
+            self._symbols[module.path] = read_symbols(module.path)
+        base, symbols = self._base(module), self._symbols[module.path]
+        self._lib.emulator_unwatch(base + symbols.data[0], base + symbols.data[1])
+        for variable in symbols.variables:
+            address = base + variable.offset
+            self._lib.emulator_watch(address, variable.nbytes, 4, 1)
+            self._variables[address] = variable.name, variable.nbytes
+        return module
+
+    def empty(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
+    ) -> EmulatorBuffer:
+        """Allocate a buffer that kernels must write before they read it."""
+        buffer = super().empty(name, shape, dtype, fill)
+        assert buffer.address is not None, "it is new"
+        self._lib.emulator_watch(buffer.address, buffer.nbytes, buffer.dtype.itemsize, 0)
+        return buffer
+
+    def fill(self, buffer: Buffer) -> None:
+        """Fill a buffer with bytes 0xFF: nobody has written it."""
+        super().fill(buffer)
+        self._wrote(buffer, known=False)
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
+        """Copy a host array to a buffer."""
+        super().copy_in(buffer, array, stream)
+        self._wrote(buffer)
+
+    def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
+        """Copy all of ``source`` to the front of ``target``."""
+        super().copy(target, source, stream)
+        self._wrote(target)
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar],
+        shared_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Run a kernel to its end, or to the first finding.
+
+        Raises
+        ------
+        KernelError
+            With the finding.
+        """
+        assert isinstance(module, EmulatorModule), "it is this device's"
+        symbols, base = self._symbols[module.path], self._base(module)
+        shared = (CSharedArray * len(symbols.shared))(
+            *(CSharedArray(v.offset, v.nbytes, v.is_array) for v in symbols.shared)
+        )
+        target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
+        target.shared_count = len(symbols.shared)
+        self._lib.emulator_target(target)
+        self._launch = grid, block, shared_bytes
+        super().launch(module, kernel, grid, block, args, shared_bytes, stream)
+
+    def _base(self, module: EmulatorModule) -> int:
+        return int(self._lib.emulator_base(module.library.anchor))
+
+    def _wrote(self, buffer: Buffer, known: bool = True) -> None:
+        assert isinstance(buffer, EmulatorBuffer), "checked by the copy"
+        self._lib.emulator_host_wrote(buffer.address, buffer.nbytes, known)
+
+    def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
+        kind = FailureKind(failure.kind)
+        block = tuple(failure.block)
+        if kind == FailureKind.DEADLOCK:
+            text = failure.text.decode(errors="replace")
+            return KernelError(explain_stuck(text, module.source, kernel, block))
+        found = CFinding()
+        self._lib.emulator_finding(ctypes.byref(found))
+        own, other = source_lines(module.path, [found.own.pc, found.other.pc])
+        if kind != FailureKind.FINDING:
+            text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
+            me = Party(Place.at(module.source, *own), block, tuple(failure.thread))
+            return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
+        fault = Fault(
+            kind=KINDS[found.kind],
+            kernel=kernel,
+            own=self._party(found.own, Place.at(module.source, *own)),
+            other=self._party(found.other, Place.at(module.source, *other)),
+            array=self._array(module, found),
+            offset=found.offset,
+            nbytes=found.bytes,
+            exited=found.exited,
+            subscript=found.subscript if found.kind == SUBSCRIPT else None,
+            type=found.type.decode(errors="replace").strip("'"),
+        )
+        return KernelError(explain_fault(fault))
+
+    def _party(self, party: CParty, place: Place | None) -> Party:
+        grid, block, _ = self._launch
+        thread = _unravel(party.thread, block)
+        return Party(
+            place,
+            _unravel(party.block, grid),
+            thread,
+            party.thread // WARP,
+            bool(party.write),
+            bool(party.atomic),
+        )
+
+    def _array(self, module: EmulatorModule, found: CFinding) -> Array:
+        """The array that a finding is about."""
+        if found.memory == GLOBAL:
+            buffer = self._memory.at(found.start)
+            assert buffer is not None, "it is watched for as long as it lives"
+            return Array(buffer.name, "global", buffer.shape, buffer.dtype.itemsize)
+        if found.memory not in (SYMBOL, SHARED):
+            return Array("", "", (), 1)
+        if found.memory == SHARED:
+            variable = self._symbols[module.path].shared[found.index]
+            name, nbytes = variable.name, variable.nbytes
+            if nbytes < 0:
+                name, nbytes = _dynamic_name(module.source), self._launch[2]
+        else:
+            name, nbytes = self._variables[found.start]
+        shape, itemsize = declared(module.path, name, nbytes)
+        return Array(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
+
+
+def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y = ([*sizes, 1, 1])[:2]
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+def _dynamic_name(source: Path) -> str:
+    match = DYNAMIC_ARRAY.search(source.read_text(errors="replace"))
+    return match[1] if match else "dynamic shared memory"

@@ -1,0 +1,167 @@
+// One access of a kernel: inside an array? to something that was written? ordered after what other threads did?
+#include <algorithm>
+
+#include "shadow.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int64_t GUARD = 1 << 20;                            // runtime/memory.cpp: around each buffer
+constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.cpp
+
+struct Access {
+  const char* address;
+  size_t bytes;
+  bool write, atomic;
+  uint64_t pc;
+};
+
+uint64_t block_of(uint32_t epoch) {
+  const auto& starts = the_check.block_epochs;
+  return std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1;
+}
+
+void note(FindingKind kind, const Region& r, const Access& a, Party other) {
+  Finding& f = the_check.finding;
+  f.kind = kind;
+  f.memory = r.memory;
+  f.index = r.index;
+  f.start = reinterpret_cast<uint64_t>(r.start);
+  f.offset = a.address - r.start;
+  f.bytes = a.bytes;
+  f.own = {a.write, a.atomic, linear_thread, block_of(the_check.epoch), a.pc};
+  f.other = other;
+  f.exited = this_worker->total - this_worker->alive;
+}
+
+[[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
+  the_check.pending = false;
+  note(kind, r, a, other);
+  stop(FailureKind::finding);
+}
+
+// How far an access lies outside of an array.
+int64_t distance(const Region& r, const Access& a) {
+  return a.address < r.start ? r.start - a.address : a.address + a.bytes - (r.start + r.bytes);
+}
+
+// Not in any one array. What is near none is left alone: constants, arguments, what the runtime keeps.
+void outside(const Access& a) {
+  const Check& c = the_check;
+  const bool in_shared = a.address >= c.shared_start && a.address < c.shared_end;
+  const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
+  const Region* nearest = nullptr;
+  for (const Region& r : c.regions) {
+    const bool possible = r.memory == Memory::shared   ? in_shared
+                          : r.memory == Memory::symbol ? in_data
+                                                       : r.memory == Memory::global;
+    if (possible && distance(r, a) < GUARD && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
+  }
+  if (nearest) report(FindingKind::out_of_bounds, *nearest, a);
+}
+
+const Region* find(const Access& a) {
+  Check& c = the_check;
+  auto holds = [&](const Region& r) { return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes; };
+  if (c.recent && holds(*c.recent)) return c.recent;
+  auto next = std::upper_bound(c.regions.begin(), c.regions.end(), a.address,
+                               [](const char* p, const Region& r) { return p < r.start; });
+  if (next == c.regions.begin() || !holds(*--next)) return nullptr;
+  return c.recent = &*next;
+}
+
+// Whether something that thread `who` did is not ordered before what this thread does.
+inline bool races(uint16_t who, uint32_t epoch, uint32_t warp_epoch, bool shared) {
+  const Check& c = the_check;
+  if (epoch >= c.block_epoch) {
+    if (epoch != c.epoch || who == linear_thread || who == NOBODY) return false;
+    return who / WARP != linear_thread / WARP || warp_epoch == c.warp_epochs[linear_thread / WARP];
+  }
+  return !shared && epoch >= c.launch_epoch && !c.fenced;  // another block of this launch
+}
+
+void check_readers(const Region& r, const Cell& cell, const Access& a) {
+  const bool shared = r.memory == Memory::shared;
+  if (a.atomic && cell.read_atomic) return;
+  auto tell = [&](uint16_t who, uint32_t pc) {
+    report(FindingKind::race, r, a, {false, cell.read_atomic, who, block_of(cell.read_epoch), pc});
+  };
+  if (races(cell.reader, cell.read_epoch, cell.read_warp_epoch, shared)) tell(cell.reader, cell.read_pc);
+  if (cell.read_epoch < the_check.block_epoch) return;
+  if (cell.neighbour != NOBODY && races(cell.neighbour, cell.read_epoch, cell.read_warp_epoch, shared))
+    tell(cell.neighbour, cell.neighbour_pc);
+  // Two readers of two warps: that of this thread's own may be ordered, the other is not.
+  if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP &&
+      races(cell.other, cell.read_epoch, 0, shared))
+    tell(cell.other, cell.other_pc);
+}
+
+inline void note_read(Cell& cell, const Access& a) {
+  const Check& c = the_check;
+  const uint32_t warp_epoch = c.warp_epochs[linear_thread / WARP];
+  if (cell.read_epoch != c.epoch) {
+    cell.neighbour = cell.other = NOBODY;
+  } else if (cell.reader / WARP != linear_thread / WARP) {
+    cell.other = cell.reader;
+    cell.other_pc = cell.read_pc;
+    cell.neighbour = NOBODY;
+  } else if (cell.read_warp_epoch != warp_epoch) {
+    cell.neighbour = NOBODY;
+  } else if (cell.reader != linear_thread) {
+    cell.neighbour = cell.reader;
+    cell.neighbour_pc = cell.read_pc;
+  }
+  cell.read_epoch = c.epoch;
+  cell.read_warp_epoch = warp_epoch;
+  cell.reader = linear_thread;
+  cell.read_pc = a.pc;
+  cell.read_atomic = a.atomic;
+}
+
+inline void visit(const Region& r, Cell& cell, const Access& a) {
+  Check& c = the_check;
+  const bool shared = r.memory == Memory::shared;
+  const bool written = shared ? cell.write_epoch >= c.block_epoch : cell.write_epoch != NEVER;
+  if (!written && !a.write && r.memory != Memory::symbol) {
+    if (!shared) report(FindingKind::uninitialised, r, a);
+    // Another thread may write it before the next barrier: then this is a race.
+    if (!c.pending) note(FindingKind::uninitialised, r, a, {});
+    c.pending = true;
+  }
+  // Bytes within a cell may be of different threads.
+  const bool whole = a.bytes >= size_t(1) << r.shift;
+  if (whole && !(a.atomic && cell.write_atomic) && races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
+    report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
+  if (!a.write) return note_read(cell, a);
+  if (whole) check_readers(r, cell, a);
+  cell.write_epoch = c.epoch;
+  cell.write_warp_epoch = c.warp_epochs[linear_thread / WARP];
+  cell.writer = linear_thread;
+  cell.write_pc = a.pc;
+  cell.write_atomic = a.atomic;
+}
+
+}  // namespace
+
+void give_up_pending() {
+  if (!the_check.pending) return;
+  the_check.pending = false;
+  stop(FailureKind::finding);
+}
+
+void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
+  Check& c = the_check;
+  if (!c.active) return;
+  const auto* p = static_cast<const char*>(address);
+  if (size_t(p - c.stacks) < STACKS || !bytes) return;
+  const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
+  c.last_pc = a.pc;
+  const Region* r = find(a);
+  if (!r) return outside(a);
+  if (r->memory == Memory::unknown) return;
+  const size_t first = (p - r->start) >> r->shift, last = (p + bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) visit(*r, r->cells[i], a);
+}
+
+}  // namespace emulator

@@ -1,0 +1,139 @@
+// What the compiler calls before each access in a kernel that is compiled with -fsanitize=thread,bounds,alignment.
+// The sanitizers' own runtimes are not linked: these are their entry points, under their names.
+#include "shadow.h"
+
+using namespace emulator;
+
+#define PC __builtin_return_address(0)
+
+namespace {
+
+// gcc/ubsan.cc and compiler-rt's ubsan_value.h lay these out so.
+struct Location {
+  const char* file;
+  unsigned line, column;
+};
+struct Type {
+  uint16_t kind, info;
+  char name[];
+};
+struct OutOfBounds {
+  Location location;
+  const Type *array, *index;
+};
+struct TypeMismatch {
+  Location location;
+  const Type* type;
+  unsigned char log_alignment, access;
+};
+
+[[noreturn]] void report(FindingKind kind, int64_t subscript, const char* type, const void* pc) {
+  Finding& f = the_check.finding;
+  f.kind = kind;
+  f.subscript = subscript;
+  f.own = {0, 0, linear_thread, the_check.block_epochs.size() - 1,
+           uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  snprintf(f.type, sizeof f.type, "%s", type);
+  stop(FailureKind::finding);
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+#define ACCESS(bytes)                                                                      \
+  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }           \
+  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }           \
+  void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, false, PC); } \
+  void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, false, PC); } \
+  void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }  \
+  void __tsan_volatile_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
+void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+
+// Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
+#define UPDATE(bits, T, name, expression)                         \
+  T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) { \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);  \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);   \
+    const T old = *p;                                             \
+    *p = expression;                                              \
+    return old;                                                   \
+  }
+#define EXCHANGE(bits, T, strength)                                                                 \
+  int __tsan_atomic##bits##_compare_exchange_##strength(volatile T* p, T* compare, T v, int, int) { \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                                    \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                                     \
+    const T old = *p;                                                                               \
+    const bool same = old == *compare;                                                              \
+    if (same) *p = v;                                                                               \
+    *compare = old;                                                                                 \
+    return same;                                                                                    \
+  }
+#define ATOMICS(bits, T)                                         \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {       \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
+    return *p;                                                   \
+  }                                                              \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {    \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
+    *p = v;                                                      \
+  }                                                              \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {    \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
+    const T old = *p;                                            \
+    *p = v;                                                      \
+    return old;                                                  \
+  }                                                              \
+  UPDATE(bits, T, add, T(old + v))                               \
+  UPDATE(bits, T, sub, T(old - v))                               \
+  UPDATE(bits, T, and, T(old& v))                                \
+  UPDATE(bits, T, or, T(old | v))                                \
+  UPDATE(bits, T, xor, T(old ^ v))                               \
+  EXCHANGE(bits, T, strong)                                      \
+  EXCHANGE(bits, T, weak)
+ATOMICS(8, uint8_t)
+ATOMICS(16, uint16_t)
+ATOMICS(32, uint32_t)
+ATOMICS(64, uint64_t)
+
+// After a __threadfence, blocks may hand data to each other in ways that are not followed here.
+void __tsan_atomic_thread_fence(int) { the_check.fenced = true; }
+void __tsan_atomic_signal_fence(int) {}
+
+void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
+  report(FindingKind::subscript, int64_t(index), data->array->name, PC);
+}
+void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
+  const size_t alignment = size_t(1) << data->log_alignment;
+  the_check.finding.offset = int64_t(pointer % alignment);
+  the_check.finding.bytes = alignment;
+  report(FindingKind::misaligned, 0, data->type->name, PC);
+}
+}
+#pragma GCC visibility pop
+
+namespace emulator {
+// CUDA C++ Programming Guide, warp matrix functions: pointers of 256 bits, leading dimensions of 16 bytes.
+void note_tile(const void* p, size_t pitch_bytes) {
+  constexpr size_t POINTER = 32, PITCH = 16;
+  Finding& f = the_check.finding;
+  const size_t rest = reinterpret_cast<uintptr_t>(p) % POINTER;
+  if (rest) f.offset = rest, f.bytes = POINTER, report(FindingKind::misaligned, 0, "WMMA tile", PC);
+  if (pitch_bytes % PITCH)
+    f.offset = pitch_bytes, f.bytes = PITCH, report(FindingKind::misaligned, 0, "WMMA pitch", PC);
+}
+void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
+void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+}  // namespace emulator

@@ -1,0 +1,133 @@
+// The state of checked mode, and what the host tells it.
+#include "shadow.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "../scheduler.h"
+
+namespace emulator {
+
+Check the_check;
+
+namespace {
+
+constexpr int SHARED_SHIFT = 1;  // cells of two bytes: threads write neighbouring halves
+
+void add_shared(Check& c, unsigned shared_bytes) {
+  c.shared_start = c.shared_end = nullptr;
+  if (!c.target.shared_count) return;
+  char* anchor = c.target.anchor();
+  for (int i = 0; i < c.target.shared_count; i++) {
+    const SharedArray& a = c.target.shared[i];
+    const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
+    const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr});
+  }
+  auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
+  auto first = c.regions.end() - c.target.shared_count;
+  std::sort(first, c.regions.end(), by_start);
+  c.shared_start = first->start;
+  c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what runs off the last one
+  c.shared_cells.resize(((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1);
+  for (auto r = first; r != c.regions.end(); r++)
+    r->cells = c.shared_cells.data() + ((r->start - c.shared_start) >> SHARED_SHIFT);
+}
+
+// Forgets arrays that start in a range of memory.
+void unwatch(char* start, char* end) {
+  std::erase_if(the_check.watched, [&](const Region& r) {
+    const bool gone = r.start >= start && r.start < end;
+    if (gone) free(r.cells);
+    return gone;
+  });
+}
+
+}  // namespace
+
+void check_freed(char* memory) { unwatch(memory, memory + 1); }
+
+void check_launch_started(Worker& w, unsigned shared_bytes) {
+  Check& c = the_check;
+  c.regions.clear();
+  for (const Region& r : c.watched)
+    if (r.memory == Memory::global || (r.start >= c.target.data_start && r.start < c.target.data_end))
+      c.regions.push_back(r);
+  add_shared(c, shared_bytes);
+  std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
+  c.recent = nullptr;
+  c.block_epochs.clear();
+  c.launch_epoch = ++c.epoch;
+  c.fenced = c.pending = false;
+  c.finding = {};
+  c.last_pc = 0;
+  c.active = true;
+  if (!w.stacks) give_fiber(w, take_fiber(w, nullptr));  // so that the place of the stacks is known
+  c.stacks = w.stacks;
+}
+
+void check_launch_ended() { the_check.active = false; }
+
+void check_block_started() {
+  the_check.block_epoch = ++the_check.epoch;
+  the_check.block_epochs.push_back(the_check.epoch);
+}
+
+void check_block_barrier() {
+  give_up_pending();
+  the_check.epoch++;
+}
+
+void check_block_ended(Worker& w) {
+  if (!the_check.pending || w.failure.kind != FailureKind::none) return;
+  the_check.pending = false;
+  w.failure.kind = FailureKind::finding;
+}
+
+void check_warp_barrier(unsigned warp) { the_check.warp_epochs[warp]++; }
+
+}  // namespace emulator
+
+using namespace emulator;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int emulator_is_checked() { return 1; }
+
+// A buffer or a variable, whose elements have `unit` bytes.
+void emulator_watch(char* start, size_t bytes, int unit, int is_symbol) {
+  const int shift = unit >= 4 ? 2 : unit == 2 ? 1 : 0;
+  auto* cells = static_cast<Cell*>(calloc((bytes >> shift) + 1, sizeof(Cell)));
+  the_check.watched.push_back({start, bytes, is_symbol ? Memory::symbol : Memory::global, 0, shift, cells});
+}
+
+// Variables that a module had there which is gone.
+void emulator_unwatch(char* start, char* end) { unwatch(start, end); }
+
+// The host has written to memory, or (`known` 0) filled it with what no kernel should read.
+void emulator_host_wrote(char* start, size_t bytes, int known) {
+  for (Region& r : the_check.watched) {
+    if (start < r.start || start >= r.start + r.bytes) continue;
+    const size_t first = (start - r.start) >> r.shift;
+    const size_t last = (start - r.start + std::min(bytes, size_t(r.start + r.bytes - start)) - 1) >> r.shift;
+    for (size_t i = first; i <= last; i++) r.cells[i].write_epoch = known ? BY_HOST : NEVER;
+  }
+}
+
+void emulator_target(const Target* target) { the_check.target = *target; }
+
+// Where the library that holds an address lies.
+uint64_t emulator_base(void* address) {
+  Dl_info info;
+  return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
+}
+
+void emulator_finding(Finding* finding) {
+  *finding = the_check.finding;
+  if (finding->kind == FindingKind::none) finding->own.pc = the_check.last_pc;  // of an access that faulted
+}
+}
+#pragma GCC visibility pop

@@ -1,0 +1,147 @@
+"""What a checked kernel library says of itself: its variables, and the source line of an address."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+
+from mini_dnn.device.emulator.build import INCLUDE
+from mini_dnn.errors import DeviceError
+
+SYMBOL = re.compile(
+    r"^ *\d+: (?P<value>[0-9a-f]+) +(?P<size>\d+) (?P<type>TLS|OBJECT) +\w+ +\w+ +\d+ (?P<name>\S+)$",
+    re.MULTILINE,
+)
+LOAD = re.compile(r"^ +LOAD +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+) +RW", re.MULTILINE)
+ANCHOR = "_ZL20emulator_anchor_byte"
+GUARD = ("_ZGV", "_ZTH", "__tls_guard")
+DYNAMIC = "emulator_dynamic_shared"
+OWN = re.compile(r"emulator_|_Z(?:TI|TS|TV|GV|N8emulator|L\d+emulator)|DW\.|_(?!Z)|completed\.")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a kernel library."""
+
+    name: str  # as in the source
+    offset: int  # of shared arrays: from the anchor; of others: from where the library lies
+    nbytes: int  # -1: dynamic shared memory
+    is_array: bool = True  # False: the compiler's own note of whether one is initialised
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Variables of a kernel library."""
+
+    shared: tuple[Variable, ...]
+    variables: tuple[Variable, ...]  # __constant__ and __device__
+    data: tuple[int, int]  # where these lie, from the start of the library
+
+
+@cache
+def _tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise DeviceError(f"checked mode needs {name}, which was not found; install binutils, which has it")
+    return path
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DeviceError(f"{' '.join(command[:2])} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def read_symbols(library: Path) -> Symbols:
+    """The variables of a library that was built for checked mode."""
+    text = _output(_tool("readelf"), "-sWl", str(library))
+    found = {match["name"]: match for match in SYMBOL.finditer(text.partition("'.symtab'")[2])}
+    anchor = int(found[ANCHOR]["value"], 16)
+    shared, variables = [], []
+    for name, match in found.items():
+        value, size = int(match["value"], 16), int(match["size"])
+        if match["type"] == "TLS" and name == DYNAMIC:
+            shared.append(Variable("", value - anchor, -1))
+        elif match["type"] == "TLS" and size and name != ANCHOR:
+            shared.append(Variable(plain_name(name), value - anchor, size, not name.startswith(GUARD)))
+        elif match["type"] == "OBJECT" and size and not OWN.match(name):
+            variables.append(Variable(plain_name(name), value, size))
+    spans = [(int(m["start"], 16), int(m["size"], 16)) for m in LOAD.finditer(text)]
+    return Symbols(
+        tuple(shared),
+        tuple(variables),
+        (min(s for s, _ in spans), max(s + n for s, n in spans)) if spans else (0, 0),
+    )
+
+
+def plain_name(symbol: str) -> str:
+    """``"w_tile"`` of ``"_ZZ4gemmE6w_tile"``: the last name of a mangled one."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    demangled = _output(_tool("c++filt"), symbol).strip()
+    return re.sub(r"\[abi:.*|\(.*?\)(?=::)", "", demangled).rpartition("::")[2]
+
+
+def source_lines(library: Path, addresses: Sequence[int]) -> list[tuple[str, int]]:
+    """File and line of the kernel's code at each address: of the call, where that is in a header."""
+    if not addresses:
+        return []
+    text = _output(
+        _tool("addr2line"), "-a", "-i", "-e", str(library), *(hex(max(a - 1, 0)) for a in addresses)
+    )
+    places = []
+    for part in re.split(r"^0x[0-9a-f]+\n", text, flags=re.MULTILINE)[1:]:
+        frames = re.findall(r"^(.*):(\d+|\?)(?: \(.*\))?$", part, re.MULTILINE)
+        own = [
+            (file, int(line))
+            for file, line in frames
+            if line.isdigit() and int(line) and not file.startswith(str(INCLUDE))
+        ]
+        places.append(own[0] if own else ("", 0))
+    return places
+
+
+ENTRY = re.compile(
+    r"^ *<\d+><(?P<at>[0-9a-f]+)>: Abbrev Number: \d+ \(DW_TAG_(?P<tag>\w+)\)\n(?P<body>(?:    <.*\n)*)",
+    re.MULTILINE,
+)
+ATTRIBUTE = re.compile(r"^    <[0-9a-f]+> +DW_AT_(\w+) *: (?:\([^)]*\):? ?)?(.*?)\s*$", re.MULTILINE)
+
+
+def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
+    """Shape, and bytes per element, of the array of that name, from the debugging information.
+
+    Parameters
+    ----------
+    nbytes
+        Its size: of an array without bounds (dynamic shared memory), what the launch gave it.
+    """
+    text = _output(_tool("readelf"), "--debug-dump=info", str(library))
+    entries = [(m["at"], m["tag"], dict(ATTRIBUTE.findall(m["body"]))) for m in ENTRY.finditer(text)]
+    order = {at: i for i, (at, _, _) in enumerate(entries)}
+    start = next(
+        (a["type"] for _, tag, a in entries if tag == "variable" and a.get("name") == name and "type" in a),
+        "",
+    )
+    shape: list[int] = []
+    while start.strip("<>0x") and (at := start.strip("<>").removeprefix("0x")) in order:
+        i = order[at]
+        _, tag, attributes = entries[i]
+        if tag == "array_type":
+            for _, child, bound in entries[i + 1 :]:
+                if child != "subrange_type":
+                    break
+                shape.append(int(bound.get("upper_bound", "-1"), 0) + 1)
+        elif "byte_size" in attributes:
+            size = int(attributes["byte_size"], 0)
+            known = prod(shape) * size == nbytes
+            return (tuple(shape) if known else (nbytes // size,)), size
+        start = attributes.get("type", "")
+    return (nbytes,), 1

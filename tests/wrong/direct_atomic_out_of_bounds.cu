@@ -1,0 +1,19 @@
+// A counter for each output channel, by atomics: there are more channels than counters.
+// plan: constant
+__constant__ float w_const[512];
+__device__ int counts[8];
+
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  const int p = pixel / Q, q = pixel % Q;
+  float acc = 0.0f;
+  if (pixel == 0) atomicAdd(&counts[m], 1);  // expect: out-of-bounds
+  for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++)
+        acc += x[((n * C + c) * H + p + r) * W + q + s] * w_const[((m * C + c) * R + r) * S + s];
+  y[((n * M + m) * P + p) * Q + q] = acc;
+}
