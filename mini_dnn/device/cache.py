@@ -80,7 +80,7 @@ def stored(path: Path) -> bytes | None:
     return data if hashlib.sha256(data).digest() == checksum else None
 
 
-def key(*parts: str | bytes | float) -> str:
+def key(*parts: str | bytes | float | Path) -> str:
     """One short name (32 hexadecimal digits) for everything that a cached file depends on."""
     digest = hashlib.sha256()
     for part in parts:

@@ -94,7 +94,8 @@ def build_kernels(
         *compiler.kernel_flags,
         *LINK_FLAGS,
         *settings,
-        *(CHECKED_FLAGS if checked else ()),
+        # findings name files, which the debug information knows by where they lay
+        *((*CHECKED_FLAGS, source.resolve(), HERE) if checked else ()),
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if stored(target) is None:
