@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from mini_dnn.bench import write
+from mini_dnn.course import LAYERS
 from mini_dnn.machine import commit
 from mini_dnn.reference import conv2d_float64
 from mini_dnn.shapes import ConvShape
 
-LAYERS = {"conv1": ConvShape(10000, 1, 86, 86, 4, 7, 7), "conv2": ConvShape(10000, 4, 40, 40, 16, 7, 7)}
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16}
 FORMATS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3}  # of ||y - reference|| / ||reference||

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -17,6 +15,7 @@ import numpy as np
 from mini_dnn.ceilings import copy_rates, peak_tflops
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device.base import Device
+from mini_dnn.device.cache import write_atomically
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CheckError
 from mini_dnn.execute import Span, hidden_fraction
@@ -178,13 +177,5 @@ def _streams(spans: tuple[Span, ...]) -> dict[str, Any]:
 
 def write(record: dict[str, Any], path: Path) -> None:
     """Write a record as JSON, whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(record, file, indent=1)
-            file.write("\n")
-        Path(temporary).chmod(0o644)  # mkstemp makes it private
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    path.chmod(0o644)  # results are for everybody

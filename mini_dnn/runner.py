@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.device import DEVICES, open_device
-from mini_dnn.device.base import Device, Module
+from mini_dnn.device import check_name, open_device
+from mini_dnn.device.base import GRID_LIMIT, Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.execute import Execution, Span, buffer_shapes
 from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
@@ -20,7 +20,6 @@ from mini_dnn.timing import NO_TIMING, Timing, time_on_host, time_op
 from mini_dnn.variant import Launch, Variant, ceil_div, find
 
 OVERLAPPED_RUNS = 5  # of which the median is the layer time
-GRID_LIMIT = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, technical specifications
 
 Progress = Callable[[int], None]  # images done so far
 
@@ -65,8 +64,8 @@ def conv2d(
         See `mini_dnn.errors`.
     """
     variant = impl if isinstance(impl, Variant) else find(impl)
-    if isinstance(device, str) and device not in DEVICES:
-        raise UsageError(f"no device '{device}'; there are {', '.join(DEVICES)}")
+    if isinstance(device, str):
+        check_name(device)
     if variant.host is not None or not isinstance(device, str):
         return run(x, w, variant, None if isinstance(device, str) else device).y
     with closing(open_device(device)) as opened:

@@ -8,13 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from mini_dnn.cli import bench, check, diff, infer, list_variants, new, profile, report, show, train
+from mini_dnn.cli.common import DIFFERS, INTERRUPTED, WRONG_USE
 from mini_dnn.errors import CheckError, MiniDnnError
 
 VERBS = (infer, list_variants, train, bench, check, report, profile, diff, show, new)
 DEFAULT_VERB = "infer"
-DIFFERS = 1  # exit status: the result is not what was expected
-WRONG_USE = 2  # exit status: something for the user to put right
-INTERRUPTED = 130
 
 __all__ = ["main"]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from mini_dnn import datasets
 from mini_dnn.bench import PUBLISHED, bench, write
+from mini_dnn.cli.common import check_output
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.models import lenet
@@ -41,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = names() if "all" in chosen else chosen
     variants = [find(name) for name in chosen]
     batches = _batches(args.batch)
-    if args.out:
-        _check_out(args.out)
+    check_output("--out", args.out)
     if not args.budget > 0:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
     with closing(open_device(args.device)) as device:
@@ -66,13 +66,6 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         print(f"written to {args.out}")
     return 0
-
-
-def _check_out(path: Path) -> None:
-    if path.is_dir():
-        raise UsageError(f"--out {path} is a folder; name a file in it, such as {path / 'h200.json'}")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"--out {path}: there is no folder {path.resolve().parent}; make it first")
 
 
 def _batches(text: str) -> list[int]:

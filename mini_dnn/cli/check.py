@@ -7,12 +7,11 @@ import json
 from pathlib import Path
 
 from mini_dnn.check import SHAPES, Report, check
+from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
-
-FINDINGS = 1  # exit status
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -55,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     variant = find(args.impl)
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
+    check_output("--json", args.json)
     report = check(variant, args.shapes, args.seed)
     print("\n".join(describe(report)))
     if args.json:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             raise MiniDnnError(
                 f"{args.json} cannot be written: {error}; name another file with --json"
             ) from error
-    return FINDINGS if report.findings else 0
+    return DIFFERS if report.findings else 0
 
 
 def describe(report: Report) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import datasets
+from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
@@ -24,7 +25,6 @@ from mini_dnn.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 from mini_dnn.weights import WeightsInfo, load
 
-DIFFERS = 1  # exit status: the run is complete and its result is not what was expected
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 
 
@@ -86,12 +86,7 @@ def _check_flags(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
-    if args.json and args.json.is_dir():
-        raise UsageError(f"--json {args.json} is a folder; name a file in it")
-    if args.json and not args.json.resolve().parent.is_dir():
-        raise UsageError(
-            f"--json {args.json}: there is no folder {args.json.resolve().parent}; make it first"
-        )
+    check_output("--json", args.json)
 
 
 def _device_text(device: Device | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.datasets import NAMES, ImageSet, load
 from mini_dnn.errors import UsageError
 from mini_dnn.models import lenet
@@ -17,7 +18,6 @@ from mini_dnn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.weights import TEST_COUNTS, WeightsInfo, save
 
 FOLDER = Path("checkpoints")  # of the files, unless flags name others
-INTERRUPTED = 130  # exit status
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:

@@ -7,7 +7,7 @@ from mini_dnn.errors import DeviceError, UsageError
 
 DEVICES = ("auto", "cuda", "emulator")
 
-__all__ = ["DEVICES", "Device", "open_device"]
+__all__ = ["DEVICES", "Device", "check_name", "open_device"]
 
 
 def open_device(name: str = "auto") -> Device:
@@ -20,8 +20,7 @@ def open_device(name: str = "auto") -> Device:
     DeviceError
         The named device cannot be opened; the message says what is missing.
     """
-    if name not in DEVICES:
-        raise UsageError(f"no device '{name}'; there are {', '.join(DEVICES)}")
+    check_name(name)
     if name == "emulator":
         return _emulator()
     from mini_dnn.device.cuda import CudaDevice
@@ -34,6 +33,18 @@ def open_device(name: str = "auto") -> Device:
         emulator = _emulator()
         emulator.description += f" (no GPU: {error})"
         return emulator
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name of a device.
+
+    Raises
+    ------
+    UsageError
+        The message lists the names.
+    """
+    if name not in DEVICES:
+        raise UsageError(f"no device '{name}'; there are {', '.join(DEVICES)}")
 
 
 def _emulator() -> Device:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
+
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
 Defines = Mapping[str, int | float | str]
 

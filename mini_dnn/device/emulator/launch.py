@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.base import GRID_LIMIT, Buffer, Scalar
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
-MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 
@@ -68,7 +67,7 @@ def check_geometry(
     what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int
 ) -> tuple[list[int], list[int]]:
     """Grid and block with three entries each, if CUDA allows them."""
-    for word, sizes, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
+    for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
         for axis, size, limit in zip("xyz", sizes, limits, strict=False):
