@@ -1,19 +1,21 @@
-"""Check a variant without a GPU: its kernels on the checked emulator, its results against float64."""
+"""Check a variant: its kernels on the checked emulator, or on a GPU, and its results against float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
-from mini_dnn.device.emulator.explain import Finding
+from mini_dnn.device.emulator.explain import Finding, Party
+from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.errors import LaunchError
 from mini_dnn.hints import hint, tail
+from mini_dnn.launches import check_launches
 from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import run
+from mini_dnn.runner import check_runnable, run
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
@@ -38,6 +40,7 @@ class Result:
     shape: ConvShape
     finding: Finding | None = None
     refused: str = ""
+    more: tuple[Finding, ...] = ()  # a GPU goes on after the first
 
 
 @dataclass(frozen=True)
@@ -47,22 +50,35 @@ class Report:
     variant: str
     seed: int
     results: tuple[Result, ...]
+    device: str  # its description
+    arch: int  # compute capability times ten
 
     @property
     def findings(self) -> dict[Finding, list[ConvShape]]:
         """Each distinct finding once, with the shapes at which it was met; the first one's words."""
         found: dict[object, tuple[Finding, list[ConvShape]]] = {}
         for result in self.results:
-            if result.finding:
-                f = result.finding
+            for f in filter(None, (result.finding, *result.more)):
                 key = (f.kind, f.kernel, f.place, f.other.place if f.other else None)
                 found.setdefault(key, (f, []))[1].append(result.shape)
         return dict(found.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file of JSON."""
+        """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
+
+        ``variant``, ``device``, ``arch``, ``seed``, and ``clean``: nothing was found.
+        ``shapes``, one for each that was asked for: ``N C H W M R S``; ``clean``; ``refused``, the limit
+        that kept the variant from being run at it, or empty.
+        ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
+        misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
+        ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
+        threads, or null: ``file``, ``line`` and ``code`` (null where unknown), ``block``, ``thread``,
+        ``does`` (reads, writes, updates).
+        """
         return {
             "variant": self.variant,
+            "device": self.device,
+            "arch": self.arch,
             "seed": self.seed,
             "clean": not self.findings,
             "shapes": [
@@ -70,16 +86,42 @@ class Report:
                 for r in self.results
             ],
             "findings": [
-                {**asdict(finding), "shapes": [vars(s) for s in shapes]}
-                for finding, shapes in self.findings.items()
+                {
+                    "kind": f.kind,
+                    "what": f.what,
+                    "kernel": f.kernel,
+                    "array": f.array,
+                    "own": _party(f.own),
+                    "other": _party(f.other),
+                    "cure": f.cure,
+                    "notes": f.notes,
+                    "shapes": [vars(s) for s in shapes],
+                }
+                for f, shapes in self.findings.items()
             ],
         }
 
 
+def _party(party: Party | None) -> dict[str, Any] | None:
+    if party is None:
+        return None
+    place = vars(party.place) if party.place else {"file": None, "line": None, "code": None}
+    return {**place, "block": party.block, "thread": party.thread, "does": party.does}
+
+
 def check(
-    variant: Variant, shapes: Sequence[ConvShape] = SHAPES, seed: int = 0, progress: Progress | None = None
+    variant: Variant,
+    shapes: Sequence[ConvShape] = SHAPES,
+    seed: int = 0,
+    progress: Progress | None = None,
+    arch: int = CheckedEmulator.arch,
 ) -> Report:
     """Run a variant on the checked emulator at each shape, up to the first finding there.
+
+    Parameters
+    ----------
+    arch
+        The compute capability, times ten, whose limits launches are held to; see `mini_dnn.launches`.
 
     Raises
     ------
@@ -87,6 +129,7 @@ def check(
         The kernel does not compile, or the variant cannot run on the emulator at all.
     """
     device = CheckedEmulator()
+    device.arch = arch
     try:
         results = []
         for shape in shapes:
@@ -95,15 +138,21 @@ def check(
                 progress(len(results))
     finally:
         device.close()
-    return Report(variant.name, seed, tuple(results))
+    return Report(variant.name, seed, tuple(results), device.description, arch)
 
 
 def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Result:
     refused = variant.limit_for(shape)
     if refused:
         return Result(shape, refused=refused)
-    rng = np.random.default_rng(seed)
-    x, w = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    check_runnable(variant, device)
+    module = device.compile(variant.source, variant.defines_for(shape))
+    launch = check_launches(
+        variant, shape, device.arch, lambda kernel: static_shared_bytes(module.path, kernel)
+    )
+    if launch:
+        return Result(shape, launch)
+    x, w = inputs(shape, seed)
     try:
         y = run(x, w, variant, device).y
     except KernelError as error:
@@ -111,7 +160,18 @@ def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, se
     except LaunchError as error:
         cure = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
         return Result(shape, Finding("launch", str(error), cure=cure))
-    return Result(shape, _unwritten(y) or _wrong(x, w, y, variant))
+    return Result(shape, compare(x, w, y, variant))
+
+
+def inputs(shape: ConvShape, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random images ``(N, C, H, W) float32`` and filters ``(M, C, R, S) float32``."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+
+
+def compare(x: np.ndarray, w: np.ndarray, y: np.ndarray, variant: Variant) -> Finding | None:
+    """What is wrong with a result ``y (N, M, P, Q) float32``, if anything."""
+    return _unwritten(y) or _wrong(x, w, y, variant)
 
 
 def _unwritten(y: np.ndarray) -> Finding | None:

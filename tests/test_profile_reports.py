@@ -144,7 +144,8 @@ class TestSanitizer:
 
     def test_description_shows_the_source(self, tmp_path: Path) -> None:
         (tmp_path / "kernel.cu").write_text("// one\n" * 12 + "  tile[i] = x;\n  y = tile[j];\n")
-        outcome = sanitizer.Outcome("racecheck", sanitizer.parse(RACECHECK), 2, tmp_path / "log")
+        records = tuple(sanitizer.read(RACECHECK))
+        outcome = sanitizer.Outcome("racecheck", records, sanitizer.parse(RACECHECK), 2, tmp_path / "log")
         text = "\n".join(sanitizer.describe(outcome, tmp_path / "kernel.cu"))
         assert (
             "race, 2,048 times\n    write kernel.cu:13 in gemm | tile[i] = x;\n    read kernel.cu:14" in text

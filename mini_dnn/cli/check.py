@@ -1,4 +1,4 @@
-"""Verb ``check``: find what is wrong with a kernel, without a GPU."""
+"""Verb ``check``: find what is wrong with a kernel, without a GPU or on one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import argparse
 import json
 from pathlib import Path
 
+from rich.console import Console
+from rich.highlighter import RegexHighlighter
+from rich.theme import Theme
+
 from mini_dnn.check import SHAPES, Report, check
+from mini_dnn.check_cuda import STAGES, check_cuda
 from mini_dnn.cli.common import DIFFERS, check_output
+from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.launches import SHARED_LIMIT
+from mini_dnn.progress import Bar
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -19,9 +27,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "check",
         help="find what is wrong with a kernel, without a GPU",
-        description="Run a variant on the emulator in checked mode, at irregular shapes: accesses out "
-        "of bounds, "
-        "races, divergent barriers, reads of what nobody wrote, outputs that nobody wrote, wrong results. "
+        description="Run a variant on the emulator in checked mode, or on a GPU under Compute Sanitizer, at "
+        "irregular shapes: accesses out of bounds, races, divergent barriers, reads of what nobody wrote, "
+        "impossible launches, outputs that nobody wrote, wrong results. "
         "Exit status: 0 clean, 1 findings, 2 wrong use.",
     )
     parser.add_argument("--impl", required=True, metavar="NAME|PATH", help="the variant")
@@ -33,6 +41,19 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         metavar="N,C,H,W,M,R,S",
         help="images, channels, height and width; output channels, filter height and width "
         f"(default: {len(SHAPES)} irregular ones)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("emulator", "cuda"),
+        default="emulator",
+        help="emulator (default, also where there is a GPU: it sees more), or cuda: compute-sanitizer",
+    )
+    parser.add_argument(
+        "--arch",
+        type=int,
+        choices=SHARED_LIMIT,
+        help="the GPU that the emulator holds launches to, by its compute capability: 75 is 7.5 "
+        "(default 90); cuda takes what is there",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
@@ -55,8 +76,17 @@ def run(args: argparse.Namespace) -> int:
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)
-    report = check(variant, args.shapes, args.seed)
-    print("\n".join(describe(report)))
+    if args.device == "cuda":
+        if args.arch:
+            raise UsageError(
+                f"--arch {args.arch} is for the emulator; --device cuda takes the GPU that is there"
+            )
+        with Bar("checking", STAGES) as bar:
+            report = check_cuda(variant, args.shapes, args.seed, bar.update)
+    else:
+        with Bar("checking", len(args.shapes)) as bar:
+            report = check(variant, args.shapes, args.seed, bar.update, args.arch or CheckedEmulator.arch)
+    show(report, Console(theme=THEME, highlighter=Verdict()))
     if args.json:
         try:
             args.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n")
@@ -67,12 +97,46 @@ def run(args: argparse.Namespace) -> int:
     return DIFFERS if report.findings else 0
 
 
+class Verdict(RegexHighlighter):
+    """Colours of a verdict, on a terminal."""
+
+    base_style = "verdict."
+    highlights = (
+        r"^(?P<kind>[A-Z][A-Z -]+?)(?: \(\+\d+\))? {2,}",
+        r"^(?P<number>\d+\.) (?P<kind>[\w-]+):",
+        r"^ {3}(?P<label>here|and|shape|cure|note) ",
+        r"^ {3}(?:here|and) +(?P<place>\S+:\d+) \| (?P<code>.*)$",
+        r"^(?P<clean>clean) ",
+    )
+
+
+THEME = Theme(
+    {
+        "verdict.kind": "bold red",
+        "verdict.number": "bold",
+        "verdict.label": "dim",
+        "verdict.place": "cyan",
+        "verdict.code": "yellow",
+        "verdict.clean": "green",
+    }
+)
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the verdict; a console that is no terminal gets plain lines."""
+    for line in describe(report):
+        console.print(line, soft_wrap=True, markup=False, emoji=False)
+
+
 def describe(report: Report) -> list[str]:
     """The verdict, as a student reads it."""
     lines = []
     for result in report.results:
-        verdict = f"not run: {result.refused}" if result.refused else "clean"
-        lines.append(f"{result.finding.kind.upper() if result.finding else verdict:<16}{result.shape}")
+        verdict = f"not run: {result.refused} " if result.refused else "clean"
+        if result.finding:
+            more = f" (+{len(result.more)})" if result.more else ""
+            verdict = result.finding.kind.upper() + more
+        lines.append(f"{verdict:<16}{result.shape}")
     for number, (finding, shapes) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         lines.append(
@@ -99,7 +163,8 @@ def _details(finding: Finding) -> list[str]:
 
 def _party(word: str, party: Party, kernel: str) -> list[str]:
     thread = f", thread {party.thread}" if party.thread else ""
-    who = f"block {party.block}{thread} of {kernel}"
-    if party.place is None:
-        return [f"   {word:<9}{who}"]
-    return [f"   {word:<9}{party.place.file}:{party.place.line} | {party.place.code}", f"            {who}"]
+    who = f"block {party.block}{thread} of {kernel}" if party.block else ""
+    lines = [who] if who else []
+    if party.place:
+        lines = [f"{party.place.file}:{party.place.line} | {party.place.code}", *lines]
+    return [f"   {word if i == 0 else '':<9}{line}" for i, line in enumerate(lines)]

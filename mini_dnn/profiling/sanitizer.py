@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from mini_dnn.device.sources import source_files
-from mini_dnn.profiling.tools import Job, failure, find_tool, run
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.profiling.tools import failure, find_tool, run
 
 SUBTOOLS = {
     "memcheck": "accesses out of bounds or misaligned",
@@ -22,6 +24,7 @@ SUBTOOLS = {
 }
 FOUND = 86  # exit status that means findings, and nothing else
 PRINT_LIMIT = 1000  # records that are printed; the summary counts all
+PADDING_BYTES = 4096  # behind each allocation, in memcheck
 SHOWN_FINDINGS = 10
 
 LINE = re.compile(r"^=+ (?P<indent> *)(?P<text>\S.*)$")
@@ -31,13 +34,29 @@ OTHER_HEADLINES = re.compile(
 )
 SEVERITY = re.compile(r"^(?:error|warning|warn|info|fatal):? ?(?:\([^)]*\) ?)?", re.IGNORECASE)
 PLACE = re.compile(
-    r"(?:(?P<access>Read|Write)\b.*? )?\bat (?P<where>.*?) in (?P<file>\S.*?):(?P<line>\d+)"
-    r"(?::(?P<old_style>\w+))?"
+    r"(?:(?P<access>Read|Write)\b.*? )?(?:\bat |Device Frame: ?)(?P<where>.*?)"
+    r" in (?P<file>\S.*?):(?P<line>\d+)(?::(?P<old_style>\w+))?"
 )
-KERNEL = re.compile(r"(?P<kernel>[A-Za-z_]\w*)(?:\(.*\))?(?:\+|:)0x")
+TRIPLE = r"\((\d+), ?(\d+), ?(\d+)\)"
+THREAD = re.compile(rf"\bthread {TRIPLE}", re.IGNORECASE)
+BLOCK = re.compile(rf"\bin block {TRIPLE}")
+FAULT_ADDRESS = re.compile(r"(?:Address|Access (?:to|at)|__shared__) 0x(?P<address>[0-9a-f]+)", re.IGNORECASE)
+ALLOCATION = re.compile(r"nearest allocation at 0x(?P<start>[0-9a-f]+)")
+KERNEL = re.compile(r"\b(?P<kernel>[A-Za-z_]\w*)(?:\(.*\))?(?:(?:\+|:)0x|$)")
 ADDRESS = re.compile(r" (?:at )?0x[0-9a-f]+.*| in block \(.*", re.IGNORECASE)
 REMARK = re.compile(r"warn\w*:(?!.*(?:race|hazard))", re.IGNORECASE)  # about the tool, not the kernel
 HAZARDS = re.compile(r"\[(?P<count>\d+) hazards?\]")
+
+
+class Work(Protocol):
+    """What a checker watches."""
+
+    @property
+    def folder(self) -> Path:
+        """For all that comes of it."""
+
+    def command(self, *flags: str) -> list[str]:
+        """The command line of the program."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,7 @@ class Place:
     file: str
     line: int
     access: str = ""
+    thread: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -59,17 +79,40 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Record:
+    """One message of a checker."""
+
+    headline: str  # without its severity
+    details: tuple[str, ...]
+    places: tuple[Place, ...]  # of a race in the order of time; else innermost function first
+    block: tuple[int, ...] = ()
+    thread: tuple[int, ...] = ()
+    address: int | None = None  # that the kernel used; of shared memory from its start
+    allocation: int | None = None  # where the allocation starts that lies next to it
+    hazards: int = 1
+
+    @property
+    def finding(self) -> Finding:
+        """The kind of error and its places, without the thread that met it."""
+        places = tuple(dict.fromkeys(self.places))
+        if self.headline.startswith("Race reported"):
+            return Finding("race", places)
+        return Finding(ADDRESS.sub("", self.headline).rstrip(" :."), places)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one of the four checkers found."""
 
     subtool: str
-    findings: Counter[Finding]  # with how often each was reported
+    records: tuple[Record, ...]
+    findings: Counter[Finding]  # the same, alike ones counted together
     total: int  # by the tool's own summary
     log: Path
 
 
-def check(job: Job, subtool: str) -> Outcome:
-    """Run one checker over all layers.
+def check(work: Work, subtool: str, limit_s: float | None = None) -> Outcome:
+    """Run one checker over a program, at most for so many seconds.
 
     Raises
     ------
@@ -77,27 +120,34 @@ def check(job: Job, subtool: str) -> Outcome:
         No compute-sanitizer, or it ended without a verdict.
     """
     tool = find_tool("compute-sanitizer")
-    log, messages = job.folder / f"{subtool}.out", job.folder / f"{subtool}.log"
-    done = run(command(str(tool), job, subtool, messages), log)
+    log, messages = work.folder / f"{subtool}.out", work.folder / f"{subtool}.log"
+    done = run(command(str(tool), work, subtool, messages), log, limit_s)
+    if done.timed_out:
+        raise MiniDnnError(
+            f"compute-sanitizer --tool {subtool} did not end within {limit_s:.0f} s; try smaller shapes"
+        )
     text = messages.read_text(errors="replace") if messages.is_file() else ""
-    findings, total = parse(text), summary(text)
+    records, findings, total = tuple(read(text)), parse(text), summary(text)
     if total is None or ((total or done.status) and not findings):
         raise failure(f"compute-sanitizer --tool {subtool}", replace(done, output=done.output + text), log)
-    return Outcome(subtool, findings, total, messages)
+    return Outcome(subtool, records, findings, total, messages)
 
 
-def command(tool: str, job: Job, subtool: str, messages: Path) -> list[str]:
+def command(tool: str, work: Work, subtool: str, messages: Path) -> list[str]:
     """The command line of one checker.
 
     Failed calls are left to the workload, which explains them itself. Buffers keep what they hold for
-    initcheck, as the usual fill with NaN would count as a write.
+    initcheck, as the usual fill with NaN would count as a write. Padding keeps what runs off one buffer
+    from hitting the next. The device's frames lead from a header's function to the kernel's own line.
     """
     words = [tool, "--tool", subtool, "--error-exitcode", str(FOUND), "--log-file", str(messages)]
-    words += ["--print-limit", str(PRINT_LIMIT), "--show-backtrace", "no"]
-    words += {"memcheck": ["--report-api-errors", "no"], "racecheck": ["--racecheck-report", "all"]}.get(
-        subtool, []
-    )
-    return [*words, *job.command(*(["--unfilled"] if subtool == "initcheck" else []))]
+    words += ["--print-limit", str(PRINT_LIMIT), "--show-backtrace", "device"]
+    words += {
+        "memcheck": ["--report-api-errors", "no", "--padding", str(PADDING_BYTES)],
+        "racecheck": ["--racecheck-report", "all"],
+        "initcheck": ["--check-api-memory-access", "no"],  # of y that nobody wrote, the comparison knows more
+    }.get(subtool, [])
+    return [*words, *work.command(*(["--unfilled"] if subtool == "initcheck" else []))]
 
 
 def summary(text: str) -> int | None:
@@ -109,6 +159,13 @@ def summary(text: str) -> int | None:
 def parse(text: str) -> Counter[Finding]:
     """Findings in a log, alike ones counted together; what cannot be read as a place is left out of it."""
     findings: Counter[Finding] = Counter()
+    for record in read(text):
+        findings[record.finding] += record.hazards
+    return findings
+
+
+def read(text: str) -> list[Record]:
+    """The messages in a log that are about a kernel, in its order."""
     records: list[list[str]] = []
     for line in text.splitlines():
         match = LINE.match(line)
@@ -118,19 +175,33 @@ def parse(text: str) -> Counter[Finding]:
             records[-1].append(match["text"])
         elif not match["indent"]:
             records.append([match["text"]])
-    for headline, *details in records:
-        if not OTHER_HEADLINES.match(headline) and not REMARK.match(headline):
-            finding, count = _finding(headline, details)
-            findings[finding] += count
-    return findings
+    return [
+        _record(SEVERITY.sub("", headline), details)
+        for headline, *details in records
+        if not OTHER_HEADLINES.match(headline) and not REMARK.match(headline)
+    ]
 
 
-def _finding(headline: str, details: list[str]) -> tuple[Finding, int]:
-    plain = SEVERITY.sub("", headline)
-    places = [place for text in (plain, *details) for place in _place(text)]
-    hazards = [int(match["count"]) for text in details for match in HAZARDS.finditer(text)]
-    what = "race" if plain.startswith("Race reported") else ADDRESS.sub("", plain).rstrip(" :.")
-    return Finding(what, tuple(dict.fromkeys(places))), sum(hazards) or 1
+def _record(headline: str, details: list[str]) -> Record:
+    lines = (headline, *details)
+    return Record(
+        headline,
+        tuple(details),
+        tuple(place for text in lines for place in _place(text)),
+        _triple(BLOCK, *lines),
+        _triple(THREAD, *lines),
+        _hexadecimal(FAULT_ADDRESS, *lines),
+        _hexadecimal(ALLOCATION, *lines),
+        sum(int(match["count"]) for text in details for match in HAZARDS.finditer(text)) or 1,
+    )
+
+
+def _triple(pattern: re.Pattern[str], *lines: str) -> tuple[int, ...]:
+    return next((tuple(map(int, match.groups())) for text in lines if (match := pattern.search(text))), ())
+
+
+def _hexadecimal(pattern: re.Pattern[str], *lines: str) -> int | None:
+    return next((int(match[1], 16) for text in lines if (match := pattern.search(text))), None)
 
 
 def _place(text: str) -> list[Place]:
@@ -139,7 +210,8 @@ def _place(text: str) -> list[Place]:
         return []
     kernel = KERNEL.search(match["where"])
     name = match["old_style"] or (kernel["kernel"] if kernel else "")
-    return [Place(name, Path(match["file"]).name, int(match["line"]), (match["access"] or "").lower())]
+    access = (match["access"] or "").lower()
+    return [Place(name, Path(match["file"]).name, int(match["line"]), access, _triple(THREAD, text))]
 
 
 def describe(outcome: Outcome, source: Path) -> list[str]:

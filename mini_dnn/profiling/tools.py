@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,11 @@ KNOWN_FAILURES = (
         "run on a machine whose driver is NVIDIA's own, not a proxy",
     ),
     (
+        "Unable to find injection library",
+        "the program compute-sanitizer lies apart from its libraries; install the CUDA toolkit's package "
+        "cuda-sanitizer-api, and put the toolkit's bin folder on PATH, not a copy of the program",
+    ),
+    (
         "Device not supported",
         "this tool does not know this GPU, or a virtual GPU keeps it from the hardware; "
         "install the tool that belongs to the driver's CUDA version, or use another machine",
@@ -87,6 +93,7 @@ class Done:
     command: tuple[str, ...]
     status: int
     output: str  # stdout and stderr together
+    timed_out: bool = False
 
 
 def find_tool(name: str) -> Path:
@@ -112,27 +119,46 @@ def find_tool(name: str) -> Path:
     )
 
 
-def run(command: Sequence[str], log: Path | None = None) -> Done:
-    """Run a command to its end; its output also goes to ``log``, and it itself to a list beside that."""
+def run(command: Sequence[str], log: Path | None = None, limit_s: float | None = None) -> Done:
+    """Run a command to its end; its output also goes to ``log``, and it itself to a list beside that.
+
+    Parameters
+    ----------
+    limit_s
+        End it, and all that it started, after so many seconds.
+    """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            check=False,
             env=environment,
+            start_new_session=True,  # a tool starts the program that it watches: they end together
         )
     except OSError as error:
-        raise MiniDnnError(f"{command[0]} cannot be started: {error}") from error
+        raise MiniDnnError(
+            f"{command[0]} cannot be started: {error}; look whether it may be executed, or install it anew"
+        ) from error
+    timed_out = False
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+    except BaseException:  # Ctrl-C, which reaches this session alone
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
     if log is not None:
-        log.write_text(done.stdout)
+        log.write_text(output)
         with (log.parent / "commands.txt").open("a") as commands:
             commands.write(f"{shlex.join(command)}\n")
-    return Done(tuple(command), done.returncode, done.stdout)
+    return Done(tuple(command), process.returncode, output, timed_out)
 
 
 def rehearse(job: Job, may_crash: bool = False) -> str:

@@ -81,6 +81,14 @@ def read_symbols(library: Path) -> Symbols:
     )
 
 
+def static_shared_bytes(library: Path, kernel: str) -> int:
+    """Of the arrays that a kernel declares itself: thread-local symbols that are named after it."""
+    text = _output(_tool("readelf"), "-sWl", str(library)).partition("'.symtab'")[2]
+    own = f"_ZZ{len(kernel)}{kernel}E"
+    arrays = {m["name"]: m for m in SYMBOL.finditer(text) if m["type"] == "TLS" and m["name"].startswith(own)}
+    return sum(int(match["size"]) for match in arrays.values())
+
+
 def plain_name(symbol: str) -> str:
     """``"w_tile"`` of ``"_ZZ4gemmE6w_tile"``: the last name of a mangled one."""
     if not symbol.startswith("_Z"):

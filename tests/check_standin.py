@@ -1,0 +1,51 @@
+"""Stands in for a GPU and for compute-sanitizer, in processes of their own, with addresses of the emulator.
+
+As a script: the program that is watched, on the emulator. Its ``sanitizer`` runs that program and then prints
+a checker's report, in which ``@x+8@`` becomes the address 8 bytes into buffer x.
+"""
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.explain import Array
+from mini_dnn.profiling import check_workload
+from mini_dnn.profiling.verdicts import Allocation
+
+
+class StandIn(EmulatorDevice):
+    """An emulator with what a watched GPU has."""
+
+    def __init__(self, unfilled):
+        super().__init__()
+        self.allocations = []
+
+    def empty(self, name, shape, *rest, **more):
+        buffer = super().empty(name, shape, *rest, **more)
+        self.allocations.append(Allocation(Array(name, "global", shape, 4), buffer.address, buffer.nbytes))
+        return buffer
+
+    def static_shared_bytes(self, module):
+        return lambda kernel: 0
+
+
+def sanitizer(words: list[str], reports: dict[str, str], shape: str) -> int:
+    """Behave as compute-sanitizer: the report of a checker if the program runs that shape, else none."""
+    program = words[words.index(sys.executable) :]
+    subprocess.run(program, check=True)
+    text = reports.get(words[words.index("--tool") + 1], "") if shape in program else ""
+    runs = pickle.loads(Path(program[program.index("--runs") + 1]).read_bytes())
+    start = {a.array.name: a.address for run in runs for a in run.allocations}
+    text = re.sub(r"@(\w+)\+(\d+)@", lambda m: hex(start[m[1]] + int(m[2])), text)
+    count = text.count("========= ") if text else 0
+    log = Path(words[words.index("--log-file") + 1])
+    log.write_text(f"========= COMPUTE-SANITIZER\n{text}========= ERROR SUMMARY: {count} errors\n")
+    return int(words[words.index("--error-exitcode") + 1]) if text else 0
+
+
+if __name__ == "__main__":
+    check_workload.WatchedCudaDevice = StandIn
+    sys.exit(check_workload.main())

@@ -1,0 +1,208 @@
+"""``check --device cuda`` around stand-ins for the tool and the GPU; on a GPU, around the real ones."""
+
+import json
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sanitizer_samples import DIVERGENT, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS
+
+from mini_dnn import check_cuda
+from mini_dnn.cli import main
+from mini_dnn.errors import DeviceError, MiniDnnError
+from mini_dnn.profiling import tools
+from mini_dnn.profiling.tools import find_tool
+from mini_dnn.variant import Variant
+
+TESTS = Path(__file__).parent
+ODD = "2,1,9,21,3,2,5"
+SHAPES = ["1,1,4,5,2,3,2", ODD]
+CLEAN_SHAPE = {"N": 1, "C": 1, "H": 4, "W": 5, "M": 2, "R": 3, "S": 2}
+
+Install = Callable[..., None]
+
+
+SCRIPT = """#!{python}
+import sys
+sys.path.insert(0, {tests!r})
+{body}
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put a stand-in for compute-sanitizer on PATH, and one for the program that needs a GPU."""
+
+    def put(body: str = "", **reports: str) -> None:
+        program = tmp_path / "bin" / "compute-sanitizer"
+        program.parent.mkdir(exist_ok=True)
+        body = (
+            body
+            or f"import check_standin\nsys.exit(check_standin.sanitizer(sys.argv[1:], {reports!r}, {ODD!r}))"
+        )
+        program.write_text(SCRIPT.format(python=sys.executable, tests=str(TESTS), body=body))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        monkeypatch.setattr(check_cuda, "PROGRAM", (str(TESTS / "check_standin.py"),))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    return put
+
+
+def edited(folder: Path, variant: Variant, file: str, old: str, new: str) -> str:
+    """A copy of a variant with a mistake."""
+    shutil.copytree(variant.folder, folder / "mine")
+    path = folder / "mine" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    return str(folder / "mine")
+
+
+def check(*words: str) -> int:
+    return main(["check", "--device", "cuda", "--shapes", *SHAPES, *words])
+
+
+class TestVerb:
+    def test_out_of_bounds(
+        self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install(memcheck=OUT_OF_BOUNDS)
+        out = tmp_path / "verdict.json"
+        assert check("--impl", "m1", "--json", str(out)) == 1
+        told = capsys.readouterr().out
+        assert "clean           (1, 1, 4, 5)" in told
+        assert "OUT-OF-BOUNDS   (2, 1, 9, 21)" in told
+        assert (
+            "1. out-of-bounds: read of x[n=2, c=0, h=0, w=0]: outside of global array x (2, 1, 9, 21)" in told
+        )
+        assert f"   here     kernel.cu:{LOAD} | const float value = x[" in told
+        assert "block (1, 2, 1), thread (35, 0, 0) of conv_direct" in told
+        assert "   cure     guard the access" in told
+        verdict = json.loads(out.read_text())
+        assert (verdict["clean"], [s["clean"] for s in verdict["shapes"]]) == (False, [True, False])
+        (finding,) = verdict["findings"]
+        assert (finding["kind"], finding["own"]["line"], finding["own"]["thread"]) == (
+            "out-of-bounds",
+            LOAD,
+            [35, 0, 0],
+        )
+        assert len(finding["shapes"]) == 1
+
+    def test_findings_of_several_checkers(self, install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+        install(racecheck=HAZARDS, synccheck=DIVERGENT)
+        assert check("--impl", "m2") == 1
+        told = capsys.readouterr().out
+        assert "RACE (+1)" in told
+        assert "1. race: " in told
+        assert "2. divergence: " in told
+
+    def test_clean(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        install()
+        out = tmp_path / "verdict.json"
+        assert check("--impl", "m1", "--json", str(out)) == 0
+        assert "no findings at 2 shapes" in capsys.readouterr().out
+        assert json.loads(out.read_text())["shapes"][0] == {**CLEAN_SHAPE, "clean": True, "refused": ""}
+
+    def test_wrong_result(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        install()
+        folder = edited(tmp_path, M1, "kernel.cu", "* R + r) * S + s]", "* R + R - 1 - r) * S + S - 1 - s]")
+        assert check("--impl", folder) == 1
+        told = capsys.readouterr().out
+        assert "1. wrong: " in told
+        assert "the filter is mirrored" in told
+
+    def test_launch_that_no_gpu_does(
+        self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install()
+        assert check("--impl", edited(tmp_path, M1, "variant.py", "THREADS = 256", "THREADS = 2048")) == 1
+        assert "1. launch: block (2048,) has 2,048 threads" in capsys.readouterr().out
+
+    def test_endless(
+        self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install()
+        monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", "import time; time.sleep(60)"))
+        monkeypatch.setattr(check_cuda, "LIMIT_S", 0.5)
+        monkeypatch.setattr(check_cuda, "SHAPE_LIMIT_S", 0.5)
+        assert check("--impl", "m1") == 1
+        assert "1. endless: the kernels did not come to their end within 0.5 s" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ("print('Error: Unable to find injection library'); sys.exit(1)", "cuda-sanitizer-api"),
+            ("print('========= Error: Device not supported'); sys.exit(1)", "does not know this GPU"),
+            ("sys.exit(5)", "ended with exit status 5 and no report"),
+        ],
+    )
+    def test_a_tool_that_fails(
+        self, install: Install, body: str, message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install(body)
+        assert check("--impl", "m1") == 2
+        assert message in capsys.readouterr().err
+
+    def test_no_gpu(
+        self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install()
+        body = "import sys; print('error: no GPU 0: the driver reports 0', file=sys.stderr); sys.exit(2)"
+        monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", body))
+        assert check("--impl", "m1") == 2
+        assert "m1/direct cannot be checked on a GPU here: no GPU 0" in capsys.readouterr().err
+
+    def test_no_tool(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(tools, "USUAL_PLACES", ())
+        for variable in ("PATH", *tools.HOMES):
+            monkeypatch.setenv(variable, "")
+        assert check("--impl", "m1") == 2
+        assert "cuda-sanitizer-api" in capsys.readouterr().err
+
+    def test_arch_is_the_gpus(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert check("--impl", "m1", "--arch", "80") == 2
+        assert "--device cuda takes the GPU that is there" in capsys.readouterr().err
+
+    def test_a_tool_that_may_not_run(self, install: Install, tmp_path: Path) -> None:
+        install()
+        program = tmp_path / "bin" / "compute-sanitizer"
+        program.write_text("no program")
+        with pytest.raises(MiniDnnError, match=r"cannot be started: .*look whether it may be executed"):
+            tools.run([str(program)])
+
+
+def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
+    """The real one, up to the driver."""
+    work = check_cuda.Watched(M1, (), 0, tmp_path)
+    done = tools.run([*work.command(), SHAPES[0]])
+    assert done.status == 0 or done.output.startswith("error: "), done.output
+
+
+BARRIER_TEXT = "    __syncthreads();  // the tiles have been read\n"
+BOUNDS_TEXT = "  if (pixel >= P * Q) return;  // the last block of a plane is ragged\n"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("variant", "mistake", "kind"),
+    [(M2, BARRIER_TEXT, "race"), (M1, BOUNDS_TEXT, "out-of-bounds"), (M1, "", "")],
+)
+def test_on_a_gpu(
+    cuda: object,
+    tmp_path: Path,
+    variant: Variant,
+    mistake: str,
+    kind: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        find_tool("compute-sanitizer")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    folder = edited(tmp_path, variant, "kernel.cu", mistake, "") if mistake else str(variant.folder)
+    assert check("--impl", folder, "--shapes", "2,3,9,21,3,2,5") == (1 if kind else 0)
+    assert (f"1. {kind}: " if kind else "no findings") in capsys.readouterr().out
