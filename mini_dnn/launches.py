@@ -30,6 +30,7 @@ CURES = {
     "grid": "put the longest axis into grid.x, which takes 2,147,483,647 blocks",
     "shared": "take smaller tiles, or keep fewer of them at a time",
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
+    "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
     "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
 }
@@ -61,6 +62,10 @@ def check_launches(
 
 
 def _kernel(variant: Variant, launch: Launch, kernels: Kernels) -> Finding | None:
+    declared = kernels.signatures.get(launch.kernel)
+    if declared and kernels.have_cpp_names:
+        what = f"kernel '{launch.kernel}' has a C++ name, which the host cannot look up"
+        return _finding(variant, launch, "kernel", what, "linkage", declared.place)
     if not kernels.lack(launch.kernel):
         return None
     have = ", ".join(kernels.signatures) or "none"

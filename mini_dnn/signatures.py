@@ -101,6 +101,11 @@ class Kernels:
                 found[match["name"]] = Signature(place, parameters)
         return found
 
+    @property
+    def have_cpp_names(self) -> bool:
+        """Whether no kernel can be looked up: nothing here is declared ``extern "C"``."""
+        return not any(re.search(r'\bextern\s*"C"', text) for text in self._texts.values())
+
     def lack(self, name: str) -> bool:
         """Whether no kernel can have this name: it occurs nowhere, and no macro glues names together."""
         return not any(re.search(rf"\b{re.escape(name)}\b|##", text) for text in self._texts.values())
