@@ -72,8 +72,8 @@ class Report:
         ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
         ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
-        threads, or null: ``file``, ``line`` and ``code`` (null where unknown), ``block``, ``thread``,
-        ``does`` (reads, writes, updates).
+        two sides, or null: ``file``, ``line`` and ``code`` (null where unknown), ``block`` and ``thread``
+        (empty where unknown), ``does`` (reads, writes, updates).
         """
         return {
             "variant": self.variant,

@@ -1,0 +1,109 @@
+"""What programs may rely on: the fields of ``check --json``, exit statuses, and quiet where nobody looks."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mini_dnn import progress
+from mini_dnn.check import Report
+from mini_dnn.cli import main
+from mini_dnn.variant import ROOT, find
+
+SHAPE = "1,3,6,7,2,3,3"
+FIELDS = {"variant", "device", "arch", "seed", "clean", "shapes", "findings"}
+SHAPE_FIELDS = {"N", "C", "H", "W", "M", "R", "S", "clean", "refused"}
+FINDING_FIELDS = {"kind", "what", "kernel", "array", "own", "other", "cure", "notes", "shapes"}
+PARTY_FIELDS = {"file", "line", "code", "block", "thread", "does"}
+
+
+def verdict(impl: str, status: int, folder: Path) -> Any:
+    out = folder / "verdict.json"
+    assert main(["check", "--impl", impl, "--shapes", SHAPE, "--seed", "3", "--json", str(out)]) == status
+    return json.loads(out.read_text())
+
+
+def racy(folder: Path) -> str:
+    """m2 without the barrier that keeps its tiles from being overwritten."""
+    shutil.copytree(find("m2").folder, folder / "mine")
+    kernel = folder / "mine" / "kernel.cu"
+    kernel.write_text(kernel.read_text().replace("    __syncthreads();  // the tiles have been read\n", ""))
+    return str(folder / "mine")
+
+
+def test_fields_of_a_clean_verdict(tmp_path: Path) -> None:
+    report = verdict("m1", 0, tmp_path)
+    assert set(report) >= FIELDS
+    assert (report["variant"], report["arch"], report["seed"]) == ("m1/direct", 90, 3)
+    assert "emulator" in report["device"]
+    assert (report["clean"], report["findings"]) == (True, [])
+    (shape,) = report["shapes"]
+    assert set(shape) >= SHAPE_FIELDS
+    assert [shape[name] for name in "NCHWMRS"] == [1, 3, 6, 7, 2, 3, 3]
+    assert (shape["clean"], shape["refused"]) == (True, "")
+
+
+def test_fields_of_a_finding(tmp_path: Path) -> None:
+    report = verdict(racy(tmp_path), 1, tmp_path)
+    assert not report["clean"]
+    assert not report["shapes"][0]["clean"]
+    (finding,) = report["findings"]
+    assert set(finding) >= FINDING_FIELDS
+    assert (finding["kind"], finding["kernel"], finding["array"]) == ("race", "gemm", "w_tile[0][0]")
+    assert all(isinstance(finding[name], str) for name in ("what", "cure"))
+    assert isinstance(finding["notes"], list)
+    assert finding["shapes"] == [dict(zip("NCHWMRS", map(int, SHAPE.split(",")), strict=True))]
+    for party in (finding["own"], finding["other"]):
+        assert set(party) >= PARTY_FIELDS
+        assert party["file"] == "kernel.cu"
+        assert isinstance(party["line"], int)
+        assert "w_tile" in party["code"]
+        assert len(party["block"]) == len(party["thread"]) == 3
+    assert {finding["own"]["does"], finding["other"]["does"]} == {"reads", "writes"}
+
+
+def test_a_finding_without_a_place(tmp_path: Path) -> None:
+    """The grid is too small: no line is at fault."""
+    shutil.copytree(find("m1").folder, tmp_path / "mine")
+    plan = tmp_path / "mine" / "variant.py"
+    plan.write_text(plan.read_text().replace("min(s.M, GRID_Y), s.N)", "min(s.M, GRID_Y) - 1, s.N)"))
+    text = (tmp_path / "mine" / "kernel.cu").read_text()
+    (tmp_path / "mine" / "kernel.cu").write_text(
+        text.replace("m < M; m += gridDim.y", "m <= blockIdx.y; m++")
+    )
+    (finding,) = verdict(str(tmp_path / "mine"), 1, tmp_path)["findings"]
+    assert (finding["kind"], finding["own"], finding["other"]) == ("unwritten", None, None)
+
+
+def test_the_fields_are_documented() -> None:
+    text = Report.as_dict.__doc__ or ""
+    for name in (FIELDS | FINDING_FIELDS | PARTY_FIELDS | SHAPE_FIELDS) - set("NCHWMRS"):
+        assert f"``{name}``" in text, name
+    readme = (ROOT / "README.md").read_text()
+    assert "`--json FILE`" in readme
+    for name in FIELDS | FINDING_FIELDS:
+        assert f"`{name}`" in readme, name
+
+
+def test_quiet_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    assert main(["check", "--impl", "m1", "--shapes", SHAPE]) == 0
+    out, error = capsys.readouterr()
+    assert error == ""
+    assert "\x1b" not in out
+
+
+def test_progress_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # to rich: this is a terminal
+    assert main(["check", "--impl", racy(tmp_path), "--shapes", SHAPE]) == 1
+    out, error = capsys.readouterr()
+    assert "checking" in error
+    assert "1/1" in error
+    assert "\x1b[1;31mrace\x1b[0m" in out
