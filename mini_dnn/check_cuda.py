@@ -21,6 +21,7 @@ from mini_dnn.variant import Variant
 PROGRAM = ("-m", "mini_dnn.profiling.check_workload")
 STAGES = 1 + len(sanitizer.SUBTOOLS)  # what progress counts
 LIMIT_S, SHAPE_LIMIT_S = 600.0, 60.0  # of a process: with all shapes, and its compiler; with one
+REGISTERS = "a block's threads need more registers than an SM has: take a smaller block, or __launch_bounds__"
 ENDLESS = "look for a loop whose end is never reached, or a wait for what never comes"
 
 
@@ -148,6 +149,8 @@ def _watched(work: Watched, subtool: str) -> Iterator[tuple[ConvShape, list[Find
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
     """What no checker saw."""
+    if run.y is None and "resources requested" in run.failure:
+        return Finding("launch", run.failure, cure=REGISTERS)
     if run.y is None:
         return Finding("fault", run.failure, cure=CURES["fault"])
     return compare(*inputs(run.shape, seed), run.y, variant)

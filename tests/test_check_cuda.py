@@ -13,9 +13,12 @@ from sanitizer_samples import DIVERGENT, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS
 
 from mini_dnn import check_cuda
 from mini_dnn.cli import main
+from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import DeviceError, MiniDnnError
 from mini_dnn.profiling import tools
 from mini_dnn.profiling.tools import find_tool
+from mini_dnn.profiling.verdicts import Run
+from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
 TESTS = Path(__file__).parent
@@ -173,6 +176,20 @@ class TestVerb:
         program.write_text("no program")
         with pytest.raises(MiniDnnError, match=r"cannot be started: .*look whether it may be executed"):
             tools.run([str(program)])
+
+
+def test_too_many_registers() -> None:
+    """Which only the driver knows."""
+    failure = "launching k of kernel.cu: cuLaunchKernel failed: too many resources requested for launch"
+    found = check_cuda._result(M1, Run(ConvShape(1, 1, 1, 1, 1, 1, 1), "a GPU", 90, failure=failure), 0)
+    assert found is not None
+    assert (found.kind, found.what) == ("launch", failure)
+    assert "registers" in found.cure
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_kernels_know_their_lines() -> None:
+    assert b".debug_line" in build_cubin(M1.source, {}, "sm_90")
 
 
 def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
