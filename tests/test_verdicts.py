@@ -148,6 +148,12 @@ def test_an_unknown_message_is_kept() -> None:
     assert (finding.kind, finding.what) == ("fault", "Warpgroup MMA sequence error detected: news")
 
 
+def test_a_copy_of_what_nobody_wrote_is_left_to_the_comparison() -> None:
+    headline = "Host API memory access error at host access to 0x1303fd1400 of size 25600 bytes"
+    text = message(headline, "Uninitialized access at 0x1303fd4600 on access by cudaMemcopy source.")
+    assert verdicts(sanitizer.read(text), M2.source) == []
+
+
 def test_clean() -> None:
     text = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
     assert verdicts(sanitizer.read(text), M2.source) == []

@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
             report = check_cuda(variant, args.shapes, args.seed, bar.update)
     else:
         with Bar("checking", len(args.shapes)) as bar:
-            report = check(variant, args.shapes, args.seed, bar.update, args.arch or CheckedEmulator.arch)
+            arch = args.arch or CheckedEmulator.arch
+            report = check(variant, args.shapes, args.seed, bar.update, arch=arch)
     show(report, Console(theme=THEME, highlighter=Verdict()))
     if args.json:
         try:

@@ -145,7 +145,6 @@ def command(tool: str, work: Work, subtool: str, messages: Path) -> list[str]:
     words += {
         "memcheck": ["--report-api-errors", "no", "--padding", str(PADDING_BYTES)],
         "racecheck": ["--racecheck-report", "all"],
-        "initcheck": ["--check-api-memory-access", "no"],  # of y that nobody wrote, the comparison knows more
     }.get(subtool, [])
     return [*words, *work.command(*(["--unfilled"] if subtool == "initcheck" else []))]
 
