@@ -11,9 +11,9 @@ import numpy as np
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.device.emulator.symbols import static_shared_bytes
-from mini_dnn.errors import LaunchError
+from mini_dnn.errors import LaunchError, SharedMemoryError
 from mini_dnn.hints import hint, tail
-from mini_dnn.launches import check_launches
+from mini_dnn.launches import check_launches, static_finding
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import check_runnable, run
 from mini_dnn.shapes import ConvShape
@@ -146,7 +146,10 @@ def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, se
     if refused:
         return Result(shape, refused=refused)
     check_runnable(variant, device)
-    module = device.compile(variant.source, variant.defines_for(shape))
+    try:
+        module = device.compile(variant.source, variant.defines_for(shape))
+    except SharedMemoryError as error:
+        return Result(shape, static_finding(variant, error))
     launch = check_launches(
         variant, shape, device.arch, lambda kernel: static_shared_bytes(module.path, kernel)
     )

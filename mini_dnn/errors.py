@@ -5,6 +5,7 @@
 ├── ``VariantError``            no such variant, a broken ``variant.py``, or a shape that the variant refuses
 ├── ``DeviceError``             no such device, no memory left, a driver that is missing
 │   ├── ``CompileError``        a kernel that does not compile; carries the compiler's own words
+│   │   └── ``SharedMemoryError``  a kernel with more static shared memory than a block may have
 │   └── ``LaunchError``         a launch that is refused, or that fails while it runs
 ├── ``DataError``               data-set files that are missing, damaged or cannot be fetched
 ├── ``WeightsError``            a weights file or checkpoint that is missing, damaged or of another network
@@ -33,6 +34,14 @@ class DeviceError(MiniDnnError):
 
 class CompileError(DeviceError):
     """A kernel that does not compile."""
+
+
+class SharedMemoryError(CompileError):
+    """A kernel with more static shared memory than a block may have."""
+
+    def __init__(self, message: str, kernel: str) -> None:
+        super().__init__(message)
+        self.kernel = kernel
 
 
 class LaunchError(DeviceError):

@@ -12,6 +12,7 @@ import numpy as np
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.device.emulator.explain import Finding, Party, Place
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
+from mini_dnn.errors import SharedMemoryError
 from mini_dnn.plan import Argument, Images, Launch
 from mini_dnn.shapes import ConvShape
 from mini_dnn.signatures import NUMPY, Kernels, Parameter
@@ -29,6 +30,7 @@ CURES = {
     "block": "put the longest axis of the block into x",
     "grid": "put the longest axis into grid.x, which takes 2,147,483,647 blocks",
     "shared": "take smaller tiles, or keep fewer of them at a time",
+    "static": "take smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
     "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
@@ -59,6 +61,13 @@ def check_launches(
         if finding:
             return finding
     return None
+
+
+def static_finding(variant: Variant, error: SharedMemoryError) -> Finding:
+    """A kernel whose shared arrays are too large for any launch."""
+    declared = Kernels(variant.source).signatures.get(error.kernel)
+    own = Party(declared.place, (), ()) if declared else None
+    return Finding("launch", str(error), error.kernel, own, cure=CURES["static"])
 
 
 def _kernel(variant: Variant, launch: Launch, kernels: Kernels) -> Finding | None:

@@ -8,6 +8,8 @@ from mini_dnn.check import check
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.explain import Finding
+from mini_dnn.device.nvcc import build_cubin, find_nvcc
+from mini_dnn.errors import SharedMemoryError
 from mini_dnn.launches import SHARED_LIMIT, check_launches
 from mini_dnn.shapes import ConvShape
 from mini_dnn.signatures import Kernels
@@ -204,6 +206,25 @@ def test_on_the_emulator(tmp_path: Path) -> None:
     assert "\n   here     variant.py:15 | shared_bytes=48 * 1024 + 1,\n   shape " in told
     (found,) = check(variant, [SHAPE], arch=80).findings
     assert found.kind != "launch"
+
+
+def test_static_arrays_that_are_too_large(tmp_path: Path) -> None:
+    """Neither compiler takes them; the launch has no part in it."""
+    variant = find(student(tmp_path, KERNEL.replace("tile[4096]", "tile[12289]")))
+    (found,) = check(variant, [SHAPE]).findings
+    assert (found.kind, found.kernel) == ("launch", "scale")
+    assert "49156 bytes of static shared memory" in found.what
+    assert "extern __shared__" in found.cure
+    assert found.place is not None
+    assert (found.place.file, found.place.line) == ("kernel.cu", 2)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_static_arrays_that_are_too_large_for_nvcc(tmp_path: Path) -> None:
+    source = student(tmp_path, KERNEL.replace("tile[4096]", "tile[12289]")) / "kernel.cu"
+    with pytest.raises(SharedMemoryError, match="too much shared data") as error:
+        build_cubin(source, {}, "sm_90")
+    assert error.value.kernel == "scale"
 
 
 def test_of_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

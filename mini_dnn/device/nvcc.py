@@ -12,10 +12,11 @@ from pathlib import Path
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, store, stored
 from mini_dnn.device.sources import source_hash
-from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
+TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data")  # ptxas
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
 
 
@@ -59,6 +60,8 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             messages = _explain(done.stderr or done.stdout)
+            if match := TOO_MUCH_SHARED.search(messages):
+                raise SharedMemoryError(f"{source} does not compile for {arch}:\n{messages}", match[1])
             raise CompileError(f"{source} does not compile for {arch}:\n{messages}")
         cubin = target.read_bytes()
     store(cached, cubin)

@@ -20,8 +20,8 @@ from mini_dnn.check import inputs
 from mini_dnn.device.base import Buffer, Module
 from mini_dnn.device.cuda import CudaBuffer, CudaDevice
 from mini_dnn.device.emulator.explain import Array, Finding
-from mini_dnn.errors import LaunchError, MiniDnnError
-from mini_dnn.launches import CURES, check_launches
+from mini_dnn.errors import LaunchError, MiniDnnError, SharedMemoryError
+from mini_dnn.launches import CURES, check_launches, static_finding
 from mini_dnn.profiling.verdicts import Allocation, Run
 from mini_dnn.runner import run
 from mini_dnn.shapes import ConvShape
@@ -65,8 +65,11 @@ class WatchedCudaDevice(CudaDevice):
 
 def run_shape(variant: Variant, shape: ConvShape, seed: int, device: WatchedCudaDevice) -> Run:
     """Run a variant; a failure on the GPU is part of the answer."""
-    module = device.compile(variant.source, variant.defines_for(shape))
     result = Run(shape, device.description, device.arch)
+    try:
+        module = device.compile(variant.source, variant.defines_for(shape))
+    except SharedMemoryError as error:
+        return replace(result, launch=static_finding(variant, error))
     try:
         static = device.static_shared_bytes(module)
         launch = check_launches(variant, shape, device.arch, static)

@@ -13,7 +13,7 @@ from mini_dnn.device.cache import cache_dir, key, store, stored
 from mini_dnn.device.emulator.compiler import CHECKED_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import source_hash
-from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
 HERE = Path(__file__).resolve().parent
@@ -161,10 +161,11 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
         sizes = re.findall(rf"\s(\d+)\s+TLS\s.*\s_ZZ{len(name)}{name}E", done.stdout)
         nbytes = sum(map(int, sizes))
         if nbytes > MAX_STATIC_SHARED_BYTES:
-            raise CompileError(
+            raise SharedMemoryError(
                 f"{source}: kernel {name} has {nbytes} bytes of static shared memory; CUDA allows "
                 f"{MAX_STATIC_SHARED_BYTES} (48 KB). Declare it extern __shared__ T name[], and launch with "
-                f"shared_bytes, up to {MAX_SHARED_BYTES}"
+                f"shared_bytes, up to {MAX_SHARED_BYTES}",
+                name,
             )
 
 
