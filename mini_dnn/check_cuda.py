@@ -86,27 +86,13 @@ def check_cuda(
     tools.find_tool("compute-sanitizer")
     accepted = tuple(shape for shape in dict.fromkeys(shapes) if not variant.limit_for(shape))
     folder = Path(tempfile.mkdtemp(prefix="mini_dnn-check-"))
+    work = Watched(variant, accepted, seed, folder)
     try:
-        runs = (
-            {run.shape: run for run in _plain(Watched(variant, accepted, seed, folder))} if accepted else {}
-        )
+        runs = _plain(work) if accepted else []
     except MiniDnnError:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder)  # no checker has written anything
         raise
-    found: dict[ConvShape, list[Finding]] = {shape: [] for shape in accepted}
-    for shape, run in runs.items():
-        found[shape] += [run.launch] if run.launch else []
-    todo = tuple(shape for shape in accepted if not found[shape])
-    for stage, subtool in enumerate(sanitizer.SUBTOOLS if todo else (), 1):
-        if progress:
-            progress(stage)
-        for shape, findings in _watched(Watched(variant, todo, seed, folder), subtool):
-            found[shape] += findings
-    for shape in todo:
-        if not found[shape]:
-            found[shape] += filter(None, [_result(variant, runs[shape], seed)])
-    if progress:
-        progress(STAGES)
+    found = _findings(work, runs, progress)
     shutil.rmtree(folder)
     results = [
         Result(shape, refused=limit)
@@ -114,9 +100,25 @@ def check_cuda(
         else Result(shape, next(iter(found[shape]), None), more=tuple(found[shape][1:]))
         for shape in shapes
     ]
-    gpu = next(iter(runs.values()), None)
-    device, arch = (gpu.device, gpu.arch) if gpu else ("no GPU was needed", 0)
+    device, arch = (runs[0].device, runs[0].arch) if runs else ("no GPU was needed", 0)
     return Report(variant.name, seed, tuple(results), device, arch)
+
+
+def _findings(work: Watched, runs: list[Run], progress: Progress | None) -> dict[ConvShape, list[Finding]]:
+    """What the checkers find, and the comparison where they find nothing."""
+    found = {run.shape: [run.launch] if run.launch else [] for run in runs}
+    todo = tuple(shape for shape, findings in found.items() if not findings)
+    for stage, subtool in enumerate(sanitizer.SUBTOOLS if todo else (), 1):
+        if progress:
+            progress(stage)
+        for shape, findings in _watched(replace(work, shapes=todo), subtool):
+            found[shape] += findings
+    for run in runs:
+        if not found[run.shape]:
+            found[run.shape] += filter(None, [_result(work.variant, run, work.seed)])
+    if progress:
+        progress(STAGES)
+    return found
 
 
 def _plain(work: Watched) -> list[Run]:
