@@ -15,7 +15,7 @@ from mini_dnn import check_cuda
 from mini_dnn.cli import main
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.profiling import tools
+from mini_dnn.profiling import sanitizer, tools
 from mini_dnn.profiling.tools import find_tool
 from mini_dnn.profiling.verdicts import Run
 from mini_dnn.shapes import ConvShape
@@ -26,6 +26,7 @@ ODD = "2,1,9,21,3,2,5"
 SHAPES = ["1,1,4,5,2,3,2", ODD]
 CLEAN_SHAPE = {"N": 1, "C": 1, "H": 4, "W": 5, "M": 2, "R": 3, "S": 2}
 
+ALL = dict(sanitizer.SUBTOOLS)
 Install = Callable[..., None]
 
 
@@ -38,7 +39,10 @@ sys.path.insert(0, {tests!r})
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Put a stand-in for compute-sanitizer on PATH, and one for the program that needs a GPU."""
+    """Put a stand-in for compute-sanitizer on PATH, and one for the program that needs a GPU.
+
+    Only the checkers that report something are run, and memcheck: each is two processes a shape.
+    """
 
     def put(body: str = "", **reports: str) -> None:
         program = tmp_path / "bin" / "compute-sanitizer"
@@ -52,6 +56,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch.setenv("PATH", str(program.parent), prepend=":")
         monkeypatch.setattr(check_cuda, "PROGRAM", (str(TESTS / "check_standin.py"),))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        used = {name: words for name, words in ALL.items() if name in ("memcheck", *reports)}
+        monkeypatch.setattr(sanitizer, "SUBTOOLS", used)
 
     return put
 
@@ -103,10 +109,25 @@ class TestVerb:
         assert "1. race: " in told
         assert "2. divergence: " in told
 
-    def test_clean(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_clean(
+        self,
+        install: Install,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
         install()
+        monkeypatch.setattr(sanitizer, "SUBTOOLS", ALL)
+        seen = []
+        real = sanitizer.check
+        monkeypatch.setattr(
+            sanitizer,
+            "check",
+            lambda work, subtool, limit: seen.append(subtool) or real(work, subtool, limit),
+        )
         out = tmp_path / "verdict.json"
         assert check("--impl", "m1", "--json", str(out)) == 0
+        assert seen == ["memcheck", "racecheck", "synccheck", "initcheck"]  # once each, for all shapes
         assert "no findings at 2 shapes" in capsys.readouterr().out
         assert json.loads(out.read_text())["shapes"][0] == {**CLEAN_SHAPE, "clean": True, "refused": ""}
 

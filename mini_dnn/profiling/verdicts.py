@@ -130,9 +130,8 @@ def _access(
     if kind == "uninitialised":
         what = f"read of {nbytes} bytes of {access['memory']} memory{where}, which nobody has written"
     else:
-        what = (
-            f"{access['verb']} of {nbytes} bytes outside of every array of {access['memory']} memory{where}"
-        )
+        verb = "update" if own.atomic else access["verb"]
+        what = f"{verb} of {nbytes} bytes outside of every array of {access['memory']} memory{where}"
     near = [f"the address {line.removeprefix('and ')}" for line in record.details if "nearest" in line]
     return Finding(kind, what, kernel, own, cure=CURES[kind], notes=tuple(near))
 
@@ -189,4 +188,4 @@ def _barrier(record: Record, kernel: str, own: Party) -> Finding:
         what = f"not all threads of the {group} come to the same barrier ({reason})"
         return Finding("divergence", what, kernel, own, cure=CURES["divergence"])
     what = f"a barrier is used wrongly: {reason or record.headline}"
-    return Finding("divergence", what, kernel, own, cure=MASK, notes=record.details)
+    return Finding("warp-mask", what, kernel, own, cure=MASK)
