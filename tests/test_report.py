@@ -36,10 +36,10 @@ from mini_dnn.report.tables import course_table, number, peers_table, rates_tabl
 
 
 def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
-    since = time.perf_counter()
+    since = time.process_time()  # which a busy machine does not stretch
     results = load([stored(tmp_path, fake_full()), stored(tmp_path, fake_peers(), "peers.json")])
     written = {path.name for path in write_report(results, tmp_path / "new" / "out")}
-    assert time.perf_counter() - since < 20
+    assert time.process_time() - since < 20
     plots = {"op_times.png", "ladder.png", "roofline.png", "sweep.png", "streams.png"}
     assert written == {"index.html", "report.md", "ops.csv"} | plots
     page = (tmp_path / "new" / "out" / "index.html").read_text()
