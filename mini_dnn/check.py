@@ -72,8 +72,8 @@ class Report:
         ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
         ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
-        two sides, or null: ``file``, ``line`` and ``code`` (null where unknown), ``block`` and ``thread``
-        (empty where unknown), ``does`` (reads, writes, updates).
+        two sides, or null: ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
+        (empty where unknown); ``does`` (reads, writes, updates).
         """
         return {
             "variant": self.variant,
@@ -105,8 +105,8 @@ class Report:
 def _party(party: Party | None) -> dict[str, Any] | None:
     if party is None:
         return None
-    place = vars(party.place) if party.place else {"file": None, "line": None, "code": None}
-    return {**place, "block": party.block, "thread": party.thread, "does": party.does}
+    place = vars(party.place) if party.place else None
+    return {"place": place, "block": party.block, "thread": party.thread, "does": party.does}
 
 
 def check(
@@ -145,14 +145,7 @@ def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, se
     refused = variant.limit_for(shape)
     if refused:
         return Result(shape, refused=refused)
-    check_runnable(variant, device)
-    try:
-        module = device.compile(variant.source, variant.defines_for(shape))
-    except SharedMemoryError as error:
-        return Result(shape, static_finding(variant, error))
-    launch = check_launches(
-        variant, shape, device.arch, lambda kernel: static_shared_bytes(module.path, kernel)
-    )
+    launch = _launch(variant, shape, device)
     if launch:
         return Result(shape, launch)
     x, w = inputs(shape, seed)
@@ -164,6 +157,18 @@ def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, se
         cure = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
         return Result(shape, Finding("launch", str(error), cure=cure))
     return Result(shape, compare(x, w, y, variant))
+
+
+def _launch(variant: Variant, shape: ConvShape, device: CheckedEmulator) -> Finding | None:
+    """What is wrong before any thread has run."""
+    check_runnable(variant, device)
+    try:
+        module = device.compile(variant.source, variant.defines_for(shape))
+    except SharedMemoryError as error:
+        return static_finding(variant, error)
+    return check_launches(
+        variant, shape, device.arch, lambda kernel: static_shared_bytes(module.path, kernel)
+    )
 
 
 def inputs(shape: ConvShape, seed: int) -> tuple[np.ndarray, np.ndarray]:

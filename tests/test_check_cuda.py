@@ -94,7 +94,7 @@ class TestVerb:
         verdict = json.loads(out.read_text())
         assert (verdict["clean"], [s["clean"] for s in verdict["shapes"]]) == (False, [True, False])
         (finding,) = verdict["findings"]
-        assert (finding["kind"], finding["own"]["line"], finding["own"]["thread"]) == (
+        assert (finding["kind"], finding["own"]["place"]["line"], finding["own"]["thread"]) == (
             "out-of-bounds",
             LOAD,
             [35, 0, 0],

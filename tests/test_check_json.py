@@ -16,7 +16,8 @@ SHAPE = "1,3,6,7,2,3,3"
 FIELDS = {"variant", "device", "arch", "seed", "clean", "shapes", "findings"}
 SHAPE_FIELDS = {"N", "C", "H", "W", "M", "R", "S", "clean", "refused"}
 FINDING_FIELDS = {"kind", "what", "kernel", "array", "own", "other", "cure", "notes", "shapes"}
-PARTY_FIELDS = {"file", "line", "code", "block", "thread", "does"}
+PARTY_FIELDS = {"place", "block", "thread", "does"}
+PLACE_FIELDS = {"file", "line", "code"}
 
 
 def verdict(impl: str, status: int, folder: Path) -> Any:
@@ -57,9 +58,10 @@ def test_fields_of_a_finding(tmp_path: Path) -> None:
     assert finding["shapes"] == [dict(zip("NCHWMRS", map(int, SHAPE.split(",")), strict=True))]
     for party in (finding["own"], finding["other"]):
         assert set(party) >= PARTY_FIELDS
-        assert party["file"] == "kernel.cu"
-        assert isinstance(party["line"], int)
-        assert "w_tile" in party["code"]
+        assert set(party["place"]) >= PLACE_FIELDS
+        assert party["place"]["file"] == "kernel.cu"
+        assert isinstance(party["place"]["line"], int)
+        assert "w_tile" in party["place"]["code"]
         assert len(party["block"]) == len(party["thread"]) == 3
     assert {finding["own"]["does"], finding["other"]["does"]} == {"reads", "writes"}
 
@@ -79,7 +81,7 @@ def test_a_finding_without_a_place(tmp_path: Path) -> None:
 
 def test_the_fields_are_documented() -> None:
     text = Report.as_dict.__doc__ or ""
-    for name in (FIELDS | FINDING_FIELDS | PARTY_FIELDS | SHAPE_FIELDS) - set("NCHWMRS"):
+    for name in (FIELDS | FINDING_FIELDS | PARTY_FIELDS | PLACE_FIELDS | SHAPE_FIELDS) - set("NCHWMRS"):
         assert f"``{name}``" in text, name
     readme = (ROOT / "README.md").read_text()
     assert "`--json FILE`" in readme
