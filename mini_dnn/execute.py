@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from mini_dnn.device.base import Buffer, Device, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
-from mini_dnn.shapes import ConvShape
+from mini_dnn.shapes import ConvShape, LenetBatch
 from mini_dnn.variant import Variant
 
 
@@ -37,17 +37,21 @@ class Execution:
         The variant's compiled kernels.
     device
         Where.
+    stream
+        The first one that it uses.
     """
 
-    def __init__(self, variant: Variant, shape: ConvShape, module: Module, device: Device) -> None:
+    def __init__(
+        self, variant: Variant, shape: ConvShape | LenetBatch, module: Module, device: Device, stream: int = 0
+    ) -> None:
         self._module, self._device = module, device
-        self._steps = variant.steps(shape)
+        self._steps = [replace(step, stream=step.stream + stream) for step in variant.steps(shape)]
         self._streams = sorted({step.stream for step in self._steps} - {0})
         self.copies_itself = any(isinstance(step, CopyIn | CopyOut) for step in self._steps)
         self.buffers: dict[str, Buffer] = {}
         try:
             for name, size in buffer_shapes(variant, shape).items():
-                self.buffers[name] = device.empty(name, size, fill=False)
+                self.buffers[name] = device.empty(name, size, shape.dtypes.get(name, "float32"), fill=False)
         except BaseException:
             self.free()
             raise
@@ -157,9 +161,9 @@ class Execution:
         )
 
 
-def buffer_shapes(variant: Variant, shape: ConvShape) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all float32 buffers that a plan works on."""
-    return {"x": shape.x, "w": shape.w, "y": shape.y, **variant.scratch_for(shape)}
+def buffer_shapes(variant: Variant, shape: ConvShape | LenetBatch) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of all buffers that a plan works on."""
+    return {**shape.buffers, **variant.scratch_for(shape)}
 
 
 def hidden_fraction(spans: list[Span]) -> float:

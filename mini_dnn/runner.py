@@ -15,7 +15,7 @@ from mini_dnn.device import check_name, open_device
 from mini_dnn.device.base import GRID_LIMIT, Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.execute import Execution, Span, buffer_shapes
-from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
+from mini_dnn.shapes import FLOAT_BYTES, ConvShape, LenetBatch, conv_arrays
 from mini_dnn.timing import NO_TIMING, Timing, time_on_host, time_op
 from mini_dnn.variant import Launch, Variant, ceil_div, find
 
@@ -99,6 +99,10 @@ def run(
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
+    if variant.op != "conv2d":
+        raise VariantError(
+            f"{variant.name} computes {variant.op} and no convolution; run.py takes it by --resident"
+        )
     x, w, shape = conv_arrays(x, w)
     limit = variant.limit_for(shape)
     if limit:
@@ -179,7 +183,9 @@ def _run_host(
     )
 
 
-def largest_part(variant: Variant, shape: ConvShape, free: int, max_images: int | None = None) -> int:
+def largest_part(
+    variant: Variant, shape: ConvShape | LenetBatch, free: int, max_images: int | None = None
+) -> int:
     """Most images that one part may have: its buffers fit ``free`` bytes and its grids the limits of CUDA.
 
     Raises
@@ -261,6 +267,6 @@ def _run_overlapped(
     return (before_s + statistics.median(layer_s)) * 1e3, samples, spans
 
 
-def _bytes(variant: Variant, shape: ConvShape) -> int:
+def _bytes(variant: Variant, shape: ConvShape | LenetBatch) -> int:
     sizes = buffer_shapes(variant, shape).values()
     return FLOAT_BYTES * sum(int(np.prod(size, dtype=np.int64)) for size in sizes)

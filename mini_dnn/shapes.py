@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from mini_dnn.errors import ShapeError
 
 FLOAT_BYTES = 4
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ class ConvShape:
         return (self.N, self.M, self.P, self.Q)
 
     @property
+    def buffers(self) -> dict[str, Shape]:
+        """Arrays that every plan for it works on."""
+        return {"x": self.x, "w": self.w, "y": self.y}
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Those of arrays that are not float32."""
+        return {}
+
+    @property
     def flops(self) -> int:
         """Floating-point operations: a multiplication and an addition for each of the M K cols products."""
         return 2 * self.M * self.K * self.cols
@@ -97,6 +110,80 @@ class ConvShape:
     def __str__(self) -> str:
         """As people write it: ``(N,C,H,W) * (M,C,R,S) -> (N,M,P,Q)``."""
         return f"{self.x} * {self.w} -> {self.y}"
+
+
+@dataclass(frozen=True)
+class LenetBatch:
+    """A batch through all of LeNet on one device: images in, probabilities out.
+
+    Parameters
+    ----------
+    N
+        Images.
+    is_bytes
+        Whether they come as uint8 (to be divided by 255 there) or as float32.
+    side
+        Of an image: 86, or 28 for bytes that are to be resized there.
+    """
+
+    N: int
+    is_bytes: bool = False
+    side: int = 86
+
+    def __post_init__(self) -> None:
+        if self.N < 1:
+            raise ShapeError(f"a batch has one image or more; found N = {self.N}")
+        if self.side != 86 and not (self.side == 28 and self.is_bytes):
+            raise ShapeError(f"images have a side of 86, or are bytes of side 28; found side {self.side}")
+
+    @property
+    def weights(self) -> dict[str, Shape]:
+        """Trained arrays, as `mini_dnn.models.lenet` names them."""
+        return {
+            "conv1.weight": (4, 1, 7, 7),
+            "conv2.weight": (16, 4, 7, 7),
+            "fc1.weight": (32, 1296),
+            "fc1.bias": (32,),
+            "fc2.weight": (10, 32),
+            "fc2.bias": (10,),
+        }
+
+    @property
+    def buffers(self) -> dict[str, Shape]:
+        """Arrays that every plan for it works on."""
+        return {"images": (self.N, 1, self.side, self.side), **self.weights, "probabilities": (self.N, 10)}
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Those of arrays that are not float32."""
+        return {"images": "uint8"} if self.is_bytes else {}
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its convolutions and linear layers."""
+        linear = 2 * self.N * (1296 * 32 + 32 * 10)
+        return sum(layer.flops for layer in self.convolutions) + linear
+
+    @property
+    def convolutions(self) -> tuple[ConvShape, ConvShape]:
+        """conv1 and conv2."""
+        return ConvShape(self.N, 1, 86, 86, 4, 7, 7), ConvShape(self.N, 4, 40, 40, 16, 7, 7)
+
+    @property
+    def min_bytes(self) -> int:
+        """Bytes that must cross the memory bus: images, weights and probabilities once each."""
+        image = self.side**2 * (1 if self.is_bytes else FLOAT_BYTES)
+        weights = sum(prod(shape) for shape in self.weights.values())
+        return self.N * image + FLOAT_BYTES * (weights + self.N * 10)
+
+    def with_batch(self, n: int) -> LenetBatch:
+        """The same with ``n`` images."""
+        return replace(self, N=n)
+
+    def __str__(self) -> str:
+        """Input and output, as people write them."""
+        kind = "uint8" if self.is_bytes else "float32"
+        return f"({self.N},1,{self.side},{self.side}) {kind} -> ({self.N},10)"
 
 
 def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:

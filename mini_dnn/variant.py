@@ -4,6 +4,7 @@ A variant is data. It is found by its folder, so a new one needs no registration
 
 - the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
+- ``networks/lenet/whole``: a whole network, which ``--resident`` takes;
 - any path to a folder that holds a ``variant.py``, inside the repository or outside.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from mini_dnn.errors import MiniDnnError, VariantError
 from mini_dnn.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
-from mini_dnn.shapes import ConvShape
+from mini_dnn.shapes import ConvShape, LenetBatch
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
@@ -39,12 +40,14 @@ __all__ = [
     "HostFunction",
     "Images",
     "Launch",
+    "LenetBatch",
     "Step",
     "Sweep",
     "Variant",
     "ceil_div",
     "find",
     "names",
+    "network_names",
 ]
 
 
@@ -67,12 +70,13 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a convolution.
+    """One way to compute a convolution, or a whole network.
 
     Parameters
     ----------
     op
-        What it computes: ``"conv2d"``.
+        What it computes: ``"conv2d"`` of a `ConvShape`, or ``"lenet"`` of a `LenetBatch`; the functions
+        below take that shape.
     idea
         The one idea, in a sentence.
     plan
@@ -101,13 +105,13 @@ class Variant:
 
     op: str
     idea: str
-    plan: Callable[[ConvShape], Sequence[Step]] | None = None
-    scratch: Callable[[ConvShape], Mapping[str, tuple[int, ...]]] = lambda shape: {}
-    defines: Mapping[str, int] | Callable[[ConvShape], Mapping[str, int]] = field(default_factory=dict)
+    plan: Callable[[Any], Sequence[Step]] | None = None
+    scratch: Callable[[Any], Mapping[str, tuple[int, ...]]] = lambda shape: {}
+    defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
     precision: str = "fp32"
     min_arch: int = 75
-    refuses: Callable[[ConvShape], str] = lambda shape: ""
+    refuses: Callable[[Any], str] = lambda shape: ""
     host: HostFunction | None = None
     needs_gpu: str = ""
     sweep: Sweep | None = None
@@ -119,19 +123,19 @@ class Variant:
         """The kernel file."""
         return self.folder / "kernel.cu"
 
-    def defines_for(self, shape: ConvShape) -> Mapping[str, int]:
+    def defines_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, int]:
         """Preprocessor definitions for this shape."""
         return self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
 
-    def scratch_for(self, shape: ConvShape) -> Mapping[str, tuple[int, ...]]:
+    def scratch_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes of the scratch buffers for this shape."""
         return dict(self._call("scratch", self.scratch, shape))
 
-    def limit_for(self, shape: ConvShape) -> str:
+    def limit_for(self, shape: ConvShape | LenetBatch) -> str:
         """Which limit the shape hits; empty if the variant takes it."""
         return str(self._call("refuses", self.refuses, shape))
 
-    def steps(self, shape: ConvShape) -> list[Step]:
+    def steps(self, shape: ConvShape | LenetBatch) -> list[Step]:
         """The plan for this shape, checked.
 
         Raises
@@ -183,8 +187,13 @@ def _check_geometry(launch: Launch, name: str) -> None:
         )
 
 
+def network_names() -> list[str]:
+    """Names of all variants of whole networks in the repository."""
+    return sorted(p.parent.relative_to(ROOT).as_posix() for p in ROOT.glob("networks/*/*/variant.py"))
+
+
 def names() -> list[str]:
-    """Names of all variants in the repository, in the order of the course."""
+    """Names of all convolutions in the repository, in the order of the course."""
     folders = sorted(p.parent for p in ROOT.glob("milestones/*/*/variant.py"))
     return [f.relative_to(ROOT / "milestones").as_posix() for f in folders] + ["layers/custom"]
 

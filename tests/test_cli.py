@@ -107,7 +107,7 @@ def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.C
 def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "list")
     assert status == 0
-    for name in ("m1/direct", "m2/unroll_gemm", "m3/streams", "layers/custom"):
+    for name in ("m1/direct", "m2/unroll_gemm", "m3/streams", "layers/custom", "networks/lenet/whole"):
         assert name in out
 
 

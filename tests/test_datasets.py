@@ -58,6 +58,18 @@ def test_named_folder(tmp_path, tiny, packed):
     assert origin == f"data_dir={tmp_path / 'set'}"
 
 
+def test_images_before_they_were_resized(tmp_path, tiny):
+    source = publish(tmp_path / "set", *tiny)
+    for named in (tmp_path / "set", None):
+        root = tmp_path / "data"
+        if named is None:
+            publish(root / fashion_mnist.NAME, *tiny)
+        small = fashion_mnist.load_published("test", named, root, source)
+        np.testing.assert_array_equal(small, tiny[0][:, None])
+    with pytest.raises(UsageError, match="drawn at 86×86"):
+        datasets.load_small(datasets.ImageSet("synthetic", "test", small, tiny[1], "", ""))
+
+
 def test_environment_variable_comes_after_the_argument(tmp_path, tiny, monkeypatch):
     source = publish(tmp_path / "set", *tiny)
     monkeypatch.setenv(fashion_mnist.VARIABLE, str(tmp_path / "set"))

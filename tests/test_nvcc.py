@@ -6,8 +6,8 @@ import pytest
 
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CompileError, DeviceError
-from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import find, names
+from mini_dnn.shapes import ConvShape, LenetBatch
+from mini_dnn.variant import find, names, network_names
 
 SHAPES = (ConvShape(10000, 1, 86, 86, 4, 7, 7), ConvShape(10000, 4, 40, 40, 16, 7, 7))
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
@@ -22,6 +22,16 @@ def test_compiles(name: str, arch: str) -> None:
         pytest.skip(f"{name} needs instructions that {arch} lacks: it says min_arch={variant.min_arch}")
     for defines in {tuple(sorted(variant.defines_for(s).items())): None for s in SHAPES}:
         assert build_cubin(variant.source, dict(defines), arch)[:4] == b"\x7fELF"
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("name", network_names())
+def test_networks_compile(name: str, arch: str) -> None:
+    variant = find(name)
+    for kind in (LenetBatch(9), LenetBatch(9, True), LenetBatch(9, True, 28)):
+        if not variant.limit_for(kind):
+            assert build_cubin(variant.source, variant.defines_for(kind), arch)[:4] == b"\x7fELF"
 
 
 @needs_nvcc

@@ -14,13 +14,15 @@ import numpy as np
 
 from mini_dnn import datasets
 from mini_dnn.cli.common import DIFFERS, check_output
+from mini_dnn.cli.infer_resident import SEND, classify_resident
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.inference import Convolutions, accuracy
+from mini_dnn.inference import ConvLayer, Convolutions, accuracy
 from mini_dnn.machine import cpu_name, versions
 from mini_dnn.models import lenet
 from mini_dnn.network import LayerTime
+from mini_dnn.resident import STEPS, find_step
 from mini_dnn.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 from mini_dnn.weights import WeightsInfo, load
@@ -45,6 +47,19 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--repeat", type=int, default=10, help="timed repeats of an op on a GPU (default 10)")
     parser.add_argument("--check", action="store_true", help="compare each convolution with float64")
+    parser.add_argument(
+        "--resident",
+        metavar="STEP",
+        help=f"run every layer on the device, by {', '.join(STEPS)} or the path of a network variant; "
+        "--impl is not used",
+    )
+    parser.add_argument(
+        "--send",
+        choices=SEND,
+        default=SEND[0],
+        help="with --resident: what an image is on its way to the device; what is not float32 of 86x86 is "
+        "made so there (default float32)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.set_defaults(run=run)
 
@@ -52,7 +67,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
-    variant = find(args.impl)
+    variant = find_step(args.resident) if args.resident else find(args.impl)
     _check_flags(args, variant)
     with ExitStack() as stack:
         device = None
@@ -67,15 +82,23 @@ def run(args: argparse.Namespace) -> int:
         info = load(weights, network)
         _print_head(variant, device, data, weights, args.batch)
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
-        convolutions = Convolutions(variant, device, timing, check_images=args.batch if args.check else 0)
-        found = accuracy(network, convolutions, data, args.batch, _Report(convolutions))
+        if args.resident:
+            assert device is not None, "a network variant has kernels"
+            found, layers = classify_resident(
+                variant, device, network, data, args.batch, timing, args.send, args.data_dir, args.check
+            )
+        else:
+            convolutions = Convolutions(variant, device, timing, args.batch if args.check else 0)
+            found = accuracy(network, convolutions, data, args.batch, _Report(convolutions))
+            layers = [_layer_figures(layer) for layer in convolutions.layers.values()]
     expected = _expected_accuracy(info, data, args.batch)
     agrees = expected is None or abs(found - expected) <= ACCURACY_TOLERANCE
     print(f"\nTest Accuracy: {found:.4f} ({_verdict(expected, agrees, info, data)})")
     total_s = time.perf_counter() - start
     print(f"total {total_s:.1f} s")
     if args.json:
-        _write_json(args.json, _figures(args.impl, convolutions, data, args.batch, found, expected, total_s))
+        impl = args.resident or args.impl
+        _write_json(args.json, _figures(impl, device, layers, data, args.batch, found, expected, total_s))
     return 0 if agrees else DIFFERS
 
 
@@ -86,6 +109,8 @@ def _check_flags(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
+    if args.send != "float32" and not args.resident:
+        raise UsageError(f"--send {args.send} goes with --resident: a convolution takes float32 images")
     check_output("--json", args.json)
 
 
@@ -138,16 +163,27 @@ def _verdict(expected: float | None, agrees: bool, info: WeightsInfo, data: Imag
     return f"DIFFERS from {expected:.4f}, stored with the weights: --check finds the layer"
 
 
+def _layer_figures(layer: ConvLayer) -> dict[str, Any]:
+    result = layer.result
+    return {
+        "name": layer.name,
+        "shape": str(layer.shape),
+        "op_ms": result.op_ms,
+        "layer_ms": result.layer_ms,
+        "compile_ms": result.compile_ms,
+    }
+
+
 def _figures(
     impl: str,
-    convolutions: Convolutions,
+    device: Device | None,
+    layers: list[dict[str, Any]],
     data: ImageSet,
     batch: int,
     found: float,
     expected: float | None,
     total_s: float,
 ) -> dict[str, Any]:
-    device = convolutions.device
     return {
         "impl": impl,
         "device": device.name if device else "host",
@@ -156,16 +192,7 @@ def _figures(
         "batch": batch,
         "accuracy": found,
         "expected_accuracy": expected,
-        "layers": [
-            {
-                "name": layer.name,
-                "shape": str(layer.shape),
-                "op_ms": layer.result.op_ms,
-                "layer_ms": layer.result.layer_ms,
-                "compile_ms": layer.result.compile_ms,
-            }
-            for layer in convolutions.layers.values()
-        ],
+        "layers": layers,
         "total_s": total_s,
         "versions": versions() | getattr(device, "versions", {}),
     }

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mini_dnn.errors import VariantError
-from mini_dnn.variant import SHORT_NAMES, find, names
+from mini_dnn.variant import SHORT_NAMES, find, names, network_names
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     """Print two lines for each variant: what it is called, and its idea."""
     short = {name: short for short, name in SHORT_NAMES.items()}
     console = Console(highlight=False, soft_wrap=True)
-    for name in names():
+    for name in names() + network_names():
         try:
             variant = find(name)
         except VariantError as error:
@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"{short.get(name, ''):<4} [bold]{escape(name):<22}[/bold] {', '.join(facts)}")
         console.print(f"     {escape(variant.idea)}\n")
     console.print(
-        "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu."
+        "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu; "
+        "--resident takes networks."
     )
     return 0

@@ -17,7 +17,7 @@ from mini_dnn.datasets.storage import SPLITS
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import DataError, ShapeError, UsageError
 
-__all__ = ["CLASSES", "NAMES", "ImageSet", "draw", "load", "to_float"]
+__all__ = ["CLASSES", "NAMES", "ImageSet", "draw", "load", "load_small", "to_float"]
 
 NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)
 CLASSES: tuple[str, ...] = (
@@ -91,6 +91,24 @@ def load(name: str = "auto", split: str = "test", data_dir: Path | str | None = 
             raise
         return _synthetic(split, note=f"drawn garments are used, because {error}")
     return ImageSet(fashion_mnist.NAME, split, images, labels, origin, note="")
+
+
+def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray:
+    """The images of a set before they were resized, ``(N, 1, 28, 28) uint8``.
+
+    Raises
+    ------
+    UsageError
+        The set was drawn at its full size.
+    DataError
+        The published files cannot be had; see `load`.
+    """
+    if data.name != fashion_mnist.NAME:
+        raise UsageError(
+            f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send those of 86×86, "
+            f"or ask for '{fashion_mnist.NAME}'"
+        )
+    return fashion_mnist.load_published(data.split, data_dir)
 
 
 def to_float(images: np.ndarray) -> np.ndarray:

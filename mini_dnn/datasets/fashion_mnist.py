@@ -137,6 +137,22 @@ def load(
     return *pixels, origin
 
 
+def load_published(
+    split: str, data_dir: Path | str | None = None, root: Path = DATA, source: Source = PUBLISHED
+) -> np.ndarray:
+    """Images of one split as their authors publish them, ``(N, 1, 28, 28) uint8``; see `load`.
+
+    Raises
+    ------
+    DataError
+        As for `load`.
+    """
+    files = source.splits[split]
+    named = named_folder(data_dir)
+    contents = _read_named(*named, files) if named else _find_or_fetch(files, root / NAME, source)[0]
+    return _parsed(contents, files)[0][:, None]
+
+
 def _recipe(files: Sequence[IdxFile]) -> storage.Recipe:
     return {
         "source": ", ".join(f"{file.packed_name} md5:{file.packed_md5}" for file in files),

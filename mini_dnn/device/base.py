@@ -81,8 +81,8 @@ class Device(Protocol):
     def part(self, buffer: Buffer, first: int, last: int) -> Buffer:
         """Entries ``first`` to ``last - 1`` of the buffer's first axis: the same memory, not a copy."""
 
-    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
-        """A float32 host array that the GPU can copy from and to while the host goes on."""
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
+        """A host array that the GPU can copy from and to while the host goes on."""
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""

@@ -154,10 +154,10 @@ class CudaDevice:
         shape = (last - first, *buffer.shape[1:])
         return CudaBuffer(buffer.name, shape, buffer.dtype, address, (last - first) * entry)
 
-    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
-        """A float32 array in page-locked host memory."""
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
+        """An array in page-locked host memory."""
         with self._errors(f"cannot allocate pinned host memory for {shape}"):
-            array: np.ndarray = self._cuda.pagelocked_empty(shape, np.float32)
+            array: np.ndarray = self._cuda.pagelocked_empty(shape, dtype)
         return array
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:

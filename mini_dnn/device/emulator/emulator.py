@@ -126,9 +126,9 @@ class EmulatorDevice:
         """Entries of the first axis: the same memory."""
         return _own_buffer(buffer).part(first, last)
 
-    def pinned(self, shape: tuple[int, ...]) -> np.ndarray:
-        """A float32 host array: to a processor all its memory is alike."""
-        return np.empty(shape, np.float32)
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
+        """A host array: to a processor all its memory is alike."""
+        return np.empty(shape, dtype)
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``."""

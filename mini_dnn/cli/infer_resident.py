@@ -1,0 +1,68 @@
+"""``infer --resident``: the whole network on the device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn import datasets
+from mini_dnn.datasets import ImageSet
+from mini_dnn.device import Device
+from mini_dnn.inference import PART_IMAGES
+from mini_dnn.network import Network
+from mini_dnn.progress import Bar
+from mini_dnn.resident import ResidentLenet, check
+from mini_dnn.shapes import LenetBatch
+from mini_dnn.timing import Timing
+from mini_dnn.variant import Variant
+
+SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
+
+
+def classify_resident(
+    variant: Variant,
+    device: Device,
+    network: Network,
+    data: ImageSet,
+    batch: int,
+    timing: Timing,
+    send: str,
+    data_dir: Path | None,
+    compare: bool,
+) -> tuple[float, list[dict[str, Any]]]:
+    """Classify the first ``batch`` images and print the times; accuracy, and the figures for a file.
+
+    ``send`` is one of `SEND`.
+    """
+    bytes_, labels = data.images[:batch], data.labels[:batch]
+    images = datasets.to_float(bytes_) if send == "float32" else bytes_
+    if send == "uint8-28":
+        images = datasets.load_small(data, data_dir)[:batch]
+    part = batch if device.has_clock else min(batch, PART_IMAGES)  # so that progress moves
+    kind = LenetBatch(part, is_bytes=send != "float32", side=images.shape[-1])
+    with closing(ResidentLenet(network, variant, device, kind)) as resident:
+        start = time.perf_counter()
+        with Bar("the whole network", batch) as bar:
+            probabilities = resident.predict(images, bar.update)
+        layer_ms = (time.perf_counter() - start) * 1e3
+        samples = resident.op_samples_ms(timing) if batch == resident.shape.N else []
+        shape = str(resident.shape.with_batch(batch))
+    op_ms = statistics.median(samples) if samples else None
+    print(f"\nLeNet  {shape}")
+    rate = f": {batch / layer_ms * 1e3:,.0f} images/s" if device.has_clock else ""
+    print(f"Layer Time: {layer_ms:.3f} ms, with copies{rate}")
+    if op_ms is not None:
+        print(f"Op Time: {op_ms:.3f} ms")
+    elif device.has_clock:
+        print(f"Op Time: none (the device's memory holds {resident.shape.N:,} images at a time)")
+    else:
+        print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
+    if compare:
+        print(f"agrees with float64: max error {check(network, bytes_, probabilities):.2e} of a probability")
+    figures = {"name": "lenet", "shape": shape, "op_ms": op_ms, "layer_ms": layer_ms, "compile_ms": None}
+    return float(np.mean(probabilities.argmax(axis=1) == labels)), [figures]

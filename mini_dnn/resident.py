@@ -1,0 +1,213 @@
+"""LeNet with every layer on one device: images in, probabilities out.
+
+Images cross to the device once, and ten numbers an image come back. Batches that follow each other overlap:
+while one is computed, the next one is copied in (`ResidentLenet.serve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.base import Device
+from mini_dnn.errors import CheckError, ShapeError, VariantError
+from mini_dnn.execute import Execution
+from mini_dnn.models import lenet
+from mini_dnn.network import Network
+from mini_dnn.runner import Progress, check_runnable, largest_part
+from mini_dnn.shapes import LenetBatch
+from mini_dnn.timing import Timing, time_op
+from mini_dnn.variant import Variant, find
+
+STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole"}  # short names, slowest first
+SLOTS = 2  # batches under way at once: one copied, one computed
+CHECK_IMAGES = 100  # from each end, compared with float64
+TOLERANCE = 1e-4  # of a probability; fp32 sums of 1,296 terms and less stay below 1e-5
+
+
+def find_step(name: str) -> Variant:
+    """The network variant of a short name in `STEPS`, or of any name or path that `find` takes.
+
+    Raises
+    ------
+    VariantError
+        There is none, or it is a convolution.
+    """
+    variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
+    if variant.op != "lenet":
+        raise VariantError(
+            f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
+            f"{', '.join(STEPS)}, or a folder whose VARIANT has op='lenet'"
+        )
+    return variant
+
+
+class _Slot:
+    """One batch under way: a stream, buffers on the device, and pinned arrays on the host."""
+
+    def __init__(
+        self, variant: Variant, shape: LenetBatch, device: Device, weights: dict[str, Any], stream: int
+    ) -> None:
+        self._device, self._stream = device, stream
+        # a module for each slot: the variables of a module (filters in constant memory) are its own
+        module = device.compile(variant.source, variant.defines_for(shape))
+        self.execution = Execution(variant, shape, module, device, stream)
+        self.execution.fill()
+        for name, value in weights.items():
+            device.copy_in(self.execution.buffers[name], value)
+        device.synchronize()
+        self._images = device.pinned(shape.buffers["images"], shape.dtypes.get("images", "float32"))
+        self._images[:] = 0
+        self._probabilities = device.pinned(shape.buffers["probabilities"])
+        self._count = 0
+
+    def submit(self, images: np.ndarray) -> None:
+        """Give the device a batch; behind a smaller one lie older images, whose results nobody reads."""
+        self._count = len(images)
+        self._images[: self._count] = images
+        self._device.copy_in(self.execution.buffers["images"], self._images, self._stream)
+        self.execution.kernels()
+
+    def result(self) -> np.ndarray:
+        """Wait for the batch: probabilities (n, 10)."""
+        buffer = self.execution.buffers["probabilities"]
+        self._device.copy_out(buffer, self._probabilities, self._stream)
+        return self._probabilities[: self._count].copy()
+
+
+class ResidentLenet:
+    """The course's network on a device, its weights copied once.
+
+    Parameters
+    ----------
+    network
+        Trained; of `mini_dnn.models.lenet`.
+    variant
+        A network variant: see `find_step`.
+    device
+        Where.
+    shape
+        Most images at a time (fewer where the device's memory is small), and what an image is.
+
+    Raises
+    ------
+    ShapeError
+        The network is another one.
+    VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+
+    def __init__(self, network: Network, variant: Variant, device: Device, shape: LenetBatch) -> None:
+        check_runnable(variant, device)
+        limit = variant.limit_for(shape)
+        if limit:
+            raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+        weights = {name: parameter.value for name, parameter in network.parameters().items()}
+        found = {name: value.shape for name, value in weights.items()}
+        if found != shape.weights:
+            raise ShapeError(f"{variant.name} is for LeNet with {shape.weights}; found a network of {found}")
+        weights = {name: np.ascontiguousarray(value, np.float32) for name, value in weights.items()}
+        self.shape = shape.with_batch(largest_part(variant, shape, device.free_bytes() // SLOTS))
+        self._device = device
+        self._slots: list[_Slot] = []
+        try:
+            for stream in range(SLOTS):
+                self._slots.append(_Slot(variant, self.shape, device, weights, stream))
+        except BaseException:
+            self.close()
+            raise
+
+    def serve(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Probabilities (n, 10) float32 of each batch, in order; batch i + 1 is copied while i is computed.
+
+        Parameters
+        ----------
+        batches
+            Each (n, 1, side, side) of the promised kind, n at most ``shape.N``.
+
+        Raises
+        ------
+        ShapeError
+            A batch is larger, or of another kind.
+        """
+        waiting: list[_Slot] = []
+        for i, images in enumerate(batches):
+            self._check(images)
+            slot = self._slots[i % SLOTS]
+            if len(waiting) == SLOTS:
+                yield waiting.pop(0).result()
+            slot.submit(images)
+            waiting.append(slot)
+        while waiting:
+            yield waiting.pop(0).result()
+
+    def predict(self, images: np.ndarray, progress: Progress = lambda images: None) -> np.ndarray:
+        """Probabilities (n, 10) float32 of any number of images, in as many batches as they need.
+
+        ``progress`` is called after each batch with the images done so far.
+        """
+        N = self.shape.N
+        parts: list[np.ndarray] = []
+        for part in self.serve(images[n : n + N] for n in range(0, len(images), N)):
+            parts.append(part)
+            progress(min(len(parts) * N, len(images)))
+        return np.concatenate(parts)
+
+    def op_samples_ms(self, timing: Timing) -> list[float]:
+        """Milliseconds of each timed run of all kernels of a full batch; empty without a clock."""
+        return time_op(self._slots[0].execution.kernels, self._device, timing)
+
+    def close(self) -> None:
+        """Free what lies on the device."""
+        for slot in self._slots:
+            slot.execution.free()
+
+    def _check(self, images: np.ndarray) -> None:
+        dtype, image = self.shape.dtypes.get("images", "float32"), self.shape.buffers["images"][1:]
+        if images.shape[1:] != image or images.dtype != dtype or not 0 < len(images) <= self.shape.N:
+            raise ShapeError(
+                f"this network takes 1 to {self.shape.N} images of {image} {dtype} at a time; "
+                f"found {images.shape} {images.dtype}"
+            )
+
+
+def check(network: Network, images: np.ndarray, probabilities: np.ndarray) -> float:
+    """Compare with the network in float64, for some images from both ends of the batch.
+
+    Parameters
+    ----------
+    network
+        The trained one.
+    images
+        (N, 1, 86, 86) uint8.
+    probabilities
+        (N, 10), as computed.
+
+    Returns
+    -------
+    float
+        The largest difference.
+
+    Raises
+    ------
+    CheckError
+        It is too large, or something is no number.
+    """
+    exact = lenet.build(np.random.default_rng(0), np.float64)
+    for name, parameter in network.parameters().items():
+        exact.parameters()[name].value[:] = parameter.value
+    chosen = np.unique(
+        np.r_[0 : min(CHECK_IMAGES, len(images)), max(0, len(images) - CHECK_IMAGES) : len(images)]
+    )
+    expected = exact.forward(images[chosen] / np.float64(255))
+    error = np.abs(probabilities[chosen] - expected)
+    if not (error <= TOLERANCE).all():  # NaN fails
+        wrong = ~(error <= TOLERANCE).all(axis=1)
+        first = int(chosen[int(wrong.argmax())])
+        raise CheckError(
+            f"{int(wrong.sum())} of {len(chosen)} images differ from float64 by more than {TOLERANCE:.0e}, "
+            f"first image {first}: found {probabilities[first]}, expected {expected[int(wrong.argmax())]}"
+        )
+    return float(error.max())

@@ -1,0 +1,60 @@
+"""lenet/layer_by_layer: each layer a kernel, all of them on the GPU."""
+
+import numpy as np
+
+from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
+
+THREADS = 256  # per block
+
+
+def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
+    """The output of each layer that is not worked on in place."""
+    sizes = {
+        "conv1": (4, 80, 80),
+        "pool1": (4, 40, 40),
+        "conv2": (16, 34, 34),
+        "pool2": (16, 9, 9),
+        "fc1": (32,),
+    }
+    outputs = {name: (s.N, *size) for name, size in sizes.items()}
+    return outputs | ({"x": (s.N, 1, 86, 86)} if s.is_bytes else {})
+
+
+def plan(s: LenetBatch) -> list[Launch]:
+    """A launch a layer, in the order of the network."""
+    N = s.N
+
+    def each(kernel: str, count: int, *args: str | int, at: int = 2) -> Launch:
+        """A thread for each of so many elements; ``count`` goes where the kernel takes it."""
+        everything = (*args[:at], np.int64(count), *args[at:])
+        return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
+
+    steps = [each("normalise", N * 86 * 86, "images", "x")] if s.is_bytes else []
+    x = "x" if s.is_bytes else "images"
+    return [
+        *steps,
+        each("convolve", N * 4 * 80 * 80, x, "conv1.weight", "conv1", 1, 86, 86, 4, 7, 7, at=3),
+        each("relu", N * 4 * 80 * 80, "conv1", at=1),
+        each("max_pool", N * 4 * 40 * 40, "conv1", "pool1", 80, 80, 40, 40, 2),
+        each("convolve", N * 16 * 34 * 34, "pool1", "conv2.weight", "conv2", 4, 40, 40, 16, 7, 7, at=3),
+        each("relu", N * 16 * 34 * 34, "conv2", at=1),
+        each("max_pool", N * 16 * 9 * 9, "conv2", "pool2", 34, 34, 9, 9, 4),
+        each("linear", N * 32, "pool2", "fc1.weight", "fc1.bias", "fc1", 1296, 32, at=4),
+        each("relu", N * 32, "fc1", at=1),
+        each("linear", N * 10, "fc1", "fc2.weight", "fc2.bias", "probabilities", 32, 10, at=4),
+        Launch("softmax", (ceil_div(N, THREADS),), (THREADS,), ("probabilities", N, 10)),
+    ]
+
+
+def refuses(s: LenetBatch) -> str:
+    """Nothing is resized here."""
+    return "" if s.side == 86 else f"images of side {s.side} are resized by lenet/whole only"
+
+
+VARIANT = Variant(
+    op="lenet",
+    plan=plan,
+    scratch=scratch,
+    refuses=refuses,
+    idea="each layer a kernel: images in, probabilities out",
+)

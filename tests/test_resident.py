@@ -1,0 +1,153 @@
+"""LeNet with every layer on one device."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mini_dnn import conv2d
+from mini_dnn.cli import main
+from mini_dnn.datasets import draw, to_float
+from mini_dnn.device.base import Device
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.errors import CheckError, ShapeError, VariantError
+from mini_dnn.layers import Linear
+from mini_dnn.models import lenet
+from mini_dnn.network import Network
+from mini_dnn.resident import STEPS, ResidentLenet, check, find_step
+from mini_dnn.shapes import LenetBatch
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Device]:
+    device = EmulatorDevice()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    network = lenet.build(np.random.default_rng(5))
+    for name in ("fc1", "fc2"):
+        layer = network.layers[name]
+        assert isinstance(layer, Linear)
+        layer.bias.value[:] = np.random.default_rng(6).standard_normal(layer.bias.value.shape)
+    return network
+
+
+def pictures(count: int, seed: int = 1) -> np.ndarray:
+    """Garments, and at the end noise, which has sharper edges than any of them."""
+    rng = np.random.default_rng(seed)
+    garments = draw(count - count // 3, seed)[0]
+    return np.concatenate([garments, rng.integers(0, 256, (count // 3, 1, 86, 86), dtype=np.uint8)])
+
+
+@pytest.mark.parametrize("is_bytes", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulator: Device) -> None:
+    images = pictures(37)  # no multiple of anything
+    resident = ResidentLenet(network, find_step(step), emulator, LenetBatch(16, is_bytes))
+    probabilities = resident.predict(images if is_bytes else to_float(images))
+    resident.close()
+    assert probabilities.shape == (37, 10)
+    assert check(network, images, probabilities) < 1e-4
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_checked_mode_finds_nothing(step: str, network: Network) -> None:
+    images = pictures(3)
+    device = CheckedEmulator()
+    resident = ResidentLenet(network, find_step(step), device, LenetBatch(2))
+    check(network, images, resident.predict(to_float(images)))
+    device.close()
+
+
+def test_resizing_gives_pillows_pixels(network: Network, emulator: Device) -> None:
+    """One bit of one pixel would show: both ways end in the same arithmetic."""
+    rng = np.random.default_rng(3)
+    noise = rng.integers(0, 256, (20, 1, 28, 28), dtype=np.uint8)
+    edges = 255 * rng.integers(0, 2, (20, 1, 28, 28), dtype=np.uint8)
+    small = np.concatenate([noise, edges])
+    large = [Image.fromarray(image[0]).resize((86, 86), Image.Resampling.BILINEAR) for image in small]
+    whole = find_step("whole")
+    resized = ResidentLenet(network, whole, emulator, LenetBatch(40, True, 28)).predict(small)
+    stored = ResidentLenet(network, whole, emulator, LenetBatch(40, True)).predict(np.stack(large)[:, None])
+    np.testing.assert_array_equal(resized, stored)
+
+
+def test_batches_come_in_order_and_of_any_size(network: Network, emulator: Device) -> None:
+    images = to_float(pictures(23))
+    resident = ResidentLenet(network, find_step("fused"), emulator, LenetBatch(8))
+    sizes = [8, 1, 7, 3, 4]
+    ends = np.cumsum(sizes)
+    parts = list(resident.serve(images[end - size : end] for end, size in zip(ends, sizes, strict=True)))
+    assert [len(part) for part in parts] == sizes
+    np.testing.assert_array_equal(np.concatenate(parts), resident.predict(images))
+    assert list(resident.serve([])) == []
+
+
+def test_two_networks_at_once(network: Network, emulator: Device) -> None:
+    """Filters in constant memory belong to one of them."""
+    other = lenet.build(np.random.default_rng(8))
+    images = pictures(4)
+    first, second = (
+        ResidentLenet(each, find_step("whole"), emulator, LenetBatch(4)) for each in (network, other)
+    )
+    for resident, each in ((first, network), (second, other), (first, network)):
+        check(each, images, resident.predict(to_float(images)))
+
+
+def test_a_wrong_probability_is_found(network: Network) -> None:
+    images = pictures(5)
+    right = network.forward(to_float(images))
+    check(network, images, right)
+    for value in (right[3, 2] + 2e-4, np.nan):
+        wrong = right.copy()
+        wrong[3, 2] = value
+        with pytest.raises(CheckError, match=r"1 of 5 images .* first image 3"):
+            check(network, images, wrong)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        np.zeros((1, 1, 86, 86)),
+        np.zeros((1, 1, 86, 85), np.float32),
+        np.zeros((5, 1, 86, 86), np.float32),
+        np.zeros((0, 1, 86, 86), np.float32),
+    ],
+)
+def test_wrong_images(images: np.ndarray, network: Network, emulator: Device) -> None:
+    resident = ResidentLenet(network, find_step("whole"), emulator, LenetBatch(4))
+    with pytest.raises(ShapeError, match=r"takes 1 to 4 images of \(1, 86, 86\) float32"):
+        list(resident.serve([images]))
+
+
+def test_wrong_use(network: Network, emulator: Device) -> None:
+    with pytest.raises(VariantError, match="no whole network; --resident takes layers, fused, whole"):
+        find_step("m3")
+    with pytest.raises(VariantError, match="--resident"):
+        conv2d(np.zeros((1, 1, 9, 9)), np.zeros((1, 1, 2, 2)), find_step("whole"), emulator)
+    with pytest.raises(VariantError, match="resized by lenet/whole only"):
+        ResidentLenet(network, find_step("fused"), emulator, LenetBatch(4, True, 28))
+    with pytest.raises(ShapeError, match="side 30"):
+        LenetBatch(4, True, 30)
+    another = Network({"fc": Linear(3, 2, np.random.default_rng(0))})
+    with pytest.raises(ShapeError, match="found a network of"):
+        ResidentLenet(another, find_step("whole"), emulator, LenetBatch(4))
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--batch", "100", "--data", "synthetic", "--device", "emulator", "--resident", "whole"]
+    assert main([*words, "--send", "uint8", "--check"]) == 0
+    out = capsys.readouterr().out
+    assert "LeNet  (100,1,86,86) uint8 -> (100,10)" in out
+    assert "agrees with float64: max error" in out
+    assert "agrees with 0." in out
+    assert main(["--batch", "1", "--data", "synthetic", "--impl", "m1", "--send", "uint8"]) == 2
+    assert "--send uint8 goes with --resident" in capsys.readouterr().err
+    assert main([*words, "--send", "uint8-28"]) == 2
+    assert "drawn at 86×86" in capsys.readouterr().err
