@@ -16,6 +16,7 @@ from mini_dnn.ceilings import copy_rates, peak_tflops
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device.base import Device
 from mini_dnn.device.cache import write_atomically
+from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CheckError
 from mini_dnn.execute import Span, hidden_fraction
@@ -28,7 +29,7 @@ from mini_dnn.shapes import ConvShape
 from mini_dnn.timing import Timing, median_error
 from mini_dnn.variant import Sweep, Variant
 
-SCHEMA = 1
+SCHEMA = 2  # 2: layer_ms is without the NaN fill, rows have a code_hash
 CHECK_IMAGES = 100  # compared with float64, from both ends of the batch
 PUBLISHED = Timing(
     warm_up=5, repeats=20, max_repeats=500, precision=0.005, budget_s=5.0, cold_cache=True
@@ -147,6 +148,7 @@ def _row(variant: Variant, batch: int, layer: ConvLayer, found: float) -> dict[s
         "parent": variant.parent,
         "precision": variant.precision,
         "source_hash": None if variant.host else source_hash(variant.source),
+        "code_hash": None if variant.host else code_hash(variant.source),
         "batch": batch,
         "layer": layer.name,
         "shape": asdict(layer.shape),

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
@@ -32,6 +33,7 @@ def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **change
         "parent": found.parent if found else None,
         "precision": found.precision if found else "fp32",
         "source_hash": None if not found or found.host else source_hash(found.source),
+        "code_hash": None if not found or found.host else code_hash(found.source),
         "batch": batch,
         "layer": layer,
         "shape": vars(shape),
@@ -56,7 +58,7 @@ def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **change
 def fake_record(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     timing = {"warm_up": 5, "repeats": 20, "max_repeats": 500, "precision": 0.005, "budget_s": 5.0}
     return {
-        "schema": 1,
+        "schema": 2,
         "started": "2025-01-01T10:00:00+00:00",
         "commit": "0123456789abcdef",
         "dirty": False,

@@ -118,7 +118,7 @@ def test_no_roofline_share_without_ceilings_or_on_the_host(tmp_path: Path) -> No
 
 
 def test_changed_and_removed_kernels_are_stale(tmp_path: Path) -> None:
-    rows = both("m1/direct", 5.0, 9.0, source_hash="0" * 64) + both("m1/no_more", 5.0, 9.0)
+    rows = both("m1/direct", 5.0, 9.0, code_hash="0" * 64) + both("m1/no_more", 5.0, 9.0)
     rows += both("m1/cpu", 900.0, 900.0) + both("m2/unroll_gemm", 4.0, 3.0)
     board = board_of(tmp_path, rows)
     stale = {variant: entry.stale for (variant, _), entry in board.entries.items()}
@@ -126,6 +126,13 @@ def test_changed_and_removed_kernels_are_stale(tmp_path: Path) -> None:
     assert "no such variant" in stale["m1/no_more"]
     assert stale["m1/cpu"] == stale["m2/unroll_gemm"] == ""
     assert "`m1/direct` (stale)" in [row[0] for row in times_table(board, 10000).rows]
+
+
+def test_rows_that_do_not_say_their_code_are_stale(tmp_path: Path) -> None:
+    old = [{key: row[key] for key in row if key != "code_hash"} for row in both("m1/direct", 5.0, 9.0)]
+    board = board_of(tmp_path, old + both("m3/fusion", 1.0, 1.0), schema=1)
+    assert "does not say which code" in board.entries["m1/direct", 10000].stale
+    assert board.entries["m3/fusion", 10000].stale == ""
 
 
 def test_the_later_run_counts(tmp_path: Path) -> None:
@@ -155,7 +162,7 @@ def test_devices_are_kept_apart(tmp_path: Path) -> None:
 def test_page_warns_of_what_spoils_figures(tmp_path: Path) -> None:
     hot = STATE | {"throttle_reasons": "0x24"}
     rows = both("m1/direct", 5.0, 9.0, state=hot) + both("m3/fusion", 0.01, 1.0)
-    rows += both("m2/unroll_gemm", 5.0, 3.0, source_hash="0" * 64)
+    rows += both("m2/unroll_gemm", 5.0, 3.0, code_hash="0" * 64)
     path = stored(tmp_path, fake_record(rows, dirty=True, memory=CEILINGS))
     write_report(load([path]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()

@@ -24,7 +24,7 @@ def refusal(path: Path) -> str:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("schema", 2, "schema is 2"),
+        ("schema", 3, "schema is 3, and this version reads 1 and 2"),
         ("device", REMOVED, "device is missing"),
         ("device.state.driver", REMOVED, "device.state.driver is missing"),
         ("device.state.throttle_reasons", "hot", "device.state.throttle_reasons is 'hot'"),

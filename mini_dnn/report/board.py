@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mini_dnn.device.sources import source_hash
+from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import VariantError
 from mini_dnn.report.load import Peer, Record, Results, Row
 from mini_dnn.variant import find, names
@@ -14,7 +14,8 @@ from mini_dnn.variant import find, names
 COURSE_BATCH = 10_000  # the course states its op times at this batch
 BASELINE = "m2/unroll_gemm"
 GONE = "no such variant any more, or it cannot be loaded"  # why figures are stale
-CHANGED = "the kernel has changed since"
+CHANGED = "the code has changed since"
+NOT_SAID = "the file does not say which code it measured (code_hash)"
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -159,14 +160,15 @@ def _board(device: str, results: Results) -> Board:
 
 
 def _current_hash(variant: str) -> tuple[str | None, str]:
-    """The hash of a variant's kernel as it is now, None on the host; and why there is none."""
+    """The hash of a variant's code as it is now, None on the host; and why there is none."""
     try:
         found = find(variant)
     except VariantError:
         return None, GONE
-    return (source_hash(found.source) if found.host is None else None), ""
+    return (code_hash(found.source) if found.host is None else None), ""
 
 
-def _why_stale(rows: Iterable[Row], current: str | None, gone: str) -> str:
-    changed = any(row.source_hash != current for row in rows)
-    return gone or (CHANGED if changed else "")
+def _why_stale(rows: Collection[Row], current: str | None, gone: str) -> str:
+    if gone or any(row.code_hash is None and not row.on_host for row in rows):
+        return gone or NOT_SAID
+    return CHANGED if any(row.code_hash != current for row in rows) else ""

@@ -50,6 +50,7 @@ ROW: Fields = {
     "parent": (str, NoneType),
     "precision": (str,),
     "source_hash": (str, NoneType),
+    "code_hash": (str, NoneType),
     "batch": (int,),
     "layer": (str,),
     "shape": (dict,),
@@ -89,6 +90,7 @@ PEER: Fields = {
     "op_ms": NUMBER,
     "relative_error": NUMBER,
 }
+OLD_SCHEMA = 1  # still read: layer_ms is with the NaN fill, and rows may have no code_hash
 PEERS_SCHEMA = "peers-1"  # what benchmarks/peers.py writes
 SPAN_KINDS = ("copy_in", "kernel", "copy_out")
 
@@ -98,6 +100,7 @@ class Record:
     """One run of ``bench``."""
 
     file: Path
+    schema: int
     started: str  # ISO 8601
     commit: str | None
     dirty: bool | None
@@ -118,7 +121,8 @@ class Row:
     variant: str
     parent: str | None
     precision: str
-    source_hash: str | None  # None for a variant that runs on the host
+    source_hash: str | None  # of the kernel's bytes; None for a variant that runs on the host
+    code_hash: str | None  # of what the kernel and variant.py compute; None also where the file is too old
     batch: int
     layer: str
     shape: ConvShape
@@ -224,8 +228,9 @@ def _peers(content: Any, file: Path) -> tuple[str, list[Peer]]:
 
 def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
     found = _schema(content)
-    if found != SCHEMA:
-        raise DataError(f"{file}: schema is {found!r}, and this version reads schema {SCHEMA}. {again(file)}")
+    if found not in (OLD_SCHEMA, SCHEMA):
+        known = f"this version reads {OLD_SCHEMA} and {SCHEMA}"
+        raise DataError(f"{file}: schema is {found!r}, and {known}. {again(file)}")
     check(content, RECORD, file, "")
     check(content["device"], DEVICE, file, "device.")
     _check_state(content["device"]["state"], file, "device.state.")
@@ -234,6 +239,7 @@ def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
         _check_sweep(sweep, file, f"sweeps[{at}].")
     record = Record(
         file=file,
+        schema=found,
         device=content["device"]["name"],
         cpu=content["device"]["cpu"],
         state=content["device"]["state"],
@@ -245,6 +251,8 @@ def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
 
 
 def _row(row: Any, record: Record, where: str) -> Row:
+    if record.schema == OLD_SCHEMA and isinstance(row, dict):
+        row = {"code_hash": None} | row
     check(row, ROW, record.file, where, POSITIVE)
     check(row["shape"], SHAPE, record.file, where + "shape.")
     _check_state(row.get("state"), record.file, where + "state.")

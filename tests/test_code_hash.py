@@ -1,0 +1,149 @@
+"""The hash of a variant's code: blind to comments and white space, and to nothing else."""
+
+import io
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.device.code_hash import code_hash, cpp_code, python_code
+from mini_dnn.device.sources import source_hash
+from mini_dnn.report.load import RESULTS
+from mini_dnn.variant import ROOT, find, names
+
+KERNEL = """// idea
+#define TILE (16)  // side
+#include "part.h"
+extern "C" __global__ void k(float* y) {
+  y[0] = 1'000'000 + '"' - sizeof("// no comment") + TILE;  /* a
+  comment */
+  y[1] = y[0] / 2;
+}
+"""
+VARIANT = '''"""Lesson."""
+TILE = 16  # side
+
+
+def plan(s):
+    """One launch."""
+    return [Launch("k", (s.N, TILE), (0,), ("y",))]
+
+
+VARIANT = Variant(op="conv2d", plan=plan, idea="one thing")
+'''
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int a=b; // c", "int  a = b;"),
+        ("f(a,\n  b) {\n}", "f(a, b){ }"),
+        ("a /* b\n c */ + d", "a + d"),
+        ("a // b \\\n c\n+ d", "a + d"),
+        ("#define A 1 // one\nx", "#define  A  1\n\n\nx"),
+        ("#define A 1 /* one\n two */ + 1\nx", "#define A 1 + 1\nx"),
+        ("#define A \\\n  1\nx", "#define A 1\nx"),
+        ("// a /* b\nx", "x // c */"),
+        ('"a" // "', '"a"'),
+        ("\r\nx\r\n", "x"),
+    ],
+)
+def test_the_same_code(one: str, other: str) -> None:
+    assert cpp_code(one) == cpp_code(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a + +b", "a ++b"),
+        ("int a", "inta"),
+        ('"a  b"', '"a b"'),
+        ('"// a"', '"// b"'),
+        (R'"\"// a"', R'"\"// b"'),
+        ("'\"' // a\"", "'\"' b"),
+        ("1'0 + '/' /a", "1'0 + '/' /b"),
+        ('R"x(" // a)x"', 'R"x(" // b)x"'),
+        ('R"(a\n\nb)"', 'R"(a\nb)"'),
+        ("#define A (x)", "#define A(x)"),
+        ("#define A x\ny", "#define A x y"),
+        ("#pragma unroll\nfor", "for"),
+        ("x + # y", "x +\n# y"),
+    ],
+)
+def test_other_code(one: str, other: str) -> None:
+    assert cpp_code(one) != cpp_code(other)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ('"""Lesson."""', '"""Another."""', True),
+        ("  # side", "", True),
+        ('    """One launch."""\n', "", True),
+        ("(s.N, TILE), (0,)", "(\n        s.N,\n        TILE,\n    ), (0,)", True),
+        ("one thing", "two things", True),
+        ("TILE = 16", "TILE = 17", False),
+        ("(s.N, TILE)", "(TILE, s.N)", False),
+        ("(0,)", "(False,)", False),
+        ("op=", "refuses=", False),
+    ],
+)
+def test_variants(old: str, new: str, same: bool) -> None:
+    assert old in VARIANT
+    assert (python_code(VARIANT) == python_code(VARIANT.replace(old, new))) == same
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("kernel.cu", "// idea", "// another", True),
+        ("kernel.cu", "16", "17", False),
+        ("part.h", "// part", "", True),
+        ("part.h", "float", "int", False),
+        ("variant.py", "# side", "# edge", True),
+        ("variant.py", "16", "17", False),
+    ],
+)
+def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: bool) -> None:
+    texts = {"kernel.cu": KERNEL, "part.h": "float part; // part\n", "variant.py": VARIANT}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    before = code_hash(tmp_path / "kernel.cu")
+    assert old in texts[file]
+    (tmp_path / file).write_text(texts[file].replace(old, new))
+    assert (code_hash(tmp_path / "kernel.cu") == before) == same
+
+
+def test_kernels_of_the_repository_differ() -> None:
+    hashes = [code_hash(variant.source) for variant in map(find, names()) if variant.host is None]
+    assert len(set(hashes)) == len(hashes) > 10
+
+
+def tree_of(commit: str, folder: Path) -> Path:
+    """The variants' files as they were at a commit."""
+    command = ["git", "-C", str(ROOT), "archive", commit, "milestones", "layers"]
+    try:
+        archive = subprocess.run(command, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"this copy has no commit {commit}: {error}")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_stored_hashes_are_those_of_the_commit(file: Path, tmp_path: Path) -> None:
+    record = json.loads(file.read_text())
+    if record["schema"] == "peers-1":
+        pytest.skip("libraries: nothing of ours was measured")
+    tree = tree_of(record["commit"], tmp_path)
+    for row in record["rows"]:
+        if row["source_hash"] is None:  # on the host
+            assert row["code_hash"] is None
+            continue
+        folders = (tree / "milestones" / row["variant"], tree / row["variant"])
+        source = next(folder for folder in folders if folder.is_dir()) / "kernel.cu"
+        assert row["source_hash"] == source_hash(source), row["variant"]
+        assert row["code_hash"] == code_hash(source), row["variant"]
