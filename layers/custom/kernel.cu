@@ -16,8 +16,8 @@
 //           FLOPs on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, below
 //           0.3 ms in all. What counts is instructions: the copies into shared memory, two halves at a time (8 for
 //           each pair of inputs, halo rows again), and the way of each result out through shared memory.
-// Gain      over m3/stack_2: a seventh of the copies into shared memory, a third of the reads from it, filters read
-//           once for 8 images.
+// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 of an input instead of 49), with Q
+//           padded to whole tiles about a third; about a quarter of the reads from it; filters read once for 8 images.
 // Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
 //           reaches outputs next to its own (zero weights in the padding times infinity).
 // Hazards   x_tile's rows past the image must be finite, as zero weights meet them: they are filled with zeros.

@@ -20,6 +20,8 @@
 // Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, by the next m
 //           too. Threads outside y still load and wait: no early return. With PITCH = TILE_Q + 32, thread t reads bank
 //           t + const (mod 32) also where a warp spans two rows; that needs CHUNK_S <= 33.
+// Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 7: tiled
+//           convolution with halo cells; CUDA C++ Programming Guide, "Shared Memory".
 constexpr int PITCH = TILE_Q + 32;
 static_assert(CHUNK_S <= 33, "a row of the tile and its halo fit PITCH");
 

@@ -14,6 +14,8 @@
 // Limits    memory for col; where C or M pass the limit of a grid's y axis, a block takes every gridDim.y-th row.
 // Hazards   both __syncthreads in gemm: the first before tiles are read, the second before they are overwritten.
 //           col has more than 2^31 elements at the course's batch: 64-bit indices.
+// Source    K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for Document
+//           Processing", IWFHR 2006: unrolling; CUDA C++ Programming Guide, "Shared Memory": the tiled product.
 extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
   const int P = H - R + 1, Q = W - S + 1;
   const int pixel = blockIdx.x * blockDim.x + threadIdx.x;

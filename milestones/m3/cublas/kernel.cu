@@ -6,10 +6,11 @@
 // Mapping   unroll and permute: m2's. The product: whatever kernel the library chooses for M x cols x K.
 // Roofline  m2's traffic stays: 28 GB for layer 1 and 20 GB for layer 2 at N = 10,000, 6.6 and 4.8 ms at 4.3 TB/s;
 //           25.1 and 72.5 GFLOP are 0.37 and 1.08 ms at 67 TFLOP/s (strict fp32, no TF32).
-// Gain      over m2: its GEMM is far from its memory's speed, and the library's should be near it. But M = 4 and 16 are
-//           thin for a library whose tiles are 32 rows and more: most of each tile is padding.
+// Gain      over m2/unroll_gemm: its GEMM is far from its memory's speed, and the library's should be near it. But
+//           M = 4 and 16 are thin for a library whose tiles are 32 rows and more: most of each tile is padding.
 // Limits    a GPU only. cols below 2^31 (cuBLAS takes ints). m2's limits for unroll and permute.
 // Hazards   none of its own: the three steps are ordered by their stream.
+// Source    NVIDIA, "cuBLAS Library", sections "Data Layout" and "cublas<t>gemm()".
 extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
   const int P = H - R + 1, Q = W - S + 1;
   const int pixel = blockIdx.x * blockDim.x + threadIdx.x;

@@ -13,7 +13,8 @@
 //           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP,
 //           padded to 131 and 77: 1.0 and 0.6 ms at the 134 TFLOP/s of half2, twice fp32's 67; but five shared-memory
 //           loads for four __hfma2 (w's come in fours) take about 5 and 3 ms at a warp's load per clock and SM.
-// Gain      at most 2 over m2, in unroll and gemm alike; permute stays. The GEMM remains bound by shared memory.
+// Gain      at most 2 over m2/unroll_gemm, in unroll and gemm alike; permute stays. The GEMM remains bound by shared
+//           memory.
 // Limits    half overflows above 65,504, has subnormals below 6e-5 and 11 bits of fraction. A sum of all K products in
 //           half would lose what is below 1/2048 of the sum, and overflow for large K: so only the TILE products of a
 //           tile are summed in half, the tiles' sums in float. A tile's sum, too, overflows above 65,504. precision is

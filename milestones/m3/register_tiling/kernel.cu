@@ -11,9 +11,9 @@
 // Roofline  m2's bytes, as col and gemm_out stay: N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB
 //           with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB,
 //           4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
-// Gain      over m2: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty at M = 4, takes
-//           10 and 6 ms for these loads alone; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16), so that
-//           memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay, and become half of the time.
+// Gain      over m2/unroll_gemm: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty at
+//           M = 4, takes 10 and 6 ms for these loads alone; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16),
+//           so that memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay, and become half of the time.
 // Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums a thread leave room
 //           for few warps: the loads in flight are many per thread instead.
 // Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads

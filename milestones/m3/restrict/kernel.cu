@@ -7,7 +7,8 @@
 // Mapping   blockIdx.x -> TILE pixels of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image;
 //           a thread -> one element of y.
 // Roofline  m3/fusion's. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s.
-//           Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions set the pace, 15 and 9 ms.
+//           Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions set the pace: as many as
+//           there, 15.0 and 8.4 ms.
 // Gain      over m3/fusion: none expected. The kernel stores once, after its last load, so no store held a load back;
 //           and since sm_70 ordinary global loads are cached in L1 too, so the read-only path is no shorter. Where the
 //           promise pays: kernels that store in a loop between loads.

@@ -13,9 +13,10 @@
 //           the inputs that two blocks share, which come from the L2 cache. FLOPs 25.1 and 72.5 G at 495 TFLOP/s, 0.05
 //           and 0.15 ms; padded (M = 4 to 16, K and P Q to whole tiles) 131 and 92 G, 0.26 and 0.19 ms. The gather
 //           reads every input R S = 49 times from the L1 cache, 12.5 and 9.1 GB; as much goes into shared memory and
-//           out again: three times about 0.4 and 0.3 ms at 128 B a clock and SM, and some 12 instructions for every
-//           element, 1.5 and 1.0 ms: the limit that counts.
-// Gain      over m3/fusion, whose five shared-memory loads for four FMAs take about 10 and 6 ms: four times and more.
+//           out again: three times about 0.4 and 0.3 ms at 128 B a clock and SM. The limit that counts is instructions:
+//           some 17 for every element (12 of them the gather's), and 250 and 380 a warp before and after the loop: 2.6
+//           and 1.6 ms at four a clock and SM.
+// Gain      over m3/fusion, whose instructions take 15.0 and 8.4 ms: up to five times.
 // Limits    sm_80; M up to 16 x 65,535. TF32 keeps 10 bits of an operand's fraction. Every block of channels gathers
 //           anew. Rows past K repeat row 0 and meet zero weights: an infinity there gives NaN instead of infinity.
 // Hazards   __syncthreads on both sides of the product: tiles complete, tiles read. offset is written for the next

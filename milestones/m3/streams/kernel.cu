@@ -15,6 +15,7 @@
 //           ends when the last image has arrived. Host memory for x and y is pinned.
 // Hazards   a part's steps are ordered by their stream; parts share no memory, so streams need not wait for another.
 //           The filters are copied before the first part. 64-bit offsets as in m3/stack_2.
+// Source    CUDA C++ Programming Guide, "Page-Locked Host Memory" and "Asynchronous Concurrent Execution".
 #include <cuda_fp16.h>
 #include <mma.h>
 

@@ -13,10 +13,12 @@
 //           0.37 ms, and 72.5 G, 1.08 ms.
 // Gain      over m3/register_tiling: hardly any. Reading col bounds the gemm, and each candidate that keeps some 20 KB
 //           of loads in flight on an SM reads at full speed; the extremes (one column a thread: too few loads for each
-//           w; eight: 128 sums in registers, few warps) show what the choice is worth. unroll and permute stay.
+//           w; eight: 8 TILE_M sums in registers, 32 at M = 4, but 128 and few warps at M = 16) show what the choice is
+//           worth. unroll and permute stay.
 // Limits    those of m3/register_tiling. The best pair is one GPU's and one network's. On sm_75 and sm_80 one column
 //           a thread spills a few registers.
 // Hazards   those of m3/register_tiling: both __syncthreads in gemm, no early return there, 64-bit indices in col.
+// Source    V. Volkov, "Better Performance at Lower Occupancy", GTC 2010: work a thread against threads.
 constexpr int THREADS = TILE_COLS / THREAD_COLS;
 static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");
 

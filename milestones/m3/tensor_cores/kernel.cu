@@ -14,9 +14,9 @@
 //           and read (12.5 GB each way) and gemm_out too: 28.5 GB, 6.6 ms. Layer 2: 0.996 GB (0.23 ms); 20.6 GB, 4.8
 //           ms. 25.1 and 72.5 GFLOP at 495 TFLOP/s: 0.05 and 0.15 ms; with M = 4 padded to 16 and K to whole tiles 131
 //           and 83 GFLOP, 0.26 and 0.17 ms.
-// Gain      over m2: gemm, bound by shared memory there (about 10 and 6 ms), is bound by reading col and writing
-//           gemm_out (3.2 and 2.3 ms); unroll and permute stay. M = 4 fills a quarter of a product's rows, which costs
-//           nothing while the tensor cores wait for memory.
+// Gain      over m2/unroll_gemm: gemm, bound by shared memory there (about 10 and 6 ms), is bound by reading col and
+//           writing gemm_out (3.2 and 2.3 ms); unroll and permute stay. M = 4 fills a quarter of a product's rows,
+//           which costs nothing while the tensor cores wait for memory.
 // Limits    sm_80. TF32 keeps 10 bits of an operand's fraction. col is read ceil(M / TILE_M) times; M up to 16 x
 //           65,535.
 // Hazards   both __syncthreads in gemm, as in m2; threads past the last column take part in both. The results take

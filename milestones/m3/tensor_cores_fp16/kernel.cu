@@ -14,8 +14,9 @@
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
 //           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP at
 //           990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
-// Gain      up to 1.8 over m3/tensor_cores, all of it from the bytes of col; the doubled rate of the tensor cores and
-//           the flat product for M = 4 gain nothing here, as both GEMMs wait for memory.
+// Gain      over m3/tensor_cores: 1.8 if both wait for memory alone, 28.5 to 15.9 and 20.6 to 11.5 GB; more where the
+//           parent's loads and stores of col, twice as many, hold it up. The doubled rate of the tensor cores and the
+//           flat product for M = 4 gain nothing here.
 // Limits    half overflows above 65,504 and has subnormals below 6e-5, where TF32 has the range of float. col is read
 //           ceil(M / TILE_M) times; M up to 8 or 16 x 65,535.
 // Hazards   both __syncthreads in gemm; threads past the last column take part in both. The results take col_tile's

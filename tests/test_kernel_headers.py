@@ -1,0 +1,41 @@
+"""Every kernel file opens with what a reader needs before the code."""
+
+import re
+
+import pytest
+
+from mini_dnn.variant import Variant, find, names
+
+SECTIONS = ["Idea", "Layout", "Mapping", "Roofline", "Gain", "Limits", "Hazards", "Source"]
+KERNELS = [variant for variant in map(find, names()) if variant.host is None]
+
+
+def sections(text: str) -> dict[str, str]:
+    """The words of each section of the comment that a file opens with, in their order."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        match = re.fullmatch(r"//(?: (\w+) {2,}|  +| )?(.*)", line)
+        if not match:
+            break
+        name = match[1] or name
+        found[name] = f"{found.get(name, '')} {match[2]}".strip()
+    found.pop("", None)  # the first line: name and summary
+    return found
+
+
+@pytest.mark.parametrize("variant", KERNELS, ids=lambda variant: variant.name)
+def test_header_has_all_sections(variant: Variant) -> None:
+    text = variant.source.read_text()
+    assert text.startswith(f"// {variant.name}: ")
+    found = sections(text)
+    assert list(found) == SECTIONS
+    assert all(len(words) > 10 for words in found.values())
+    assert variant.parent is not None
+    assert variant.parent in found["Gain"], "the gain is over the declared parent"
+    assert re.search(r"\d ms\b", found["Roofline"])
+
+
+def test_sections_are_read_as_written() -> None:
+    text = "// a/b: c.\n//\n// Idea      one\n//           two\n// Gain      none\nint x;\n// Source  no\n"
+    assert sections(text) == {"Idea": "one two", "Gain": "none"}
