@@ -97,11 +97,19 @@ class ConvShape:
         return 2 * self.M * self.K * self.cols
 
     @property
+    def x_bytes(self) -> int:
+        """Bytes of the input, in float32."""
+        return FLOAT_BYTES * self.N * self.C * self.H * self.W
+
+    @property
+    def y_bytes(self) -> int:
+        """Bytes of the output, in float32."""
+        return FLOAT_BYTES * self.N * self.M * self.P * self.Q
+
+    @property
     def min_bytes(self) -> int:
         """Bytes that must cross the memory bus: input, filters and output once each, in fp32."""
-        return FLOAT_BYTES * (
-            self.N * self.C * self.H * self.W + self.M * self.K + self.N * self.M * self.P * self.Q
-        )
+        return self.x_bytes + FLOAT_BYTES * self.M * self.K + self.y_bytes
 
     def with_batch(self, n: int) -> ConvShape:
         """The same convolution of ``n`` images."""

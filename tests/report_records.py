@@ -116,7 +116,13 @@ def fake_peers() -> dict[str, Any]:
         }
         for layer, op_ms in (("conv1", 7.0), ("conv2", 5.0))
     ]
-    return {"schema": "peers-1", "started": "2025-01-01T10:00:00+00:00", "device": "Test GPU", "rows": rows}
+    return {
+        "schema": "peers-1",
+        "started": "2025-01-01T10:00:00+00:00",
+        "device": "Test GPU",
+        "versions": {"torch": "2.9.1+cu130", "cudnn": 91900},
+        "rows": rows,
+    }
 
 
 def stored(folder: Path, record: dict[str, Any], name: str = "results.json") -> Path:

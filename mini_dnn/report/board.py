@@ -8,7 +8,8 @@ from typing import Any
 
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import VariantError
-from mini_dnn.report.load import Peer, Record, Results, Row
+from mini_dnn.report.load import Record, Results, Row
+from mini_dnn.report.peers import Peer
 from mini_dnn.variant import find, names
 
 COURSE_BATCH = 10_000  # the course states its op times at this batch
@@ -16,6 +17,7 @@ BASELINE = "m2/unroll_gemm"
 GONE = "no such variant any more, or it cannot be loaded"  # why figures are stale
 CHANGED = "the code has changed since"
 NOT_SAID = "the file does not say which code it measured (code_hash)"
+Key = tuple[str, int, str]  # variant, batch and layer
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -55,6 +57,11 @@ class Entry:
         return self.rows[layer].op_ms if layer in self.rows else None
 
     @property
+    def overlaps(self) -> bool:
+        """Whether it copies by itself: what it gains is layer time, and its op time is no measure of it."""
+        return any(row.streams for row in self.rows.values())
+
+    @property
     def sum_ms(self) -> float | None:
         """Op time of all layers; None while one is missing."""
         times = [self.op_ms(layer) for layer in self.layers]
@@ -69,6 +76,7 @@ class Board:
     records: Sequence[Record]
     layers: Sequence[str]
     entries: Mapping[tuple[str, int], Entry]  # by variant and batch, in the order of the course
+    runs: Mapping[Key, Sequence[Row]]  # all that were measured of the code that the entries show
     ceilings: Mapping[str, float]
     sweeps: Sequence[Mapping[str, Any]]
     peers: Sequence[Peer]
@@ -119,7 +127,7 @@ def tflops(row: Row) -> float | None:
 
 
 def throttling(row: Row) -> list[str]:
-    """What held the clocks down right after the row was measured."""
+    """What held the clocks down while the row was measured; of old files, right after that."""
     if not row.state or "throttle_reasons" not in row.state:
         return []
     bits = int(row.state["throttle_reasons"], 16)
@@ -154,9 +162,19 @@ def _board(device: str, results: Results) -> Board:
     records = [record for record in results.records if record.device == device]
     ceilings = {name: value for record in records for name, value in record.ceilings.items()}
     sweeps = {(s["variant"], s["layer"], s["batch"]): s for record in records for s in record.sweeps}
-    used = [record for record in records if any(row.record is record for row in rows)]
+    runs: dict[Key, list[Row]] = {}
+    code = {_key(row): row.code_hash for row in rows}
+    for row in results.runs:
+        if row.record.device == device and row.code_hash == code[_key(row)]:
+            runs.setdefault(_key(row), []).append(row)
+    counted = {id(row.record) for of_key in runs.values() for row in of_key}
+    used = [record for record in records if id(record) in counted]
     peers = [peer for peer in results.peers if device.startswith(f"{peer.device} (")]  # its architecture
-    return Board(device, used, layers, entries, ceilings, list(sweeps.values()), peers)
+    return Board(device, used, layers, entries, runs, ceilings, list(sweeps.values()), peers)
+
+
+def _key(row: Row) -> Key:
+    return row.variant, row.batch, row.layer
 
 
 def _current_hash(variant: str) -> tuple[str | None, str]:

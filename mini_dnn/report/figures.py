@@ -17,7 +17,7 @@ OVERLAP = (
 )
 COLUMNS = (
     "FLOPs and bytes follow from the shapes, so all variants of a layer stand in a column. Memory: a copy "
-    "measured on this device; arithmetic: its peak at the highest clock."
+    "measured on this device; arithmetic: computed for its boost clock, not measured."
 )
 
 
@@ -29,12 +29,15 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
     if timed:
         yield Heading(2, "Op times")
         caption = f"Op time of each layer at batch {batch:,}; shorter is faster."
+        overlapping = " and ".join(f"`{entry.variant}`" for entry in timed if entry.overlaps)
+        if overlapping:
+            caption += f" Of {overlapping} it is the kernels alone, without the copies that they hide."
         yield Figure(f"op_times{suffix}", picture(partial(plots.op_times, timed)), "Op times", caption)
     if steps := [entry for entry in timed if _has_parent(board, entry)]:
         yield Heading(2, "What each idea gained")
         caption = (
-            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU. "
-            "Overlapping copies with kernels shortens the layer time, which does not count here."
+            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU, "
+            "and without those that overlap copies with kernels: they gain layer time, not op time."
         )
         yield Figure(f"ladder{suffix}", picture(partial(plots.ladder, board, steps)), "Speed-ups", caption)
     if points := [row for row in rows if row.op_ms and not row.on_host]:
@@ -54,4 +57,6 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
 def _has_parent(board: Board, entry: Entry) -> bool:
     """Whether the variant's parent was measured, too, on the same device."""
     parent = board.entries.get((entry.any_row.parent or "", entry.batch))
-    return parent is not None and not parent.any_row.on_host and bool(board.speed_up(entry, parent.variant))
+    if entry.overlaps or parent is None or parent.any_row.on_host:
+        return False
+    return bool(board.speed_up(entry, parent.variant))

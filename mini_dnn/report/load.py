@@ -11,7 +11,9 @@ from typing import Any
 
 from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
+from mini_dnn.report import peers
 from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
+from mini_dnn.report.peers import Peer
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import ROOT
 
@@ -80,18 +82,7 @@ SWEEP: Fields = {
 }
 POSITIVE = ("batch", "flops", "min_bytes", "op_ms")  # logarithms and quotients are taken of them
 HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
-PEERS: Fields = {"started": (str,), "device": (str,), "rows": (list,)}
-PEER: Fields = {
-    "peer": (str,),
-    "precision": (str,),
-    "order": (str,),
-    "layer": (str,),
-    "batch": (int,),
-    "op_ms": NUMBER,
-    "relative_error": NUMBER,
-}
 OLD_SCHEMA = 1  # still read: layer_ms is with the NaN fill, and rows may have no code_hash
-PEERS_SCHEMA = "peers-1"  # what benchmarks/peers.py writes
 SPAN_KINDS = ("copy_in", "kernel", "copy_out")
 
 
@@ -145,25 +136,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Peer:
-    """One convolution layer by a library."""
-
-    device: str  # the GPU's name alone
-    peer: str
-    precision: str
-    order: str  # of the axes: "NCHW" or "NHWC"
-    layer: str
-    batch: int
-    op_ms: float
-    relative_error: float  # ||y - reference|| / ||reference||, against float64
-
-
-@dataclass(frozen=True)
 class Results:
     """What the files hold."""
 
     records: Sequence[Record]  # in the order in which they were started
     rows: Sequence[Row]  # the latest of each device, variant, batch and layer
+    runs: Sequence[Row]  # all of them
     peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and layer
 
 
@@ -184,7 +162,7 @@ def results_files(given: Sequence[Path]) -> list[Path]:
                 f"Measure first: {MEASURE}"
             )
         found += files
-    return found
+    return list(dict.fromkeys(file.resolve() for file in found))  # a file twice is no second run
 
 
 def load(files: Iterable[Path]) -> Results:
@@ -198,32 +176,26 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     read = [(file, read_json(file)) for file in files]
-    of_peers = [_peers(content, file) for file, content in read if _schema(content) == PEERS_SCHEMA]
-    of_bench = [_record(content, file) for file, content in read if _schema(content) != PEERS_SCHEMA]
+    of_peers = [peers.read(content, file) for file, content in read if _schema(content) == peers.SCHEMA]
+    of_bench = [_record(content, file) for file, content in read if _schema(content) != peers.SCHEMA]
     of_bench.sort(key=lambda pair: pair[0].started)
     latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in of_bench for r in rows}
     if not latest:
         names = ", ".join(str(file) for file, _ in read)
         raise DataError(f"{names}: no rows, so nothing was measured. Measure again: {MEASURE}")
-    peers = {
+    latest_peers = {
         (p.device, p.peer, p.precision, p.order, p.batch, p.layer): p
         for _, rows in sorted(of_peers, key=lambda pair: pair[0])
         for p in rows
     }
-    return Results([record for record, _ in of_bench], list(latest.values()), list(peers.values()))
+    runs = [row for _, rows in of_bench for row in rows]
+    return Results(
+        [record for record, _ in of_bench], list(latest.values()), runs, list(latest_peers.values())
+    )
 
 
 def _schema(content: Any) -> Any:
     return content.get("schema") if isinstance(content, dict) else None
-
-
-def _peers(content: Any, file: Path) -> tuple[str, list[Peer]]:
-    """When it was started, and the rows."""
-    check(content, PEERS, file, "")
-    for at, row in enumerate(content["rows"]):
-        check(row, PEER, file, f"rows[{at}].", positive=("batch", "op_ms"))
-    rows = [Peer(device=content["device"], **{name: row[name] for name in PEER}) for row in content["rows"]]
-    return content["started"], rows
 
 
 def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:

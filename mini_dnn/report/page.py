@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
-from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, boards, throttling
+from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, boards, throttling
 from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
 from mini_dnn.report.figures import figures
-from mini_dnn.report.load import Results, Row
+from mini_dnn.report.load import OLD_SCHEMA, Results, Row
+from mini_dnn.report.overlap import ABOUT as ABOUT_OVERLAP
+from mini_dnn.report.overlap import overlap_table, verdict
+from mini_dnn.report.repeats import repeats
 from mini_dnn.report.tables import (
     COURSE_STEPS,
     course_table,
@@ -19,7 +22,6 @@ from mini_dnn.report.tables import (
     peers_table,
     places_table,
     rates_table,
-    streams_table,
     times_table,
 )
 
@@ -28,8 +30,14 @@ TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the err
 
 
 CEILINGS = (
-    "Ceilings of the device: copies in GB/s as measured (device to device, from and to pinned host memory), "
-    "arithmetic in TFLOP/s as computed from its multiprocessors and highest clock."
+    "Ceilings of the device: copies in GB/s are measured (device to device, from and to pinned host memory). "
+    "Arithmetic in TFLOP/s is not: it is computed, multiprocessors times FLOP a clock times the boost clock, "
+    "which a GPU need not hold with all of its tensor cores at work. So shares of the tf32 and fp16 ceilings "
+    "come out too small rather than too large."
+)
+OLD_LAYER_TIMES = (
+    "Layer times of {files} are of an older kind: with the filling of all buffers with NaN, a check, which "
+    "layer times are without since schema 2 of the results files."
 )
 
 
@@ -65,6 +73,7 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
         blocks += figures(board, suffix)
         for batch in board.batches:
             blocks += _batch(board, batch) if batch != board.main_batch else []
+        blocks += repeats(board)
         blocks += _where(board)
         missing = list(_missing(board))
         blocks += [Heading(2, "What is missing"), Items(missing)] if missing else []
@@ -107,8 +116,9 @@ def _course(board: Board) -> list[Block]:
 
 def _peers(board: Board) -> list[Block]:
     table = peers_table(board)
+    versions = ", ".join(dict.fromkeys(f"{peer.versions} (`{peer.file.name}`)" for peer in board.peers))
     text = (
-        f"The same convolutions at batch {COURSE_BATCH:,} by a library on the same GPU, the L2 cache cold "
+        f"The same convolutions at batch {COURSE_BATCH:,} by {versions}, on the same GPU, the L2 cache cold "
         "too. Its fp16 is fp16 in memory: half the bytes of any variant's."
     )
     return [Heading(2, "Beside a library"), Text(text), table] if table.rows else []
@@ -123,22 +133,37 @@ def _batch(board: Board, batch: int) -> list[Block]:
         Heading(2, f"Batch {batch:,}"),
         Text(f"Layer {sizes}. {over}"),
         times_table(board, batch),
+        *(_notes(entries) if batch == board.main_batch else []),
         Text(_rates_text(board, [row for entry in entries for row in entry.rows.values()])),
         rates_table(board, batch),
     ]
-    if any(row.streams for entry in entries for row in entry.rows.values()):
-        text = (
-            "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: how much of "
-            "the shorter of copies and kernels ran while the other did."
-        )
-        blocks += [Text(text), streams_table(entries)]
+    if any(entry.overlaps for entry in entries):
+        text = f"{ABOUT_OVERLAP} {verdict(entries)}".strip()
+        blocks += [Text(text)] if batch == board.main_batch else []
+        blocks += [overlap_table(entries)]
     return blocks
+
+
+def _notes(entries: Sequence[Entry]) -> list[Block]:
+    """What a reader of the times has to know of some of them."""
+    rows = [row for entry in entries for row in entry.rows.values()]
+    old = dict.fromkeys(f"`{row.record.file.name}`" for row in rows if row.record.schema == OLD_SCHEMA)
+    overlapping = [f"`{entry.variant}`" for entry in entries if entry.overlaps]
+    notes = [OLD_LAYER_TIMES.format(files=", ".join(old))] if old else []
+    if overlapping:
+        notes.append(
+            f"No speed-up is given for {', '.join(overlapping)}: overlapping copies with kernels gains layer "
+            "time, not op time, and layer times from pinned memory do not compare with the others'."
+        )
+    return [Text(" ".join(notes))] if notes else []
 
 
 def _rates_text(board: Board, rows: Sequence[Row]) -> str:
     text = (
         "GB/s counts input, filters and output once each, in fp32; TFLOP/s the convolution's own arithmetic. "
-        "Bound by: which of the two takes the device longer at its ceilings. Max error is against float64."
+        "Nearer ceiling: which of the two takes the device longer at its ceilings, and would bind a perfect "
+        "kernel. One that reaches a small share of its roofline is held up by neither, but by instructions, "
+        "shared memory or waiting: a profiler tells. Max error is against float64."
     )
     if "copy_gbps" not in board.ceilings:
         return text + " No share of the roofline, as the ceilings of this device were not measured."
@@ -162,13 +187,18 @@ def _where(board: Board) -> list[Block]:
             "allocation, both copies and one op, once; from and to ordinary host memory, whose pages are "
             "touched for the first time. A variant that copies by itself starts and ends in pinned host "
             "memory, and is run several times: its layer time compares with the copies' own time at the "
-            "pinned rates, not with other variants' layer times. Op times on the CPU are the wall clock's."
+            "pinned rates, not with other variants' layer times. Op times on the CPU are the wall clock's. "
+            "Changed files are unknown where the tree was measured without its history; each row has hashes "
+            "of its code all the same."
         ),
         Text("Method: " + "; or: ".join(methods) + "."),
     ]
     if board.ceilings:
-        rows = [[f"`{name}`", number(value)] for name, value in board.ceilings.items()]
-        blocks += [Text(CEILINGS), Table(["ceiling", "value"], rows)]
+        rows = [
+            [f"`{name}`", "computed" if name.endswith("_tflops") else "measured", number(value)]
+            for name, value in board.ceilings.items()
+        ]
+        blocks += [Text(CEILINGS), Table(["ceiling", "how", "value"], rows, text_columns=2)]
     return blocks
 
 

@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from mini_dnn.report.board import Board, Entry
 from mini_dnn.report.load import SPAN_KINDS, Row
-from mini_dnn.report.tables import number, percent
+from mini_dnn.report.overlap import ONE_PART, hidden
+from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
 BAR = 0.17  # inches, height of a bar and the space to the next
@@ -112,8 +113,8 @@ def streams(rows: Sequence[Row], theme: Theme) -> Figure:
         axes.set(ylim=(len(numbers) - 0.5, -0.5), xlabel="ms")
         axes.set_xlim(left=0)
         axes.grid(True, axis="x")
-        hidden = percent(row.streams["hidden_fraction"]) if row.streams else ""
-        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {hidden} hidden")
+        share = hidden(row) + " hidden" * (hidden(row) != ONE_PART)
+        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {share}")
     handles = [Patch(color=colour, label=SPAN_NAMES[kind]) for kind, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure

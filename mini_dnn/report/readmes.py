@@ -8,6 +8,7 @@ from pathlib import Path
 from mini_dnn.errors import UsageError
 from mini_dnn.report.board import COURSE_BATCH, GONE, Board, Entry
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
+from mini_dnn.report.overlap import over_slower_copy
 from mini_dnn.report.tables import COURSE_CODES, FINAL, number, op_cells, op_columns, times
 
 
@@ -82,14 +83,23 @@ def _overlapping(entries: Sequence[Entry]) -> str:
     """What variants gain that no op time shows."""
     notes = ""
     for entry in entries:
-        if any(row.streams for row in entry.rows.values()):
-            layer_ms = " + ".join(number(row.layer_ms) for row in entry.rows.values())
+        if entry.overlaps:
+            rows = entry.rows.values()
+            layer_ms = " + ".join(number(row.layer_ms) for row in rows)
             notes += (
-                f" `{entry.variant}` overlaps its copies: layer time {layer_ms} ms, between pinned arrays."
+                f" `{entry.variant}` overlaps its copies, which no op time shows: its layers take {layer_ms} "
+                "ms between pinned arrays"
             )
+            ratios = [ratio for row in rows if (ratio := over_slower_copy(row)) is not None]
+            if ratios:
+                factors = " and ".join(map(number, ratios))
+                notes += f", {factors} times what the slower direction's copy takes alone"
+            notes += "."
     return notes
 
 
 def _over(board: Board, entry: Entry) -> str:
+    if entry.overlaps:
+        return "layer time, below"
     factor = board.speed_up(entry, entry.any_row.parent)
     return NOT_THERE if factor is None else f"{times(factor)} `{entry.any_row.parent}`"

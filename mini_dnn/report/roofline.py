@@ -21,7 +21,12 @@ from mini_dnn.report.theme import WIDTH, Theme
 
 MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v"}
 LABEL = 8.5  # points
+EDGE = 0.02  # of the axis, which labels leave free at both ends
+LOWERINGS = 12  # of the axis' lower end, so that labels which ceilings push down have room
+Line = tuple[tuple[float, float], tuple[float, float]]  # from one point to another
+Interval = tuple[float, float]
 LINE = 1.35  # line height of a label, times its size
+WIDE = 0.6  # width of a character of a label, times its size
 LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per byte
 
 
@@ -29,7 +34,7 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time."""
     layers = list(dict.fromkeys(row.layer for row in rows))
     most = max(sum(row.layer == layer for row in rows) for layer in layers)
-    height = max(6.5, most * LABEL * LINE / 72 + 1.5)
+    height = max(6.5, 1.3 * most * LABEL * LINE / 72 + 1.5)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.add_subplot()
     rates = [tflops(row) or 0.0 for row in rows]
@@ -41,10 +46,17 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     axes.grid(True)
-    _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
-    for at, layer in enumerate(layers):
-        mine = [row for row in rows if row.layer == layer]
-        _points(axes, mine, theme.series[at % 4], -1 if at % 2 == 0 else 1, theme, height)
+    lines = _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
+    gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis, the margins taken off
+    columns = [[row for row in rows if row.layer == layer] for layer in layers]
+    sides = [-1 if at % 2 == 0 else 1 for at in range(len(layers))]  # of the points where the names stand
+    for _ in range(LOWERINGS):
+        places = [_places(axes, *column, gap, lines) for column in zip(columns, sides, strict=True)]
+        if min(map(min, places)) >= EDGE:
+            break
+        axes.set_ylim(bottom=axes.get_ylim()[0] / 1.3)
+    for at, column in enumerate(columns):
+        _points(axes, column, places[at], theme.series[at % 4], sides[at], theme)
     _legend(figure, layers, {row.precision for row in rows}, theme)
     return figure
 
@@ -71,16 +83,29 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return [place for _, place in sorted(zip(order, within, strict=True))]
 
 
-def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], theme: Theme) -> None:
+def clear_of(places: Sequence[float], gap: float, blocked: Sequence[Sequence[Interval]]) -> list[float]:
+    """The places, each moved down out of the intervals blocked for it; still ``gap`` apart and in order."""
+    found, limit = list(places), math.inf
+    for at in sorted(range(len(places)), key=places.__getitem__, reverse=True):
+        place = min(places[at], limit)
+        for low, high in sorted(blocked[at], reverse=True):
+            place = low if low < place < high else place
+        found[at], limit = place, place - gap
+    return found
+
+
+def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], theme: Theme) -> list[Line]:
+    """Draw the ceilings; returns their lines."""
+    lines: list[Line] = []
     (low, high), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     slope = (copy_gbps or 0.0) / 1e3  # TFLOP/s of one FLOP a byte
     if slope:
         end = min([high, *(max(roofs.values()) / slope for _ in roofs)])
-        axes.plot([low, end], [slope * low, slope * end], color=theme.soft)
+        lines.append(((low, slope * low), (end, slope * end)))
         x = max(low, bottom / slope) * 1.15
         axes.text(
             x,
-            slope * x * 1.1,
+            slope * x * 1.2,
             f"memory, {number(copy_gbps)} GB/s",
             color=theme.soft,
             size=9,
@@ -89,21 +114,50 @@ def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], t
             transform_rotates_text=True,
         )
     for name, value in roofs.items():
-        axes.plot([value / slope if slope else low, high], [value, value], color=theme.soft)
+        lines.append(((value / slope if slope else low, value), (high, value)))
         label = f"{name.removesuffix('_tflops')}, {number(value)} TFLOP/s"
         axes.annotate(
             label, (high, value), (-4, 3), textcoords="offset points", ha="right", size=9, color=theme.soft
         )
+    for line in lines:
+        axes.plot(*zip(*line, strict=True), color=theme.soft)
+    return lines
 
 
-def _points(axes: Axes, rows: Sequence[Row], colour: str, side: int, theme: Theme, height: float) -> None:
-    """The points of one layer, with their names to the left (side -1) or right (1), none over another."""
+def _places(axes: Axes, rows: Sequence[Row], side: int, gap: float, lines: Sequence[Line]) -> list[float]:
+    """Heights of the labels as fractions of the axis: near their points, on no other and on no ceiling."""
+    left, right = axes.get_xlim()
+    wanted = [_height(axes, tflops(row) or 0.0) for row in rows]
+    blocked = []
+    for row in rows:
+        width = (len(row.variant) * WIDE * LABEL + 6) / 72 / (WIDTH - 1)  # as a fraction of the axis
+        near = row.flops / row.min_bytes * LEADER**side
+        start, end = sorted((near, near * (right / left) ** (width * side)))
+        met = [
+            (_at(line, start), _at(line, end)) for line in lines if line[0][0] <= end and start <= line[1][0]
+        ]
+        blocked.append([(_height(axes, min(y)) - gap / 2, _height(axes, max(y)) + gap / 2) for y in met])
+    return clear_of(spread(wanted, gap, EDGE, 1 - EDGE), gap, blocked)
+
+
+def _height(axes: Axes, rate: float) -> float:
     bottom, top = (math.log10(limit) for limit in axes.get_ylim())
-    rates = [tflops(row) or 0.0 for row in rows]
-    gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis, the margins taken off
-    wanted = [(math.log10(rate) - bottom) / (top - bottom) for rate in rates]
-    for row, rate, place in zip(rows, rates, spread(wanted, gap, 0.02, 0.98), strict=True):
-        x = row.flops / row.min_bytes
+    return (math.log10(rate) - bottom) / (top - bottom)
+
+
+def _at(line: Line, x: float) -> float:
+    """Where a line, straight on logarithmic axes, is at x; beyond its ends what it is there."""
+    (x0, y0), (x1, y1) = line
+    return y0 * (min(max(x, x0), x1) / x0) ** (math.log(y1 / y0) / math.log(x1 / x0))
+
+
+def _points(
+    axes: Axes, rows: Sequence[Row], places: Sequence[float], colour: str, side: int, theme: Theme
+) -> None:
+    """The points of one layer, with their names to the left (side -1) or right (1)."""
+    bottom, top = (math.log10(limit) for limit in axes.get_ylim())
+    for row, place in zip(rows, places, strict=True):
+        x, rate = row.flops / row.min_bytes, tflops(row) or 0.0
         y = 10 ** (bottom + place * (top - bottom))
         axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6, zorder=2)
         axes.plot(

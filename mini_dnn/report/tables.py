@@ -10,7 +10,7 @@ from typing import Any
 
 from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, Roof, gbps, tflops, throttling
 from mini_dnn.report.document import NOT_THERE, Table
-from mini_dnn.report.load import Record, Row
+from mini_dnn.report.load import OLD_SCHEMA, Record, Row
 from mini_dnn.variant import SHORT_NAMES
 
 FINAL = SHORT_NAMES["m3"]
@@ -119,15 +119,17 @@ def times_table(board: Board, batch: int) -> Table:
                 name_of(entry),
                 f"`{parent}`" if parent else NOT_THERE,
                 *op_cells(entry),
-                times(board.speed_up(entry, parent)),
-                times(board.speed_up(entry, BASELINE)),
+                NOT_THERE if entry.overlaps else times(board.speed_up(entry, parent)),
+                NOT_THERE if entry.overlaps else times(board.speed_up(entry, BASELINE)),
                 *map(number, layer_ms),
                 f"{entry.any_row.accuracy:.4f}",
             ]
         )
     layer_columns = [f"layer time {at}, ms" for at, _ in enumerate(board.layers, 1)]
     columns = ["variant", "parent", *op_columns(board.layers), "over parent", f"over `{BASELINE}`"]
-    sums = {at: e.sum_ms for at, e in enumerate(entries) if e.sum_ms is not None and not e.stale}
+    sums = {
+        at: e.sum_ms for at, e in enumerate(entries) if e.sum_ms is not None and not (e.stale or e.overlaps)
+    }
     fastest = frozenset([min(sums, key=sums.__getitem__)]) if sums else frozenset()
     return Table([*columns, *layer_columns, "accuracy"], rows, text_columns=2, strong=fastest)
 
@@ -152,7 +154,7 @@ def rates_table(board: Board, batch: int) -> Table:
                     percent(row.median_error, 2),
                 ]
             )
-    columns = ["variant", "layer", "precision", "bound by", "GB/s", "TFLOP/s", "of the roofline"]
+    columns = ["variant", "layer", "precision", "nearer ceiling", "GB/s", "TFLOP/s", "of the roofline"]
     return Table([*columns, "max error", "timed runs", "median ±"], rows, text_columns=4)
 
 
@@ -164,23 +166,6 @@ def bound(roof: Roof | None) -> str:
 def fraction(roof: Roof | None) -> str:
     """How much of the roofline is reached."""
     return NOT_THERE if roof is None else ("≥ " if roof.missing else "") + percent(roof.fraction)
-
-
-def streams_table(entries: Sequence[Entry]) -> Table:
-    """How well those variants overlap that copy by themselves."""
-    rows = [
-        [
-            name_of(entry),
-            row.layer,
-            percent(row.streams["hidden_fraction"]),
-            number(row.op_ms),
-            number(row.layer_ms),
-        ]
-        for entry in entries
-        for row in entry.rows.values()
-        if row.streams
-    ]
-    return Table(["variant", "layer", "hidden", "op time, ms", "layer time, ms"], rows, text_columns=2)
 
 
 def places_table(board: Board) -> Table:
@@ -196,8 +181,8 @@ def places_table(board: Board) -> Table:
             _state(record, "temperature_c"),
             _state(record, "power_w"),
             ", ".join(_throttled(board, record)) or ("none seen" if record.state else NOT_THERE),
-            f"`{record.commit[:10]}`" if record.commit else "not known",
-            {True: "yes", False: "no", None: "not known"}[record.dirty],
+            f"`{record.commit[:10]}`" if record.commit else "unknown",
+            {True: "yes", False: "no", None: "unknown"}[record.dirty],
         ]
         for record in board.records
     ]
@@ -245,6 +230,7 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
         "median_error": row.median_error,
         "repeats": row.repeats,
         "layer_ms": row.layer_ms,
+        "layer_ms_has_fill": row.record.schema == OLD_SCHEMA,
         "gbps": gbps(row),
         "tflops": tflops(row),
         "roofline_fraction": roof and roof.fraction,
@@ -252,8 +238,8 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
         "max_error": row.max_error,
         "accuracy": row.accuracy,
         "sum_op_ms": entry.sum_ms,
-        "over_parent": board.speed_up(entry, row.parent),
-        "over_baseline": board.speed_up(entry, BASELINE),
+        "over_parent": None if entry.overlaps else board.speed_up(entry, row.parent),
+        "over_baseline": None if entry.overlaps else board.speed_up(entry, BASELINE),
         "flops": row.flops,
         "min_bytes": row.min_bytes,
         "stale": entry.stale,

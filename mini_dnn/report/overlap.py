@@ -1,0 +1,75 @@
+"""Variants that copy by themselves: what the copies alone take, and how well kernels hide behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mini_dnn.report.board import COURSE_BATCH, Entry
+from mini_dnn.report.document import Table
+from mini_dnn.report.load import OLD_SCHEMA, Row
+from mini_dnn.report.tables import name_of, number, percent
+
+LIMIT = 1.15  # times the slower direction's copy that a layer may take at the course's batch
+ONE_PART = "one part"
+
+ABOUT = (
+    "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: how much of the "
+    "shorter of copies and kernels ran while the other did; a batch too small to cut is one part, of which "
+    "nothing can hide. Slower copy: input in or output out, whichever takes longer by itself at the rates of "
+    "pinned memory that the same run measured. A layer cannot be faster than that; at batch "
+    f"{COURSE_BATCH:,} it should be within {LIMIT} of it."
+)
+
+
+def slower_copy_ms(row: Row) -> float | None:
+    """What the larger of both copies takes at the measured pinned rates; None without these."""
+    rates = row.record.ceilings
+    if "h2d_gbps" not in rates or "d2h_gbps" not in rates:
+        return None
+    return max(row.shape.x_bytes / rates["h2d_gbps"], row.shape.y_bytes / rates["d2h_gbps"]) / 1e6
+
+
+def over_slower_copy(row: Row) -> float | None:
+    """The layer time as a multiple of the slower copy."""
+    copy_ms = slower_copy_ms(row)
+    return None if copy_ms is None else row.layer_ms / copy_ms
+
+
+def hidden(row: Row) -> str:
+    """How much was hidden, in words."""
+    assert row.streams is not None, "the caller looks"
+    copies = sum(span["kind"] == "copy_in" for span in row.streams["spans"])
+    return ONE_PART if copies == 1 else percent(row.streams["hidden_fraction"])
+
+
+def overlap_table(entries: Sequence[Entry]) -> Table:
+    """How well those variants overlap that copy by themselves."""
+    rows = [
+        [
+            name_of(entry),
+            row.layer,
+            hidden(row),
+            number(row.op_ms),
+            number(row.layer_ms),
+            number(slower_copy_ms(row)),
+            number(over_slower_copy(row)),
+        ]
+        for entry in entries
+        for row in entry.rows.values()
+        if row.streams
+    ]
+    times = ["op time, ms", "layer time, ms", "slower copy, ms", "layer / slower copy"]
+    return Table(["variant", "layer", "hidden", *times], rows, text_columns=2)
+
+
+def verdict(entries: Sequence[Entry]) -> str:
+    """Which layers pass the limit, if it is asked of this batch."""
+    rows = [row for entry in entries for row in entry.rows.values() if row.streams]
+    if not rows or rows[0].batch != COURSE_BATCH:
+        return ""
+    ratios = {f"`{row.variant}`, {row.layer}": over_slower_copy(row) for row in rows}
+    beyond = [f"{name} ({number(ratio)})" for name, ratio in ratios.items() if ratio and ratio > LIMIT]
+    if not beyond:
+        return ""
+    fill = " in a layer time with the NaN fill" * any(row.record.schema == OLD_SCHEMA for row in rows)
+    return f"Beyond {LIMIT}{fill}: {'; '.join(beyond)}."

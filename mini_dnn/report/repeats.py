@@ -1,0 +1,64 @@
+"""How far the op times of separate runs lie apart."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from mini_dnn.report.board import Board, Key
+from mini_dnn.report.document import Block, Heading, Table, Text
+from mini_dnn.report.load import Row
+from mini_dnn.report.tables import percent
+
+LIMIT = 0.03  # that a published op time keeps
+
+ABOUT = (
+    "Files of separate runs on one device, of the same code: largest minus smallest op time, over the median "
+    "of the runs."
+)
+ON_HOST = (
+    "On the CPU, whose cores, caches and clocks other work shares, the wall clock varies more; the limit is "
+    "not asked of it."
+)
+
+
+def spread(rows: Sequence[Row]) -> float | None:
+    """(largest - smallest) / median of the runs' op times; None below two runs."""
+    times = [row.op_ms for row in rows if row.op_ms is not None]
+    return (max(times) - min(times)) / statistics.median(times) if len(times) > 1 else None
+
+
+def repeats(board: Board) -> list[Block]:
+    """The spread of every op time that was measured in several runs; nothing where there is none."""
+    found = {key: value for key, rows in board.runs.items() if (value := spread(rows)) is not None}
+    on_gpu = {key: value for key, value in found.items() if not board.runs[key][0].on_host}
+    on_host = {key: value for key, value in found.items() if key not in on_gpu}
+    blocks: list[Block] = []
+    if on_gpu:
+        blocks += [Text(f"{ABOUT} {_verdict(on_gpu)}"), _table(board, on_gpu)]
+    if on_host:
+        blocks += [Text(ON_HOST if on_gpu else f"{ABOUT} {ON_HOST}"), _table(board, on_host)]
+    return [Heading(2, "Spread over runs"), *blocks] if blocks else []
+
+
+def _verdict(found: Mapping[Key, float]) -> str:
+    largest = max(found, key=found.__getitem__)
+    variant, batch, layer = largest
+    beyond = sum(value > LIMIT for value in found.values())
+    kept = f"{beyond} of {len(found)} are beyond it" if beyond else f"all {len(found)} are within it"
+    return (
+        f"The limit is {percent(LIMIT)}: {kept}, and the largest is {percent(found[largest], 1)} "
+        f"(`{variant}`, batch {batch:,}, {layer})."
+    )
+
+
+def _table(board: Board, found: Mapping[Key, float]) -> Table:
+    variants = dict.fromkeys(variant for variant, _, _ in found)
+    places = [(batch, layer) for batch in board.batches for layer in board.layers]
+    rows = []
+    for variant in variants:
+        of_variant = {place: found.get((variant, *place)) for place in places}
+        runs = {len(board.runs[variant, *place]) for place, value in of_variant.items() if value is not None}
+        cells = [percent(value, 1) for value in of_variant.values()]
+        rows.append([f"`{variant}`", "–".join(map(str, sorted({min(runs), max(runs)}))), *cells])
+    return Table(["variant", "runs", *(f"{layer}, batch {batch:,}" for batch, layer in places)], rows)
