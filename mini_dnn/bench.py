@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,18 @@ from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CheckError
 from mini_dnn.execute import Span, hidden_fraction
 from mini_dnn.inference import ConvLayer, Convolutions, accuracy
-from mini_dnn.machine import commit, cpu_name, gpu_state, versions
+from mini_dnn.machine import commit, cpu_name, load, versions
 from mini_dnn.network import Network
+from mini_dnn.nvml import Watch, gpu_state
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import check_runnable, run
 from mini_dnn.shapes import ConvShape
 from mini_dnn.timing import Timing, median_error
 from mini_dnn.variant import Sweep, Variant
 
-SCHEMA = 2  # 2: layer_ms is without the NaN fill, rows have a code_hash
+SCHEMA = (
+    2  # since 1: layer_ms is without the NaN fill, rows have a code_hash, their state is read all through
+)
 CHECK_IMAGES = 100  # compared with float64, from both ends of the batch
 PUBLISHED = Timing(
     warm_up=5, repeats=20, max_repeats=500, precision=0.005, budget_s=5.0, cold_cache=True
@@ -89,10 +92,10 @@ def bench(
     for variant in variants:
         for batch in batches:
             used = None if variant.host else device
-            convolutions = Convolutions(variant, used, timing, min(batch, CHECK_IMAGES))
+            convolutions = Watched(variant, used, timing, min(batch, CHECK_IMAGES))
             found = accuracy(network, convolutions, data, batch)
             for layer in convolutions.layers.values():
-                row = _row(variant, batch, layer, found) | {"state": gpu_state(device) if used else None}
+                row = _row(variant, batch, layer, found) | convolutions.states[layer.name]
                 record["rows"].append(row)
                 report(row)
             if sweeps and variant.sweep:
@@ -102,6 +105,20 @@ def bench(
                 ]
         keep(record)
     return record
+
+
+@dataclass
+class Watched(Convolutions):
+    """Convolutions with the state of what runs each of them, by layer: the GPU's, or how busy the host is."""
+
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        """Convolve for the layer of that name."""
+        with Watch(self.device) as watch:
+            y = super().__call__(x, w, name)
+        self.states[name] = {"state": watch.state} if self.device else {"state": None, "host": load()}
+        return y
 
 
 def ceilings(device: Device) -> dict[str, float]:

@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.device.base import Device
 from mini_dnn.variant import ROOT
 
 PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda")
@@ -34,6 +33,12 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def load() -> dict[str, float]:
+    """How busy the processor is: all programs' runnable threads in the last minute, and our cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"load": os.getloadavg()[0], "cores": cores}
+
+
 def commit() -> dict[str, Any]:
     """The checkout's commit, and whether files differ from it; None for both outside a git checkout.
 
@@ -53,36 +58,3 @@ def commit() -> dict[str, Any]:
 
     status = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
-
-
-def gpu_state(device: Device) -> dict[str, Any] | None:
-    """Clocks, temperature, power and reasons for throttling of a GPU now; None without a GPU or NVML."""
-    bus = getattr(device, "pci_bus_id", None)
-    if bus is None:
-        return None
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
-        return {
-            "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
-            "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
-            "memory_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
-            "temperature_c": pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-            "power_w": pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-            "throttle_reasons": hex(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
-        }
-    except pynvml.NVMLError:
-        return None
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -129,6 +129,9 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
         *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2")),
     ]
     assert record["rows"][2]["op_ms"] is None
+    assert [row["state"] for row in record["rows"]] == [None] * 4  # there is no GPU
+    assert [sorted(row.get("host", ())) for row in record["rows"]] == [["cores", "load"]] * 2 + [[]] * 2
+    assert len(record["rows"][2]["code_hash"]) == 64
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
 

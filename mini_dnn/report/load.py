@@ -126,7 +126,7 @@ class Row:
     layer_ms: float
     max_error: float  # against float64
     accuracy: float
-    state: Mapping[str, Any] | None  # of the GPU, right after the row was measured
+    state: Mapping[str, Any] | None  # of the GPU, the worst while the row was measured; schema 1: right after
     streams: Mapping[str, Any] | None
 
     @property

@@ -35,6 +35,16 @@ CEILINGS = (
     "which a GPU need not hold with all of its tensor cores at work. So shares of the tf32 and fp16 ceilings "
     "come out too small rather than too large."
 )
+HOW = (
+    "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
+    "allocation, both copies and one op, once; from and to ordinary host memory, whose pages are touched for "
+    "the first time. A variant that copies by itself starts and ends in pinned host memory, and is run "
+    "several times: its layer time compares with the copies' own time at the pinned rates, not with other "
+    "variants' layer times. Op times on the CPU are the wall clock's. Clocks, °C and W were read before the "
+    "run; the lowest SM clock and throttling with the rows: all through each, in files of schema 1 after "
+    "each. Changed files are unknown where the tree was measured without its history; each row has hashes "
+    "of its code all the same."
+)
 OLD_LAYER_TIMES = (
     "Layer times of {files} are of an older kind: with the filling of all buffers with NaN, a check, which "
     "layer times are without since schema 2 of the results files."
@@ -182,15 +192,7 @@ def _where(board: Board) -> list[Block]:
     blocks: list[Block] = [
         Heading(2, "Where it was measured"),
         places_table(board),
-        Text(
-            "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
-            "allocation, both copies and one op, once; from and to ordinary host memory, whose pages are "
-            "touched for the first time. A variant that copies by itself starts and ends in pinned host "
-            "memory, and is run several times: its layer time compares with the copies' own time at the "
-            "pinned rates, not with other variants' layer times. Op times on the CPU are the wall clock's. "
-            "Changed files are unknown where the tree was measured without its history; each row has hashes "
-            "of its code all the same."
-        ),
+        Text(HOW),
         Text("Method: " + "; or: ".join(methods) + "."),
     ]
     if board.ceilings:

@@ -177,6 +177,7 @@ def places_table(board: Board) -> Table:
             record.data,
             _state(record, "driver"),
             _state(record, "sm_mhz"),
+            _lowest_clock(board, record),
             _state(record, "memory_mhz"),
             _state(record, "temperature_c"),
             _state(record, "power_w"),
@@ -186,7 +187,7 @@ def places_table(board: Board) -> Table:
         ]
         for record in board.records
     ]
-    clocks = ["SM, MHz", "memory, MHz", "°C", "W"]
+    clocks = ["SM, MHz", "lowest SM, MHz", "memory, MHz", "°C", "W"]
     columns = ["file", "started", "data", "driver", *clocks, "throttled", "commit", "changed files"]
     return Table(columns, rows, text_columns=4)
 
@@ -257,5 +258,13 @@ def _state(record: Record, name: str) -> str:
 
 
 def _throttled(board: Board, record: Record) -> list[str]:
-    rows = (row for entry in board.entries.values() for row in entry.rows.values() if row.record is record)
-    return sorted({reason for row in rows for reason in throttling(row)})
+    return sorted({reason for row in _rows(board, record) for reason in throttling(row)})
+
+
+def _lowest_clock(board: Board, record: Record) -> str:
+    clocks = [row.state["sm_mhz"] for row in _rows(board, record) if row.state]
+    return str(min(clocks)) if clocks else NOT_THERE
+
+
+def _rows(board: Board, record: Record) -> list[Row]:
+    return [row for rows in board.runs.values() for row in rows if row.record is record]
