@@ -21,6 +21,7 @@ BAR = 0.17  # inches, height of a bar and the space to the next
 SPAN_NAMES = {"copy_in": "copy in", "kernel": "kernels", "copy_out": "copy out"}
 SWEEPS_ABREAST = 2
 LABELLED = 3000  # widest range of a logarithmic axis that has room for labels at 2 and 5 in each decade
+CLOSE = 20  # and for more of them
 
 
 def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
@@ -137,7 +138,7 @@ def _names(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     low, high = axes.get_xlim()
-    subs = (1, 2, 5) if high / low < LABELLED else (1,)
+    subs = (1, 1.5, 2, 3, 4, 5, 7) if high / low < CLOSE else (1, 2, 5) if high / low < LABELLED else (1,)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=30))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))

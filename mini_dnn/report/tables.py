@@ -173,7 +173,7 @@ def places_table(board: Board) -> Table:
     rows = [
         [
             f"`{record.file.name}`",
-            record.started,
+            record.started[:16].replace("T", " "),
             record.data,
             _state(record, "driver"),
             _state(record, "sm_mhz"),
@@ -188,7 +188,7 @@ def places_table(board: Board) -> Table:
         for record in board.records
     ]
     clocks = ["SM, MHz", "lowest SM, MHz", "memory, MHz", "°C", "W"]
-    columns = ["file", "started", "data", "driver", *clocks, "throttled", "commit", "changed files"]
+    columns = ["file", "started, UTC", "data", "driver", *clocks, "throttled", "commit", "changed files"]
     return Table(columns, rows, text_columns=4)
 
 
