@@ -107,9 +107,12 @@ def streams(rows: Sequence[Row], theme: Theme) -> Figure:
     colours = dict(zip(SPAN_KINDS, theme.series, strict=False))
     for axes, row in zip(charts, rows, strict=True):
         numbers = sorted({span["stream"] for span in _spans(row)})
+        bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for span in _spans(row):
-            y, length = numbers.index(span["stream"]), span["end_ms"] - span["start_ms"]
-            axes.barh(y, length, 0.78, span["start_ms"], color=colours[span["kind"]])
+            bar = span["start_ms"], span["end_ms"] - span["start_ms"]
+            bars.setdefault((numbers.index(span["stream"]), span["kind"]), []).append(bar)
+        for (y, kind), of_kind in bars.items():
+            axes.broken_barh(of_kind, (y - 0.39, 0.78), color=colours[kind], linewidth=0)
         axes.set_yticks(range(len(numbers)), [f"stream {stream}" for stream in numbers])
         axes.set(ylim=(len(numbers) - 0.5, -0.5), xlabel="ms")
         axes.set_xlim(left=0)
