@@ -116,6 +116,15 @@ def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: 
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
 
 
+def test_comments_in_any_encoding(tmp_path: Path) -> None:
+    (tmp_path / "variant.py").write_text(VARIANT)
+    hashes = set()
+    for comment in (b"", b"// \xb5s\r\n", "// µs\n".encode()):
+        (tmp_path / "kernel.cu").write_bytes(comment + b"int a;\r\n")
+        hashes.add(code_hash(tmp_path / "kernel.cu"))
+    assert len(hashes) == 1
+
+
 def test_kernels_of_the_repository_differ() -> None:
     hashes = [code_hash(variant.source) for variant in map(find, names()) if variant.host is None]
     assert len(set(hashes)) == len(hashes) > 10

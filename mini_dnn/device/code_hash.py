@@ -33,7 +33,8 @@ def code_hash(source: Path) -> str:
     space or the idea's text leaves the hash as it is; any other change of a grid, a definition or a token
     of the kernel does not.
     """
-    texts = [cpp_code(file.read_text(encoding="utf-8")) for file in source_files(source)]
+    # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
+    texts = [cpp_code(file.read_bytes().decode("latin-1")) for file in source_files(source)]
     texts.append(python_code(source.with_name("variant.py").read_text(encoding="utf-8")))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
