@@ -99,12 +99,8 @@ def run(
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
-    if variant.op != "conv2d":
-        raise VariantError(
-            f"{variant.name} computes {variant.op} and no convolution; run.py takes it by --resident"
-        )
     x, w, shape = conv_arrays(x, w)
-    limit = variant.limit_for(shape)
+    limit = variant.as_convolution().limit_for(shape)
     if limit:
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
     if variant.host is not None:

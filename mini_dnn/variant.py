@@ -154,6 +154,21 @@ class Variant:
                 _check_geometry(step, self.name)
         return steps
 
+    def as_convolution(self) -> Variant:
+        """The variant itself, if it computes a convolution.
+
+        Raises
+        ------
+        VariantError
+            It is a whole network.
+        """
+        if self.op != "conv2d":
+            raise VariantError(
+                f"{self.name} computes {self.op}, a whole network, where a convolution is asked for; "
+                "'run.py --resident' takes it, and 'run.py list' shows all"
+            )
+        return self
+
     def run_host(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Call ``host``, for a variant that has it."""
         assert self.host is not None, "the caller looks"

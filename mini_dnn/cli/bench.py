@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print a line a layer, and write the results."""
     chosen = [name for given in args.impl for name in given.split(",") if name]
     chosen = names() if "all" in chosen else chosen
-    variants = [find(name) for name in chosen]
+    variants = [find(name).as_convolution() for name in chosen]
     batches = _batches(args.batch)
     check_output("--out", args.out)
     if not args.budget > 0:

@@ -72,7 +72,7 @@ def _shape(text: str) -> ConvShape:
 
 def run(args: argparse.Namespace) -> int:
     """Check, and print the verdict; 1 if something was found."""
-    variant = find(args.impl)
+    variant = find(args.impl).as_convolution()
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)

@@ -67,7 +67,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
-    variant = find_step(args.resident) if args.resident else find(args.impl)
+    variant = find_step(args.resident) if args.resident else find(args.impl).as_convolution()
     _check_flags(args, variant)
     with ExitStack() as stack:
         device = None

@@ -50,7 +50,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Profile and describe; 1 if the sanitizer found something."""
-    variant = find(args.impl)
+    variant = find(args.impl).as_convolution()
     batch = BATCHES[args.tool] if args.batch is None else args.batch
     layers = tuple(LAYERS) if args.layer == "both" else (args.layer,)
     _check(args, variant, batch, layers)

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         )
     layer = args.layer or "conv1"
     if args.expand:
-        text, language = expand(variant, layer_shape(layer), layer), "cuda"
+        text, language = expand(variant.as_convolution(), layer_shape(layer), layer), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
         text, language = file.read_text(), "cuda" if variant.plan else "python"

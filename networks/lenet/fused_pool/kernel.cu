@@ -1,4 +1,4 @@
-// lenet/fused_pool: convolution, ReLU and max-pool in one kernel, twice; then the linear layers.
+// networks/lenet/fused_pool: convolution, ReLU and max-pool in one kernel, twice; then the linear layers.
 //
 // Idea      A pooled value needs SIDE x SIDE results of the convolution and nothing else does: one thread computes them
 //           all, keeps them in registers and writes their maximum. The two large arrays, 1.0 and 0.7 GB at N = 10,000,
@@ -9,7 +9,8 @@
 //           reads one weight at a time; blockIdx.z -> image.
 // Roofline  bytes: images, pool1 and pool2 twice, 0.9 GB at N = 10,000: 0.2 ms at 4.3 TB/s. 97.6 GFLOP in fp32: 1.5 ms
 //           at 67 TFLOP/s. A loaded row serves TILE_M channels, SIDE rows and S columns: 12 FMAs a load and more.
-// Gain      over lenet/layer_by_layer: from two loads an FMA to a twelfth: ten times and more in the convolutions.
+// Gain      over networks/lenet/layer_by_layer: from two loads an FMA to a twelfth: ten times and more in
+//           the convolutions.
 // Limits    sizes are compile-time constants, as in models/lenet.py; N at most 65,535: blocks along z.
 // Hazards   windows at the lower and right edges are cut short: rows and columns past the image are not read, and their
 //           results do not count.

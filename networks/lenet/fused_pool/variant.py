@@ -1,4 +1,4 @@
-"""lenet/fused_pool: convolution, ReLU and max-pool in one kernel."""
+"""networks/lenet/fused_pool: convolution, ReLU and max-pool in one kernel."""
 
 import numpy as np
 

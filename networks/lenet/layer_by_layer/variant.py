@@ -1,4 +1,4 @@
-"""lenet/layer_by_layer: each layer a kernel, all of them on the GPU."""
+"""networks/lenet/layer_by_layer: each layer a kernel, all of them on the GPU."""
 
 import numpy as np
 
@@ -53,6 +53,7 @@ def refuses(s: LenetBatch) -> str:
 
 VARIANT = Variant(
     op="lenet",
+    parent="m1/direct",
     plan=plan,
     scratch=scratch,
     refuses=refuses,

@@ -1,20 +1,18 @@
-// lenet/whole: all of LeNet in two kernels: an image to 1,296 features in one block, features to classes in another.
+// networks/lenet/whole: LeNet in two kernels: a block takes an image to 1,296 features, another takes features to classes.
 //
 // Idea      One image and its pooled maps fit in shared memory: from pixels to features nothing but the features leaves
 //           the multiprocessor. The linear layers want the opposite, many images for each weight that is loaded, so
 //           they are a kernel of their own, over 32 images a block.
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296), weights as in models/lenet.py,
-// fp32, C order. Dynamic
-//           shared memory holds an image (86,86) and pool1 (4,40,40); the filters lie in constant memory.
+//           fp32, C order. Dynamic shared memory holds an image (86,86) and pool1 (4,40,40), constant memory the
+//           filters.
 // Mapping   features: a block -> an image. First layer: a thread -> pooled pixels of all 4 channels. Second: a warp ->
-// 2
-//           channels, its lanes -> pooled pixels. classify: a lane -> an output, a warp -> 4 images.
-// Roofline  bytes: images in, features twice: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (as bytes 0.18 GB). 97.6 GFLOP
-// in
-//           fp32: 1.5 ms at 67 TFLOP/s; 8 lanes in 10 have a pixel in the second layer.
-// Gain      over lenet/fused_pool: windows overlap in shared memory and not in caches; 1.5 times at most, as FMAs rule.
-// Limits    55,184 bytes of shared memory a block: one block a multiprocessor on sm_75, and
-//           by registers two elsewhere.
+//           2 channels, its lanes -> pooled pixels. classify: a lane -> an output, a warp -> 4 images.
+// Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (from bytes 0.18 GB).
+//           97.6 GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 lanes in 10 have a pixel in the second layer.
+// Gain      over networks/lenet/fused_pool: windows overlap in shared memory and not in caches; 1.5 times at most, as
+//           FMAs rule.
+// Limits    55,184 bytes of shared memory a block: one block a multiprocessor on sm_75, two (by registers) on others.
 // Hazards   a barrier after the image is there, one after pool1 is there. Windows at the lower and right edges are cut
 //           short: rows and columns past the map are not read, and their results do not count.
 // Source    CUDA C++ Programming Guide, "Shared Memory", "Warp Shuffle Functions"; the resizing computes what Pillow

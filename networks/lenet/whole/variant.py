@@ -1,4 +1,4 @@
-"""lenet/whole: the whole network in two kernels."""
+"""networks/lenet/whole: the whole network in two kernels."""
 
 from mini_dnn.variant import CopyToSymbol, Launch, LenetBatch, Step, Variant, ceil_div
 
