@@ -1,4 +1,4 @@
-// networks/lenet/whole: LeNet in two kernels: a block takes an image to 1,296 features, another takes features to classes.
+// networks/lenet/whole: LeNet in two kernels: images to 1,296 features each, an image a block; features to classes.
 //
 // Idea      One image and its pooled maps fit in shared memory: from pixels to features nothing but the features leaves
 //           the multiprocessor. The linear layers want the opposite, many images for each weight that is loaded, so
