@@ -4,11 +4,10 @@
 //           for conv1's output alone. Here the images come once, and ten probabilities an image go back.
 // Layout    images (N,1,H,W) bytes or fp32; every other array fp32, C order.
 // Mapping   a thread -> an element of the layer's output; a thread -> an image in softmax.
-// Roofline  every array written once and read once: 8.5 GB at N = 10,000, 2 ms at 4.3 TB/s. The convolutions take two
-//           loads an FMA: 7 and 19 ms, as m1/direct.
-// Gain      over m1/direct within the network on the host: the copies of conv1's and conv2's x and y, 2.3 GB or 42 ms
-// at
-//           55 GB/s, and the other layers' time on a CPU.
+// Roofline  every array written and read once, and both ways again by ReLU: 8 GB at N = 10,000, 1.9 ms at 4.3 TB/s. The
+//           convolutions take two loads an FMA: 7 and 19 ms, as m1/direct.
+// Gain      over m1/direct, with the rest of the network on the host: copies of both layers' x and y, 2.3 GB or 42 ms
+//           at 55 GB/s, and the other layers' time on a CPU.
 // Limits    sizes are compile-time constants, as in models/lenet.py. N C P Q / THREADS blocks, below 2^31.
 // Hazards   none: threads share nothing, and a launch begins after the one before it has ended.
 // Source    LeCun et al., "Gradient-based learning applied to document recognition", 1998.
