@@ -10,6 +10,7 @@ from pathlib import Path
 from mini_dnn.device.sources import source_files
 
 AXES = {"x": "nchw", "w": "mcrs", "y": "nmpq"}  # of the buffers that every plan has
+FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 STUCK_PLACE = re.compile(r"\(([^()]*?):(\d+)\)")
 
 CURES = {
@@ -98,8 +99,10 @@ class Array:
     itemsize: int
 
     def index(self, offset: int) -> str:
-        """``x[n=0, c=1, h=2, w=9]`` or ``tile[3][16]`` for so many bytes from its start."""
+        """``x[n=0, c=1, h=2, w=9]``, ``tile[3][16]`` or ``x[-21]`` for so many bytes from its start."""
         flat = offset // self.itemsize
+        if self.memory == "global" and not 0 <= flat < 2 * prod(self.shape):  # no (n, c, h, w) was meant
+            return f"{self.name}[{flat}]"
         sides = []
         for side in reversed(self.shape[1:]):
             sides.append(flat % side)
@@ -152,9 +155,12 @@ def _out_of_bounds(f: Fault) -> Finding:
         what = f"index {f.subscript} is outside of an array declared as {f.type}{last}"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     flat, count = f.offset // f.array.itemsize, prod(f.array.shape)
-    verb = "write" if f.own.write else "read"
+    verb = "update" if f.own.atomic else "write" if f.own.write else "read"
+    if not f.array.memory or abs(f.offset) > FAR:
+        what = f"{verb} at an address that belongs to no array, and is near none"
+        return Finding(f.kind, what, f.kernel, f.own, cure=CURES["fault"])
     index = f.array.index(f.offset)
-    where = f"{-flat} before its start" if flat < 0 else f"element {flat} of {count}"
+    where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside of {f.array}, {where}"
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
 

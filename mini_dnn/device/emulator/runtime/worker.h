@@ -113,6 +113,9 @@ void release_fibers(Worker& worker);       // after a failure: all stacks are fr
 // Whether a stack was too small, so far; `fault` is the address of a fault, if there was one.
 bool stack_overflowed(Worker& worker, const void* fault);
 
+// Of address space without memory, before and after each buffer and the stacks.
+size_t guard_bytes();
+
 void watch_faults();  // gives the calling thread a stack for signal handlers
 void install_fault_handlers();
 void restore_fault_handlers();

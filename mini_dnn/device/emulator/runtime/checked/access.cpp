@@ -7,7 +7,6 @@ namespace emulator {
 
 namespace {
 
-constexpr int64_t GUARD = 1 << 20;                            // runtime/memory.cpp: around each buffer
 constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.cpp
 
 struct Access {
@@ -46,19 +45,28 @@ int64_t distance(const Region& r, const Access& a) {
   return a.address < r.start ? r.start - a.address : a.address + a.bytes - (r.start + r.bytes);
 }
 
-// Not in any one array. What is near none is left alone: constants, arguments, what the runtime keeps.
+// What a kernel may use beside its arrays and its stack: the constants of its library (tables, texts), and the list of
+// what lanes pass, which the last lane of a warp function reads.
+bool is_allowed(const Access& a) {
+  const Check& c = the_check;
+  const auto* worker = reinterpret_cast<const char*>(this_worker);
+  if (a.address >= worker && a.address < worker + sizeof(Worker)) return true;
+  return !a.write && a.address >= c.target.base && a.address < c.target.data_start;
+}
+
+// Not in any one array.
 void outside(const Access& a) {
+  if (is_allowed(a)) return;
   const Check& c = the_check;
   const bool in_shared = a.address >= c.shared_start && a.address < c.shared_end;
   const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
   const Region* nearest = nullptr;
   for (const Region& r : c.regions) {
-    const bool possible = r.memory == Memory::shared   ? in_shared
-                          : r.memory == Memory::symbol ? in_data
-                                                       : r.memory == Memory::global;
-    if (possible && distance(r, a) < GUARD && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
+    const bool possible = in_shared ? r.memory == Memory::shared : !in_data || r.memory == Memory::symbol;
+    if (possible && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
   }
-  if (nearest) report(FindingKind::out_of_bounds, *nearest, a);
+  static const Region none = {};
+  report(FindingKind::out_of_bounds, nearest ? *nearest : none, a);
 }
 
 const Region* find(const Access& a) {
@@ -154,7 +162,7 @@ void check_access(const void* address, size_t bytes, bool write, bool atomic, co
   Check& c = the_check;
   if (!c.active) return;
   const auto* p = static_cast<const char*>(address);
-  if (size_t(p - c.stacks) < STACKS || !bytes) return;
+  if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes || !bytes) return;
   const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
   c.last_pc = a.pc;
   const Region* r = find(a);

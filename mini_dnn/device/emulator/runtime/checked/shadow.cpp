@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "../scheduler.h"
 
@@ -34,6 +35,18 @@ void add_shared(Check& c, unsigned shared_bytes) {
   c.shared_cells.resize(((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1);
   for (auto r = first; r != c.regions.end(); r++)
     r->cells = c.shared_cells.data() + ((r->start - c.shared_start) >> SHARED_SHIFT);
+}
+
+// The words that the runtime keeps for its thread, which kernels read: where they lie.
+void find_words(Check& c) {
+  const std::initializer_list<std::pair<const void*, size_t>> all = {{&threadIdx, sizeof threadIdx},
+                                                                     {&blockIdx, sizeof blockIdx},
+                                                                     {&blockDim, sizeof blockDim},
+                                                                     {&gridDim, sizeof gridDim},
+                                                                     {&linear_thread, sizeof linear_thread}};
+  c.words = static_cast<const char*>(std::min(all).first);
+  for (auto [word, bytes] : all)
+    c.words_bytes = std::max(c.words_bytes, size_t(static_cast<const char*>(word) + bytes - c.words));
 }
 
 // Forgets arrays that start in a range of memory.
@@ -66,6 +79,8 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   c.active = true;
   if (!w.stacks) give_fiber(w, take_fiber(w, nullptr));  // so that the place of the stacks is known
   c.stacks = w.stacks;
+  c.words_bytes = 0;
+  find_words(c);
 }
 
 void check_launch_ended() { the_check.active = false; }

@@ -78,6 +78,8 @@ struct Check {
   const Region* recent = nullptr;
   Target target = {};
   char *shared_start = nullptr, *shared_end = nullptr, *stacks = nullptr;
+  const char* words = nullptr;  // threadIdx, blockIdx ...
+  size_t words_bytes = 0;
   uint32_t epoch = FIRST_EPOCH, launch_epoch = 0, block_epoch = 0, warp_epochs[MAX_THREADS / WARP] = {};
   bool active = false, fenced = false;
   bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
