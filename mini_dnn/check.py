@@ -14,6 +14,7 @@ from mini_dnn.errors import LaunchError
 from mini_dnn.hints import hint, tail
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import run
+from mini_dnn.schedules import SCHEDULES, all_schedules, same_mistake
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
@@ -38,6 +39,7 @@ class Result:
     shape: ConvShape
     finding: Finding | None = None
     refused: str = ""
+    more: tuple[Finding, ...] = ()  # other mistakes that other orders of the threads showed
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,12 @@ class Report:
     @property
     def findings(self) -> dict[Finding, list[ConvShape]]:
         """Each distinct finding once, with the shapes at which it was met; the first one's words."""
-        found: dict[object, tuple[Finding, list[ConvShape]]] = {}
+        found: dict[Finding, list[ConvShape]] = {}
         for result in self.results:
-            if result.finding:
-                f = result.finding
-                key = (f.kind, f.kernel, f.place, f.other.place if f.other else None)
-                found.setdefault(key, (f, []))[1].append(result.shape)
-        return dict(found.values())
+            for finding in filter(None, (result.finding, *result.more)):
+                known = next((f for f in found if same_mistake(f, finding)), finding)
+                found.setdefault(known, []).append(result.shape)
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """For a file of JSON."""
@@ -77,9 +78,20 @@ class Report:
 
 
 def check(
-    variant: Variant, shapes: Sequence[ConvShape] = SHAPES, seed: int = 0, progress: Progress | None = None
+    variant: Variant,
+    shapes: Sequence[ConvShape] = SHAPES,
+    seed: int = 0,
+    progress: Progress | None = None,
+    schedules: Sequence[str] = SCHEDULES,
 ) -> Report:
-    """Run a variant on the checked emulator at each shape, up to the first finding there.
+    """Run a variant on the checked emulator at each shape, in each order, up to the first finding there.
+
+    Parameters
+    ----------
+    seed
+        Of the inputs and of the random order.
+    schedules
+        Orders of blocks and threads, of `SCHEDULES`.
 
     Raises
     ------
@@ -90,7 +102,7 @@ def check(
     try:
         results = []
         for shape in shapes:
-            results.append(_check_shape(variant, shape, device, seed))
+            results.append(_check_orders(variant, shape, device, seed, schedules))
             if progress:
                 progress(len(results))
     finally:
@@ -98,20 +110,32 @@ def check(
     return Report(variant.name, seed, tuple(results))
 
 
-def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Result:
+def _check_orders(
+    variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int, schedules: Sequence[str]
+) -> Result:
     refused = variant.limit_for(shape)
     if refused:
         return Result(shape, refused=refused)
+
+    def in_order(schedule: str) -> Finding | None:
+        device.set_schedule(SCHEDULES.index(schedule), seed)
+        return _check_shape(variant, shape, device, seed)
+
+    found = all_schedules(in_order, schedules)
+    return Result(shape, found[0] if found else None, more=tuple(found[1:]))
+
+
+def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Finding | None:
     rng = np.random.default_rng(seed)
     x, w = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
     try:
         y = run(x, w, variant, device).y
     except KernelError as error:
-        return Result(shape, error.finding)
+        return error.finding
     except LaunchError as error:
         cure = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
-        return Result(shape, Finding("launch", str(error), cure=cure))
-    return Result(shape, _unwritten(y) or _wrong(x, w, y, variant))
+        return Finding("launch", str(error), cure=cure)
+    return _unwritten(y) or _wrong(x, w, y, variant)
 
 
 def _unwritten(y: np.ndarray) -> Finding | None:

@@ -10,6 +10,7 @@ from mini_dnn.check import SHAPES, Report, check
 from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -34,7 +35,14 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="images, channels, height and width; output channels, filter height and width "
         f"(default: {len(SHAPES)} irregular ones)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs and the random order (default 0)")
+    parser.add_argument(
+        "--schedules",
+        nargs="+",
+        choices=SCHEDULES,
+        default=SCHEDULES,
+        help="orders in which blocks and threads run (default: all three)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     parser.set_defaults(run=run)
 
@@ -55,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)
-    report = check(variant, args.shapes, args.seed)
+    report = check(variant, args.shapes, args.seed, schedules=args.schedules)
     print("\n".join(describe(report)))
     if args.json:
         try:
@@ -84,7 +92,7 @@ def describe(report: Report) -> list[str]:
     return [
         *lines,
         "",
-        f"{report.variant}: {verdict} at {len(report.results)} shapes (inputs of seed {report.seed})",
+        f"{report.variant}: {verdict} at {len(report.results)} shapes (seed {report.seed})",
     ]
 
 

@@ -115,6 +115,8 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
+        self._lib.emulator_schedule.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self.set_schedule(0, 0)  # the library outlives a device
         self._lib.emulator_base.restype = ctypes.c_uint64
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
@@ -186,6 +188,10 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_target(target)
         self._launch = grid, block, shared_bytes
         super().launch(module, kernel, grid, block, args, shared_bytes, stream)
+
+    def set_schedule(self, schedule: int, seed: int) -> None:
+        """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
+        self._lib.emulator_schedule(schedule, seed)
 
     def _base(self, module: EmulatorModule) -> int:
         return int(self._lib.emulator_base(module.library.anchor))

@@ -56,8 +56,9 @@ void run_blocks(Pool& pool, Worker& w) {
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
     if (first >= blocks) return;
-    for (uint64_t i = first; i < std::min(first + pool.chunk, blocks); i++) {
+    for (uint64_t next = first; next < std::min(first + pool.chunk, blocks); next++) {
       if (pool.stopped) return;
+      const uint64_t i = check_block_order(next);
       blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
       if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
       w.in_kernel = true;

@@ -55,7 +55,7 @@ void stop_stuck(Worker& w) {
       for (unsigned lanes = w.warps[i / WARP].rendezvous[r].arrived; lanes; lanes &= lanes - 1)
         gather(w.warps[i / WARP].fibers[__builtin_ctz(lanes)]);
 
-  auto exited = [&](unsigned i) { return i < w.started && w.warps[i / WARP].exited >> i % WARP & 1; };
+  auto exited = [&](unsigned i) { return w.warps[i / WARP].exited >> i % WARP & 1; };
   bool told[MAX_THREADS] = {};
   for (unsigned i = 0; i < w.total; i++) {
     if (!waits[i] || told[i]) continue;

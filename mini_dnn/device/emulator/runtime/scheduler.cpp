@@ -64,7 +64,7 @@ void release_barrier(Worker& w) {
 // At least one thread: a fiber is taken only for one that has not started.
 void run_threads(Worker& w, Fiber* me) {
   do {
-    const unsigned i = w.started++;
+    const unsigned i = check_thread_order(w.started++);
     me->linear = linear_thread = i;
     me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     w.run(w.arguments);
@@ -100,7 +100,11 @@ inline void arrive(const char* name, bool predicate, Site site) {
   me->wait.mask = 0;
   if (w.waiting_count++ && !same_site(site, w.waiting.first->wait.site)) w.sites_differ = true;
   w.votes += predicate;
-  if (w.waiting_count == w.alive && !w.sites_differ) return release_barrier(w);
+  if (w.waiting_count == w.alive && !w.sites_differ) {
+    release_barrier(w);
+    if (CHECKED) w.ready.push(me), take_turn(w);
+    return;
+  }
   w.waiting.push(me);
   if (w.waiting_count == w.alive) stop_stuck(w);
   wait_for(w, me);
@@ -109,6 +113,12 @@ inline void arrive(const char* name, bool predicate, Site site) {
 }  // namespace
 
 void wait_for_others(Worker& w) { wait_for(w, w.current); }
+
+void take_turn(Worker& w) {
+  Fiber* me = w.current;
+  check_ready_order(w.ready);
+  switch_fiber(w, me, w.ready.pop());
+}
 
 void block_barrier(Site site) { arrive("__syncthreads", false, site); }
 

@@ -46,7 +46,11 @@ inline void meet(unsigned mask, void* argument, WarpOperation operation, const v
   warp.arguments[self] = argument;
   Rendezvous& r = find_rendezvous(w, warp, mask, operation, call);
   r.arrived |= 1u << self;
-  if (complete(warp, r)) return finish(w, warp, r, self);
+  if (complete(warp, r)) {
+    finish(w, warp, r, CHECKED ? WARP : self);
+    if (CHECKED) take_turn(w);
+    return;
+  }
   wait_for_others(w);
 }
 

@@ -18,7 +18,7 @@ struct Access {
 
 uint64_t block_of(uint32_t epoch) {
   const auto& starts = the_check.block_epochs;
-  return std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1;
+  return check_block_order(std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1);
 }
 
 void note(FindingKind kind, const Region& r, const Access& a, Party other) {

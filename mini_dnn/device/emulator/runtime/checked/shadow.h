@@ -88,6 +88,10 @@ struct Check {
 };
 extern Check the_check;
 
+// In which order blocks and threads run: luck should not hide a race.
+enum class Schedule : int { forward, reverse, random };
+void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
+
 void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
 void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc);
 
