@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
 from mini_dnn.device.emulator.explain import Finding
 from mini_dnn.errors import LaunchError
 from mini_dnn.hints import hint, tail
@@ -83,6 +83,7 @@ def check(
     seed: int = 0,
     progress: Progress | None = None,
     schedules: Sequence[str] = SCHEDULES,
+    limit: int = STEP_LIMIT,
 ) -> Report:
     """Run a variant on the checked emulator at each shape, in each order, up to the first finding there.
 
@@ -92,17 +93,24 @@ def check(
         Of the inputs and of the random order.
     schedules
         Orders of blocks and threads, of `SCHEDULES`.
+    limit
+        How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
 
     Raises
     ------
     VariantError, DeviceError
         The kernel does not compile, or the variant cannot run on the emulator at all.
     """
-    device = CheckedEmulator()
+    device = CheckedEmulator(limit)
     try:
-        results = []
+        results: list[Result] = []
         for shape in shapes:
-            results.append(_check_orders(variant, shape, device, seed, schedules))
+            if any(result.finding and result.finding.kind == "endless" for result in results):
+                results.append(
+                    Result(shape, refused="the endless loop that was found would take its time again")
+                )
+            else:
+                results.append(_check_orders(variant, shape, device, seed, schedules))
             if progress:
                 progress(len(results))
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mini_dnn.check import SHAPES, Report, check
 from mini_dnn.cli.common import DIFFERS, check_output
+from mini_dnn.device.emulator.checked import STEP_LIMIT
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.schedules import SCHEDULES
@@ -43,6 +44,14 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         default=SCHEDULES,
         help="orders in which blocks and threads run (default: all three)",
     )
+    parser.add_argument(
+        "--limit",
+        type=_steps,
+        default=STEP_LIMIT,
+        metavar="STEPS",
+        help="accesses of memory and arrivals at barriers after which a block counts as endless "
+        f"(default {STEP_LIMIT:,})",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     parser.set_defaults(run=run)
 
@@ -57,13 +66,19 @@ def _shape(text: str) -> ConvShape:
         ) from error
 
 
+def _steps(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps: one or more is needed")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Check, and print the verdict; 1 if something was found."""
     variant = find(args.impl)
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)
-    report = check(variant, args.shapes, args.seed, schedules=args.schedules)
+    report = check(variant, args.shapes, args.seed, schedules=args.schedules, limit=args.limit)
     print("\n".join(describe(report)))
     if args.json:
         try:

@@ -15,6 +15,9 @@ void check_block_barrier();               // all threads of the block have met
 void check_warp_barrier(unsigned warp);   // lanes of that warp have met
 uint64_t check_block_order(uint64_t i);   // which block runs as the i-th
 unsigned check_thread_order(unsigned i);  // and which thread of a block
+void check_steps(unsigned count);         // so many threads met: ends a block that does not end
+void check_yield(Fiber* fiber);           // which others go before, though it does not wait
+void check_cancelled(Worker& worker);     // by a signal in the middle of a kernel
 void check_ready_order(Queue& ready);     // may change in what order threads go on after a barrier
 #else
 constexpr bool CHECKED = false;
@@ -27,6 +30,9 @@ inline void check_block_barrier() {}
 inline void check_warp_barrier(unsigned) {}
 inline uint64_t check_block_order(uint64_t i) { return i; }
 inline unsigned check_thread_order(unsigned i) { return i; }
+inline void check_steps(unsigned) {}
+inline void check_yield(Fiber*) {}
+inline void check_cancelled(Worker&) {}
 inline void check_ready_order(Queue&) {}
 #endif
 

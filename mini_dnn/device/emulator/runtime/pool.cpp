@@ -158,7 +158,7 @@ void emulator_start(Launch* launch) {
   pool.stopped = false;
   pool.failure.kind = FailureKind::none;
   if (pool.wanted == 0) {
-    pool.failure = {FailureKind::no_memory, {}, {}, 0, "the system starts no thread"};
+    pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system starts no thread"};
     return;
   }
   pool.generation++;

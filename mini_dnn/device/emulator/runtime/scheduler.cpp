@@ -54,6 +54,7 @@ inline Fiber* next_fiber(Worker& w) {
 
 void release_barrier(Worker& w) {
   if (w.sites_differ) stop_stuck(w);
+  check_steps(w.waiting_count);
   check_block_barrier();
   w.ready.append(w.waiting);
   w.result = {w.votes, w.waiting_count};
@@ -101,8 +102,9 @@ inline void arrive(const char* name, bool predicate, Site site) {
   if (w.waiting_count++ && !same_site(site, w.waiting.first->wait.site)) w.sites_differ = true;
   w.votes += predicate;
   if (w.waiting_count == w.alive && !w.sites_differ) {
+    if (CHECKED) w.waiting.push(me);
     release_barrier(w);
-    if (CHECKED) w.ready.push(me), take_turn(w);
+    if (CHECKED) take_turn(w);
     return;
   }
   w.waiting.push(me);
@@ -135,6 +137,7 @@ void yield() {
   Fiber* me = w.current;
   Fiber* next = w.started < w.total ? take_fiber(w, fiber_main) : w.ready.first ? w.ready.pop() : nullptr;
   if (!next) return;
+  check_yield(me);
   w.ready.push(me);
   switch_fiber(w, me, next);
 }
@@ -154,13 +157,15 @@ void stop(FailureKind kind) {
   __builtin_unreachable();
 }
 
-void fail(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(this_worker->failure.text, sizeof this_worker->failure.text, format, arguments);
-  va_end(arguments);
-  stop(FailureKind::kernel);
-}
+#define FAIL(kind)                                                                           \
+  va_list arguments;                                                                         \
+  va_start(arguments, format);                                                               \
+  vsnprintf(this_worker->failure.text, sizeof this_worker->failure.text, format, arguments); \
+  va_end(arguments);                                                                         \
+  stop(kind)
+
+void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
+void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {
   check_block_started();

@@ -67,11 +67,24 @@ struct Warp {
 };
 
 // Why a launch ended early. runtime.py has the same numbers and fields.
-enum class FailureKind : int { none, kernel, deadlock, fault, stack_overflow, division, cancelled, no_memory, finding };
+enum class FailureKind : int {
+  none,
+  kernel,
+  deadlock,
+  fault,
+  stack_overflow,
+  division,
+  cancelled,
+  no_memory,
+  finding,
+  warp,
+  endless
+};
 struct Failure {
   FailureKind kind;
   unsigned block[3], thread[3];
-  uint64_t address;
+  uint64_t address;  // that faulted
+  uint64_t pc;       // where, if a signal ended it
   char text[4096];
 };
 

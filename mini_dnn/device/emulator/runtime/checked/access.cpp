@@ -165,6 +165,7 @@ void check_access(const void* address, size_t bytes, bool write, bool atomic, co
   if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes || !bytes) return;
   const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
   c.last_pc = a.pc;
+  if (++c.steps >= c.pause) pause_steps(a.pc);
   const Region* r = find(a);
   if (!r) return outside(a);
   if (r->memory == Memory::unknown) return;

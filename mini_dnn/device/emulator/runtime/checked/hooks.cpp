@@ -125,15 +125,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
-// CUDA C++ Programming Guide, warp matrix functions: pointers of 256 bits, leading dimensions of 16 bytes.
-void note_tile(const void* p, size_t pitch_bytes) {
-  constexpr size_t POINTER = 32, PITCH = 16;
-  Finding& f = the_check.finding;
-  const size_t rest = reinterpret_cast<uintptr_t>(p) % POINTER;
-  if (rest) f.offset = rest, f.bytes = POINTER, report(FindingKind::misaligned, 0, "WMMA tile", PC);
-  if (pitch_bytes % PITCH)
-    f.offset = pitch_bytes, f.bytes = PITCH, report(FindingKind::misaligned, 0, "WMMA pitch", PC);
-}
 void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+void report(FindingKind kind, const char* type, const void* pc) { ::report(kind, 0, type, pc); }
 }  // namespace emulator

@@ -87,6 +87,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
 void check_launch_ended() { the_check.active = false; }
 
 void check_block_started() {
+  start_steps();
   the_check.block_epoch = ++the_check.epoch;
   the_check.block_epochs.push_back(the_check.epoch);
 }

@@ -84,6 +84,7 @@ struct Check {
   bool active = false, fenced = false;
   bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
   uint64_t last_pc = 0;
+  uint64_t steps = 0, pause = 0, step_limit = ~uint64_t(0);  // of the block: so far, when to look, when to stop
   Finding finding = {};
 };
 extern Check the_check;
@@ -92,6 +93,11 @@ extern Check the_check;
 enum class Schedule : int { forward, reverse, random };
 void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
 
+void start_steps();                     // of a block
+void pause_steps(uint64_t pc);          // others go before; or the block has gone on for too long
+const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not come, in words
+
+[[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
 void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
 void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc);
 
