@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,21 @@ def tiled(halo: int) -> Plan:
     return plan
 
 
+def tiled_and_filter(s: ConvShape) -> list[Step]:
+    (launch,) = tiled(halo=1)(s)
+    assert isinstance(launch, Launch)
+    return [replace(launch, shared_bytes=launch.shared_bytes + 4 * s.R * s.S)]
+
+
+def changed(**changes: object) -> Plan:
+    """The launch of ``direct`` with something else in it."""
+    return lambda s: [replace(step, **changes) for step in direct()(s)]  # type: ignore[type-var, arg-type]
+
+
+def last_argument(*value: str | float) -> Plan:
+    return lambda s: [Launch("conv", (s.P * s.Q, s.M, s.N), (THREADS,), (*arguments(s)[:-1], *value))]  # type: ignore[arg-type]
+
+
 def constant(s: ConvShape) -> list[Step]:
     return [CopyToSymbol("w_const", "w"), *direct()(s)]
 
@@ -75,6 +91,11 @@ PLANS: dict[str, Plan] = {
     "tiled_no_halo": tiled(halo=0),
     "constant": constant,
     "split": split,
+    "tiled_and_filter": tiled_and_filter,
+    "direct_huge_block": changed(block=(2048,)),
+    "direct_misspelled": changed(kernel="convolve"),
+    "direct_argument_missing": last_argument(),
+    "direct_float_argument": last_argument(5.0),
     "reduce": reduce,
 }
 

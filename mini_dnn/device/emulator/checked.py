@@ -60,6 +60,8 @@ class CheckedEmulator(EmulatorDevice):
     ----------
     limit
         How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+    ucontext
+        As of `EmulatorDevice`.
 
     Raises
     ------
@@ -69,8 +71,8 @@ class CheckedEmulator(EmulatorDevice):
 
     checked = True
 
-    def __init__(self, limit: int = STEP_LIMIT) -> None:
-        super().__init__(threads=1)
+    def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
+        super().__init__(threads=1, ucontext=ucontext)
         self._lib = self._runtime.library
         if self._lib.emulator_is_checked() != 1:
             raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")

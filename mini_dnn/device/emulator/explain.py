@@ -26,6 +26,8 @@ CURES = {
     "alone: lanes of a warp do not run in step, and see a WMMA store only after it",
     "same element": "each element needs a thread of its own: check the index, and that threads past the end "
     "return (if (pixel >= P * Q) return;)",
+    "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
+    "in shared memory: check where each begins, and how large it is, halo included",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
@@ -181,6 +183,8 @@ def _race(f: Fault) -> Finding:
         cure, between = "block race", "and blocks are not ordered"
     elif f.own.write and f.other.write and f.array.memory == "global":
         cure, between = "same element", "and nothing orders them"
+    elif f.own.write and f.other.write and f.own.place != f.other.place:
+        cure, between = "overlap", "with no __syncthreads() between"
     elif f.own.warp == f.other.warp and f.array.memory == "shared":
         cure, between = "warp race", "with no __syncwarp() or __syncthreads() between"
     else:

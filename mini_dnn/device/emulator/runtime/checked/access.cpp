@@ -1,20 +1,11 @@
 // One access of a kernel: inside an array? to something that was written? ordered after what other threads did?
 #include <algorithm>
 
-#include "shadow.h"
+#include "access.h"
 
 namespace emulator {
 
 namespace {
-
-constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.cpp
-
-struct Access {
-  const char* address;
-  size_t bytes;
-  bool write, atomic;
-  uint64_t pc;
-};
 
 uint64_t block_of(uint32_t epoch) {
   const auto& starts = the_check.block_epochs;
@@ -70,13 +61,10 @@ void outside(const Access& a) {
 }
 
 const Region* find(const Access& a) {
-  Check& c = the_check;
-  auto holds = [&](const Region& r) { return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes; };
-  if (c.recent && holds(*c.recent)) return c.recent;
+  const Check& c = the_check;
   auto next = std::upper_bound(c.regions.begin(), c.regions.end(), a.address,
                                [](const char* p, const Region& r) { return p < r.start; });
-  if (next == c.regions.begin() || !holds(*--next)) return nullptr;
-  return c.recent = &*next;
+  return next != c.regions.begin() && holds(*--next, a) ? &*next : nullptr;
 }
 
 // Whether something that thread `who` did is not ordered before what this thread does.
@@ -105,29 +93,7 @@ void check_readers(const Region& r, const Cell& cell, const Access& a) {
     tell(cell.other, cell.other_pc);
 }
 
-inline void note_read(Cell& cell, const Access& a) {
-  const Check& c = the_check;
-  const uint32_t warp_epoch = c.warp_epochs[linear_thread / WARP];
-  if (cell.read_epoch != c.epoch) {
-    cell.neighbour = cell.other = NOBODY;
-  } else if (cell.reader / WARP != linear_thread / WARP) {
-    cell.other = cell.reader;
-    cell.other_pc = cell.read_pc;
-    cell.neighbour = NOBODY;
-  } else if (cell.read_warp_epoch != warp_epoch) {
-    cell.neighbour = NOBODY;
-  } else if (cell.reader != linear_thread) {
-    cell.neighbour = cell.reader;
-    cell.neighbour_pc = cell.read_pc;
-  }
-  cell.read_epoch = c.epoch;
-  cell.read_warp_epoch = warp_epoch;
-  cell.reader = linear_thread;
-  cell.read_pc = a.pc;
-  cell.read_atomic = a.atomic;
-}
-
-inline void visit(const Region& r, Cell& cell, const Access& a) {
+void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
   const bool written = shared ? cell.write_epoch >= c.block_epoch : cell.write_epoch != NEVER;
@@ -141,7 +107,7 @@ inline void visit(const Region& r, Cell& cell, const Access& a) {
   const bool whole = a.bytes >= size_t(1) << r.shift;
   if (whole && !(a.atomic && cell.write_atomic) && races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
     report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
-  if (!a.write) return note_read(cell, a);
+  if (!a.write) return note_read(cell, a.pc, a.atomic);
   if (whole) check_readers(r, cell, a);
   cell.write_epoch = c.epoch;
   cell.write_warp_epoch = c.warp_epochs[linear_thread / WARP];
@@ -158,19 +124,25 @@ void give_up_pending() {
   stop(FailureKind::finding);
 }
 
-void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
+void check_cells(const Region& r, const Access& a) {
+  if (r.memory == Memory::unknown) return;
+  const size_t first = (a.address - r.start) >> r.shift, last = (a.address + a.bytes - 1 - r.start) >> r.shift;
+  for (size_t i = first; i <= last; i++)
+    if (!a.write && is_settled(r, r.cells[i].write_epoch))
+      note_read(r.cells[i], a.pc, a.atomic);
+    else
+      visit(r, r.cells[i], a);
+}
+
+void check_elsewhere(const Access& a) {
   Check& c = the_check;
-  if (!c.active) return;
-  const auto* p = static_cast<const char*>(address);
-  if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes || !bytes) return;
-  const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
+  if (!c.active || !a.bytes) return;
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
   const Region* r = find(a);
   if (!r) return outside(a);
-  if (r->memory == Memory::unknown) return;
-  const size_t first = (p - r->start) >> r->shift, last = (p + bytes - 1 - r->start) >> r->shift;
-  for (size_t i = first; i <= last; i++) visit(*r, r->cells[i], a);
+  c.recent[a.pc % RECENT] = r;
+  check_cells(*r, a);
 }
 
 }  // namespace emulator

@@ -1,6 +1,6 @@
 // What the compiler calls before each access in a kernel that is compiled with -fsanitize=thread,bounds,alignment.
 // The sanitizers' own runtimes are not linked: these are their entry points, under their names.
-#include "shadow.h"
+#include "access.h"
 
 using namespace emulator;
 
@@ -60,6 +60,22 @@ ACCESS(8)
 ACCESS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+
+// clang++ calls these for copies; g++ calls the C library, unseen.
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false, false, PC);
+  check_access(to, bytes, true, false, PC);
+  return memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false, false, PC);
+  check_access(to, bytes, true, false, PC);
+  return memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, size_t bytes) {
+  check_access(to, bytes, true, false, PC);
+  return memset(to, value, bytes);
+}
 
 // Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
 #define UPDATE(bits, T, name, expression)                         \

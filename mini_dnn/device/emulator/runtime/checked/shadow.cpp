@@ -70,7 +70,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
       c.regions.push_back(r);
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
-  c.recent = nullptr;
+  std::fill(std::begin(c.recent), std::end(c.recent), nullptr);
   c.block_epochs.clear();
   start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z, w.total);
   c.launch_epoch = ++c.epoch;
