@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.errors import LaunchError, SharedMemoryError
@@ -16,6 +16,7 @@ from mini_dnn.hints import hint, tail
 from mini_dnn.launches import check_launches, static_finding
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import check_runnable, run
+from mini_dnn.schedules import SCHEDULES, all_schedules, same_mistake
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
@@ -40,7 +41,7 @@ class Result:
     shape: ConvShape
     finding: Finding | None = None
     refused: str = ""
-    more: tuple[Finding, ...] = ()  # a GPU goes on after the first
+    more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,12 @@ class Report:
     @property
     def findings(self) -> dict[Finding, list[ConvShape]]:
         """Each distinct finding once, with the shapes at which it was met; the first one's words."""
-        found: dict[object, tuple[Finding, list[ConvShape]]] = {}
+        found: dict[Finding, list[ConvShape]] = {}
         for result in self.results:
-            for f in filter(None, (result.finding, *result.more)):
-                key = (f.kind, f.kernel, f.place, f.other.place if f.other else None)
-                found.setdefault(key, (f, []))[1].append(result.shape)
-        return dict(found.values())
+            for finding in filter(None, (result.finding, *result.more)):
+                known = next((f for f in found if same_mistake(f, finding)), finding)
+                found.setdefault(known, []).append(result.shape)
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
@@ -115,25 +116,38 @@ def check(
     seed: int = 0,
     progress: Progress | None = None,
     arch: int = CheckedEmulator.arch,
+    schedules: Sequence[str] = SCHEDULES,
+    limit: int = STEP_LIMIT,
 ) -> Report:
-    """Run a variant on the checked emulator at each shape, up to the first finding there.
+    """Run a variant on the checked emulator at each shape, in each order, up to the first finding there.
 
     Parameters
     ----------
+    seed
+        Of the inputs and of the random order.
+    schedules
+        Orders of blocks and threads, of `SCHEDULES`.
     arch
         The compute capability, times ten, whose limits launches are held to; see `mini_dnn.launches`.
+    limit
+        How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
 
     Raises
     ------
     VariantError, DeviceError
         The kernel does not compile, or the variant cannot run on the emulator at all.
     """
-    device = CheckedEmulator()
+    device = CheckedEmulator(limit)
     device.arch = arch
     try:
-        results = []
+        results: list[Result] = []
         for shape in shapes:
-            results.append(_check_shape(variant, shape, device, seed))
+            if any(result.finding and result.finding.kind == "endless" for result in results):
+                results.append(
+                    Result(shape, refused="the endless loop that was found would take its time again")
+                )
+            else:
+                results.append(_check_orders(variant, shape, device, seed, schedules))
             if progress:
                 progress(len(results))
     finally:
@@ -141,22 +155,34 @@ def check(
     return Report(variant.name, seed, tuple(results), device.description, arch)
 
 
-def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Result:
+def _check_orders(
+    variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int, schedules: Sequence[str]
+) -> Result:
     refused = variant.limit_for(shape)
     if refused:
         return Result(shape, refused=refused)
     launch = _launch(variant, shape, device)
     if launch:
         return Result(shape, launch)
+
+    def in_order(schedule: str) -> Finding | None:
+        device.set_schedule(SCHEDULES.index(schedule), seed)
+        return _check_shape(variant, shape, device, seed)
+
+    found = all_schedules(in_order, schedules)
+    return Result(shape, found[0] if found else None, more=tuple(found[1:]))
+
+
+def _check_shape(variant: Variant, shape: ConvShape, device: CheckedEmulator, seed: int) -> Finding | None:
     x, w = inputs(shape, seed)
     try:
         y = run(x, w, variant, device).y
     except KernelError as error:
-        return Result(shape, error.finding)
+        return error.finding
     except LaunchError as error:
         cure = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
-        return Result(shape, Finding("launch", str(error), cure=cure))
-    return Result(shape, compare(x, w, y, variant))
+        return Finding("launch", str(error), cure=cure)
+    return compare(x, w, y, variant)
 
 
 def _launch(variant: Variant, shape: ConvShape, device: CheckedEmulator) -> Finding | None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from mini_dnn.check import Report, check
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.plan import CopyToSymbol, Launch, Step
+from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant, ceil_div, find, names
 
 TILE = 16
 THREADS = 64
 WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
+HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
 SMALL = (ConvShape(2, 3, 7, 9, 5, 3, 2), ConvShape(1, 2, 12, 37, 17, 2, 5))
 CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and not v.needs_gpu]
@@ -46,8 +49,37 @@ def tiled(halo: int) -> Plan:
     return plan
 
 
+def tiled_and_filter(s: ConvShape) -> list[Step]:
+    (launch,) = tiled(halo=1)(s)
+    assert isinstance(launch, Launch)
+    return [replace(launch, shared_bytes=launch.shared_bytes + 4 * s.R * s.S)]
+
+
+def changed(**changes: object) -> Plan:
+    """The launch of ``direct`` with something else in it."""
+    return lambda s: [replace(step, **changes) for step in direct()(s)]  # type: ignore[type-var, arg-type]
+
+
+def last_argument(*value: str | float) -> Plan:
+    return lambda s: [Launch("conv", (s.P * s.Q, s.M, s.N), (THREADS,), (*arguments(s)[:-1], *value))]  # type: ignore[arg-type]
+
+
 def constant(s: ConvShape) -> list[Step]:
     return [CopyToSymbol("w_const", "w"), *direct()(s)]
+
+
+def split(s: ConvShape) -> list[Step]:
+    args = ("x", "w", "part", "y", s.N, s.C, s.H, s.W, s.M, s.R, s.S)
+    return [Launch("conv", (ceil_div(s.N * s.M * s.P * s.Q, THREADS), s.C), (THREADS,), args)]
+
+
+def reduce(s: ConvShape) -> list[Step]:
+    """A block an output."""
+    return [Launch("conv", (s.P * s.Q, s.M, s.N), (THREADS,), arguments(s))]
+
+
+def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
+    return {"part": (s.C, s.N, s.M, s.P, s.Q)}
 
 
 PLANS: dict[str, Plan] = {
@@ -58,10 +90,17 @@ PLANS: dict[str, Plan] = {
     "tiled": tiled(halo=1),
     "tiled_no_halo": tiled(halo=0),
     "constant": constant,
+    "split": split,
+    "tiled_and_filter": tiled_and_filter,
+    "direct_huge_block": changed(block=(2048,)),
+    "direct_misspelled": changed(kernel="convolve"),
+    "direct_argument_missing": last_argument(),
+    "direct_float_argument": last_argument(5.0),
+    "reduce": reduce,
 }
 
 
-def run_wrong(file: Path, folder: Path) -> Report:
+def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) -> Report:
     """Check a kernel of the corpus under the plan that it names."""
     shutil.copy(file, folder / "kernel.cu")
     name = re.search(r"^// plan: (\w+)$", file.read_text(), re.MULTILINE)
@@ -69,32 +108,75 @@ def run_wrong(file: Path, folder: Path) -> Report:
     plan = PLANS[name[1]]
     precision = "fp16" if name[1] == "wmma" else "fp32"
     variant = Variant(
-        "conv2d", "", plan, defines={"TILE": TILE}, precision=precision, folder=folder, name=file.stem
+        "conv2d",
+        "",
+        plan,
+        scratch=scratch if name[1] == "split" else lambda s: {},
+        defines={"TILE": TILE},
+        precision=precision,
+        folder=folder,
+        name=file.stem,
     )
     shape = ConvShape(2, 1, 12, 21, 9, 3, 5) if name[1] == "constant" else SHAPE
-    return check(variant, [shape])
+    return check(variant, [shape], schedules=schedules)
+
+
+def expected(file: Path) -> list[tuple[str, int, str]]:
+    """Kind, line and code of each finding that a file of the corpus marks; line 0 where it has none."""
+    marks = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if match := re.search(r"// expect: ([\w-]+)$", line):
+            marks.append((match[1], 0, "") if line.startswith("//") else (match[1], number, line.strip()))
+    assert marks, f"{file} expects nothing"
+    return marks
 
 
 @pytest.mark.parametrize("file", WRONG, ids=lambda file: file.stem)
 def test_corpus(file: Path, tmp_path: Path) -> None:
-    """The kind of the finding, and its line where the file marks one."""
-    (number, code), kind = next(
-        ((i, line), match[1])
-        for i, line in enumerate(file.read_text().splitlines(), 1)
-        if (match := re.search(r"// expect: ([\w-]+)$", line))
-    )
+    """The kind of each finding, and its line where the file marks one."""
+    marks = expected(file)
     report = run_wrong(file, tmp_path)
     told = "\n".join(describe(report))
-    if kind == "nothing":
+    if marks[0][0] == "nothing":
         assert not report.findings, told
         return
-    (finding,) = report.findings
-    assert finding.kind == kind, told
-    assert finding.cure
-    if not code.startswith("//"):
-        assert finding.place is not None, told
-        assert (finding.place.line, finding.place.code) == (number, code.strip()), told
-        assert f"kernel.cu:{number} | " in told
+    found = sorted(
+        (f.kind, f.place.line, f.place.code) if f.place else (f.kind, 0, "") for f in report.findings
+    )
+    anywhere = [
+        (kind, 0, "") if marks[0][0] == "endless" and not marks[0][1] else (kind, *at) for kind, *at in found
+    ]
+    assert anywhere == sorted(marks), told
+    assert all(f.cure for f in report.findings)
+    for _, number, _ in marks:
+        assert not number or f"kernel.cu:{number} | " in told
+
+
+@pytest.mark.parametrize("file", HIDDEN, ids=lambda file: file.stem)
+def test_mistakes_that_luck_hides(file: Path, tmp_path: Path) -> None:
+    """A kernel that one order leaves without a finding, and the others do not."""
+    order = re.findall(r"^// clean in order: (\w+)$", file.read_text(), re.MULTILINE)
+    report = run_wrong(file, tmp_path, order)
+    assert not report.findings, "\n".join(describe(report))
+    for other in set(SCHEDULES) - set(order):
+        assert run_wrong(file, tmp_path, [other]).findings, other
+    told = "\n".join(describe(run_wrong(file, tmp_path)))
+    assert f"hidden in {order[0]} order: met when blocks and threads run in reverse order" in told
+
+
+def test_the_random_order_is_that_of_the_seed(tmp_path: Path) -> None:
+    def told(seed: int) -> str:
+        variant = Variant("conv2d", "", direct(), folder=tmp_path, name="twice")
+        report = check(variant, [SHAPE], seed, schedules=["random"])
+        return "\n".join(describe(report)).rpartition("\n")[0]
+
+    # all threads of a block write one element: which two meet first is the order's
+    (tmp_path / "kernel.cu").write_text(
+        'extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H,\n'
+        "    int W, int M, int R, int S) { y[blockIdx.x] = threadIdx.x; }\n"
+    )
+    assert told(1) == told(1)
+    assert len({told(seed) for seed in range(4)}) > 1
 
 
 def test_both_parties_of_a_race(tmp_path: Path) -> None:

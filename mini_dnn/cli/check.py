@@ -13,11 +13,12 @@ from rich.theme import Theme
 from mini_dnn.check import SHAPES, Report, check
 from mini_dnn.check_cuda import STAGES, check_cuda
 from mini_dnn.cli.common import DIFFERS, check_output
-from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.launches import SHARED_LIMIT
 from mini_dnn.progress import Bar
+from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -55,7 +56,20 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="the GPU that the emulator holds launches to, by its compute capability: 75 is 7.5 "
         "(default 90); cuda takes what is there",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs and the random order (default 0)")
+    parser.add_argument(
+        "--schedules",
+        nargs="+",
+        choices=SCHEDULES,
+        help="orders in which the emulator runs blocks and threads (default: all three)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_steps,
+        metavar="STEPS",
+        help="accesses of memory and arrivals at barriers after which the emulator takes a block for endless "
+        f"(default {STEP_LIMIT:,})",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     parser.set_defaults(run=run)
 
@@ -70,6 +84,12 @@ def _shape(text: str) -> ConvShape:
         ) from error
 
 
+def _steps(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps: one or more is needed")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Check, and print the verdict; 1 if something was found."""
     variant = find(args.impl).as_convolution()
@@ -77,16 +97,22 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)
     if args.device == "cuda":
-        if args.arch:
-            raise UsageError(
-                f"--arch {args.arch} is for the emulator; --device cuda takes the GPU that is there"
-            )
+        for flag in ("arch", "schedules", "limit"):
+            if getattr(args, flag):
+                raise UsageError(f"--{flag} is for the emulator; --device cuda takes the GPU that is there")
         with Bar("checking", STAGES) as bar:
             report = check_cuda(variant, args.shapes, args.seed, bar.update)
     else:
         with Bar("checking", len(args.shapes)) as bar:
-            arch = args.arch or CheckedEmulator.arch
-            report = check(variant, args.shapes, args.seed, bar.update, arch=arch)
+            report = check(
+                variant,
+                args.shapes,
+                args.seed,
+                bar.update,
+                args.arch or CheckedEmulator.arch,
+                args.schedules or SCHEDULES,
+                args.limit or STEP_LIMIT,
+            )
     show(report, Console(theme=THEME, highlighter=Verdict()))
     if args.json:
         try:
@@ -149,7 +175,7 @@ def describe(report: Report) -> list[str]:
     return [
         *lines,
         "",
-        f"{report.variant}: {verdict} at {len(report.results)} shapes (inputs of seed {report.seed})",
+        f"{report.variant}: {verdict} at {len(report.results)} shapes (seed {report.seed})",
     ]
 
 

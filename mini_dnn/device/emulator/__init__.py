@@ -7,7 +7,8 @@ of the kernel, ``explain`` words the findings. ``include/`` has CUDA's headers a
 
 Two habits of a GPU are not imitated: the lanes of a warp do not run in step (a lane sees what another wrote
 only after a ``__syncwarp`` or ``__syncthreads``, as the CUDA memory model says), and a thread that polls
-shared memory must call ``__nanosleep`` in its loop, as only one thread of a block runs at a time.
+shared memory must call ``__nanosleep`` in its loop, as only one thread of a block runs at a time (checked
+mode lets others run after a while).
 """
 
 from mini_dnn.device.emulator.emulator import EmulatorDevice

@@ -21,10 +21,10 @@ INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
-REDZONE_BYTES = 256  # after each variable of a checked kernel file, so that what runs off its end is seen
+REDZONE_BYTES = 256  # at least, and as much as its size, after each variable of a checked kernel file
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
 VARIABLE_END = re.compile(
-    r"^\t\.size\t(?P<name>[\w.$]+), \d+\n(?P=name):\n"
+    r"^\t\.size\t(?P<name>[\w.$]+), (?P<size>\d+)\n(?P=name):\n"
     r"(?:\t\.(?:zero|byte|value|long|quad|float|double|ascii|string)\b.*\n)+",
     re.MULTILINE,
 )
@@ -145,7 +145,9 @@ def _build_with_redzones(
     assembly = wrapper.with_suffix(".s")
     done = compiler.run([*flags, "-S", str(wrapper), "-o", str(assembly)])
     if not done.returncode:
-        text = VARIABLE_END.sub(lambda m: f"{m[0]}\t.zero\t{REDZONE_BYTES}\n", assembly.read_text())
+        text = VARIABLE_END.sub(
+            lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
+        )
         assembly.write_text(text)
         done = compiler.run([*LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import re
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import (
     CURES,
@@ -24,8 +27,10 @@ from mini_dnn.device.emulator.explain import (
     Finding,
     Party,
     Place,
+    explain_endless,
     explain_fault,
     explain_stuck,
+    explain_warp,
 )
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
@@ -34,57 +39,10 @@ from mini_dnn.errors import DeviceError, LaunchError
 
 GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
 SUBSCRIPT, WARP = 4, 32
+STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
+SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
 KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned"}
-
-
-class CParty(ctypes.Structure):
-    """One of the two sides of a race; fields as in ``runtime/checked/shadow.h``, like the next ones."""
-
-    _fields_ = [
-        ("write", ctypes.c_int),
-        ("atomic", ctypes.c_int),
-        ("thread", ctypes.c_uint),
-        ("block", ctypes.c_uint64),
-        ("pc", ctypes.c_uint64),
-    ]
-
-
-class CFinding(ctypes.Structure):
-    """What was found."""
-
-    _fields_ = [
-        ("kind", ctypes.c_int),
-        ("memory", ctypes.c_int),
-        ("index", ctypes.c_int),
-        ("start", ctypes.c_uint64),
-        ("offset", ctypes.c_int64),
-        ("bytes", ctypes.c_uint64),
-        ("subscript", ctypes.c_int64),
-        ("own", CParty),
-        ("other", CParty),
-        ("exited", ctypes.c_uint),
-        ("type", ctypes.c_char * 256),
-    ]
-
-
-class CSharedArray(ctypes.Structure):
-    """A shared array."""
-
-    _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_int64), ("is_array", ctypes.c_int64)]
-
-
-class CTarget(ctypes.Structure):
-    """The kernel library of the next launch."""
-
-    _fields_ = [
-        ("base", ctypes.c_void_p),
-        ("data_start", ctypes.c_void_p),
-        ("data_end", ctypes.c_void_p),
-        ("anchor", ctypes.c_void_p),
-        ("shared", ctypes.POINTER(CSharedArray)),
-        ("shared_count", ctypes.c_int),
-    ]
 
 
 class KernelError(LaunchError):
@@ -98,6 +56,13 @@ class KernelError(LaunchError):
 class CheckedEmulator(EmulatorDevice):
     """The emulator with checks; see the module's docstring.
 
+    Parameters
+    ----------
+    limit
+        How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+    ucontext
+        As of `EmulatorDevice`.
+
     Raises
     ------
     DeviceError
@@ -106,8 +71,8 @@ class CheckedEmulator(EmulatorDevice):
 
     checked = True
 
-    def __init__(self) -> None:
-        super().__init__(threads=1)
+    def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
+        super().__init__(threads=1, ucontext=ucontext)
         self._lib = self._runtime.library
         if self._lib.emulator_is_checked() != 1:
             raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")
@@ -115,6 +80,13 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
+        self._lib.emulator_schedule.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self._lib.emulator_limit_steps.argtypes = [ctypes.c_uint64]
+        self._lib.emulator_limit_steps(limit)
+        self._lib.emulator_steps.restype = ctypes.c_uint64
+        self._limit = limit
+        self._progress = 0, 0.0  # steps that were seen, and the processor time at which they changed
+        self.set_schedule(0, 0)  # the library outlives a device
         self._lib.emulator_base.restype = ctypes.c_uint64
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
@@ -185,7 +157,12 @@ class CheckedEmulator(EmulatorDevice):
         target.shared_count = len(symbols.shared)
         self._lib.emulator_target(target)
         self._launch = grid, block, shared_bytes
+        self._progress = 0, time.process_time()
         super().launch(module, kernel, grid, block, args, shared_bytes, stream)
+
+    def set_schedule(self, schedule: int, seed: int) -> None:
+        """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
+        self._lib.emulator_schedule(schedule, seed)
 
     def _base(self, module: EmulatorModule) -> int:
         return int(self._lib.emulator_base(module.library.anchor))
@@ -194,19 +171,36 @@ class CheckedEmulator(EmulatorDevice):
         assert isinstance(buffer, EmulatorBuffer), "checked by the copy"
         self._lib.emulator_host_wrote(buffer.address, buffer.nbytes, known)
 
+    def _hangs(self) -> bool:
+        """Whether nothing but computing has been done for long: a loop that does not even use memory."""
+        steps, now = self._lib.emulator_steps(), time.process_time()
+        if steps != self._progress[0]:
+            self._progress = steps, now
+        return now - self._progress[1] > SECONDS_WITHOUT_STEP
+
     def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
         kind = FailureKind(failure.kind)
-        block = tuple(failure.block)
+        me = Party(None, tuple(failure.block), tuple(failure.thread))
+        text = self._with_places(failure.text.decode(errors="replace"), module)
         if kind == FailureKind.DEADLOCK:
-            text = failure.text.decode(errors="replace")
-            return KernelError(explain_stuck(text, module.source, kernel, block))
+            return KernelError(explain_stuck(text, module.source, kernel, me))
+        if kind == FailureKind.WARP:
+            return KernelError(explain_warp(text, module.source, kernel, me))
+        if kind in (FailureKind.ENDLESS, FailureKind.CANCELLED):
+            what = f"made {self._limit:,} accesses of memory and arrivals at barriers"
+            if kind == FailureKind.CANCELLED:
+                what = f"computed for {SECONDS_WITHOUT_STEP} s without an access of memory"
+            return KernelError(explain_endless(what, text, module.source, kernel, me))
         found = CFinding()
         self._lib.emulator_finding(ctypes.byref(found))
-        own, other = source_lines(module.path, [found.own.pc, found.other.pc])
         if kind != FailureKind.FINDING:
+            pc = failure.pc - self._base(module) + 1  # one on, as return addresses are
+            in_kernel = 0 < pc <= self._symbols[module.path].data[0]
+            (own,) = source_lines(module.path, [pc if in_kernel else found.own.pc])
             text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
-            me = Party(Place.at(module.source, *own), block, tuple(failure.thread))
+            me = replace(me, place=Place.at(module.source, *own))
             return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
+        own, other = source_lines(module.path, [found.own.pc, found.other.pc])
         fault = Fault(
             kind=KINDS[found.kind],
             kernel=kernel,
@@ -220,6 +214,12 @@ class CheckedEmulator(EmulatorDevice):
             type=found.type.decode(errors="replace").strip("'"),
         )
         return KernelError(explain_fault(fault))
+
+    def _with_places(self, text: str, module: EmulatorModule) -> str:
+        """A text of the runtime with file and line for each ``@`` and address."""
+        found = re.findall(r"@([0-9a-f]+)", text)
+        places = dict(zip(found, source_lines(module.path, [int(pc, 16) for pc in found]), strict=True))
+        return re.sub(r"@([0-9a-f]+)", lambda m: f"({Path(places[m[1]][0]).name}:{places[m[1]][1]})", text)
 
     def _party(self, party: CParty, place: Place | None) -> Party:
         grid, block, _ = self._launch

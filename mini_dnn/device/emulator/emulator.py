@@ -174,12 +174,16 @@ class EmulatorDevice:
         launch.shared_bytes = shared_bytes
         launch.workers = self.threads
         try:
-            failure = self._runtime.launch(launch)
+            failure = self._runtime.launch(launch, self._hangs)
         finally:
             if text := self._runtime.printed():
                 print(text, end="")
         if failure.kind != FailureKind.NONE:
             raise self._failed(what, failure, own, kernel)
+
+    def _hangs(self) -> bool:
+        """Whether a launch makes no progress; Ctrl-C ends it here, and checked mode looks."""
+        return False
 
     def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
         return LaunchError(describe_failure(what, failure, self._memory))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 
 from mini_dnn.device.sources import source_files
 
 AXES = {"x": "nchw", "w": "mcrs", "y": "nmpq"}  # of the buffers that every plan has
-STUCK_PLACE = re.compile(r"\(([^()]*?):(\d+)\)")
+FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
+STUCK_PLACE = re.compile(r"\(([^():]*):(\d+)(?::\d+)?\)")
+THREADS = re.compile(r" *threads (?P<threads>[-\d, .]+) (?P<where>.*)")
+RUNS = re.compile(" runs? at ")
+ABSENT = re.compile(r"(?P<call>\S+) \S+ for the lanes of mask (?P<mask>\w+); absent: (?P<lanes>[-\d, .]+)")
 
 CURES = {
     "out-of-bounds": "guard the access with the bounds of the array (if (p < P && q < Q) ...), "
@@ -21,10 +26,18 @@ CURES = {
     "alone: lanes of a warp do not run in step, and see a WMMA store only after it",
     "same element": "each element needs a thread of its own: check the index, and that threads past the end "
     "return (if (pixel >= P * Q) return;)",
+    "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
+    "in shared memory: check where each begins, and how large it is, halo included",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
     "before it, but skip the work and still come to every __syncthreads()",
+    "warp-mask": "all lanes that the mask names must come to the call: take it out of the branch, let lanes "
+    "without work pass a zero, and return only after it; the lanes of a mask are those that call",
+    "tile": "give all lanes the address of the tile's first element and one leading dimension; "
+    "which lane moves which element is left to WMMA",
+    "endless": "see that the loop's variable changes and its condition can become false, for every thread; "
+    "a thread waits for others of its block at a barrier, not in a loop",
     "uninitialised": "write the element first, in every case: "
     "threads outside of the image or the tile store 0.0f",
     "misaligned": "a vector access needs an address that is a multiple of its size: "
@@ -98,8 +111,10 @@ class Array:
     itemsize: int
 
     def index(self, offset: int) -> str:
-        """``x[n=0, c=1, h=2, w=9]`` or ``tile[3][16]`` for so many bytes from its start."""
+        """``x[n=0, c=1, h=2, w=9]``, ``tile[3][16]`` or ``x[-21]`` for so many bytes from its start."""
         flat = offset // self.itemsize
+        if self.memory == "global" and not 0 <= flat < 2 * prod(self.shape):  # no (n, c, h, w) was meant
+            return f"{self.name}[{flat}]"
         sides = []
         for side in reversed(self.shape[1:]):
             sides.append(flat % side)
@@ -152,9 +167,12 @@ def _out_of_bounds(f: Fault) -> Finding:
         what = f"index {f.subscript} is outside of an array declared as {f.type}{last}"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     flat, count = f.offset // f.array.itemsize, prod(f.array.shape)
-    verb = "write" if f.own.write else "read"
+    verb = "update" if f.own.atomic else "write" if f.own.write else "read"
+    if not f.array.memory or abs(f.offset) > FAR:
+        what = f"{verb} at an address that belongs to no array, and is near none"
+        return Finding(f.kind, what, f.kernel, f.own, cure=CURES["fault"])
     index = f.array.index(f.offset)
-    where = f"{-flat} before its start" if flat < 0 else f"element {flat} of {count}"
+    where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside of {f.array}, {where}"
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
 
@@ -165,6 +183,8 @@ def _race(f: Fault) -> Finding:
         cure, between = "block race", "and blocks are not ordered"
     elif f.own.write and f.other.write and f.array.memory == "global":
         cure, between = "same element", "and nothing orders them"
+    elif f.own.write and f.other.write and f.own.place != f.other.place:
+        cure, between = "overlap", "with no __syncthreads() between"
     elif f.own.warp == f.other.warp and f.array.memory == "shared":
         cure, between = "warp race", "with no __syncwarp() or __syncthreads() between"
     else:
@@ -193,14 +213,66 @@ def _misaligned(f: Fault) -> Finding:
     return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
 
 
-def explain_stuck(text: str, source: Path, kernel: str, block: tuple[int, ...]) -> Finding:
+def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """The finding for a block whose threads wait at different places, or not at all."""
-    waits = text.strip("\n").splitlines()
-    places = [
-        Place.at(source, match[1], int(match[2])) for line in waits for match in STUCK_PLACE.finditer(line)
-    ]
-    own = Party(places[0] if places else None, block, ())
-    other = Party(places[1], block, ()) if len(places) > 1 else None
+    waits = _waits(text)
+    places = _places(waits, source)
+    own = Party(places[0] if places else None, me.block, ())
+    other = Party(places[1], me.block, ()) if len(places) > 1 else None
+    found = [match for line in waits if (match := ABSENT.search(line))]
+    if found:  # what lanes do in a branch is more often a shuffle than __syncwarp, which all come to
+        absent = min(found, key=lambda match: match["call"] == "__syncwarp")
+        own = replace(own, place=_places([absent[0]], source)[0])
+        other = next((Party(p, me.block, ()) for p in places if p != own.place), None)
+        what = (
+            f"{absent['call']} waits for all lanes of its mask {absent['mask']}, "
+            f"and lanes {absent['lanes']} never come"
+        )
+        return Finding("warp-mask", what, kernel, own, "", other, CURES["warp-mask"], waits)
     what = "not all threads of the block come to the same barrier"
-    notes = tuple(line.strip() for line in waits)
-    return Finding("divergence", what, kernel, own, "", other, CURES["divergence"], notes)
+    return Finding("divergence", what, kernel, own, "", other, CURES["divergence"], waits)
+
+
+def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
+    """The finding for a warp function that lanes call wrongly; the text says how."""
+    places = _places([text], source)
+    what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
+    return Finding(
+        "warp-mask",
+        what,
+        kernel,
+        replace(me, place=places[0]),
+        cure=CURES["tile" if "same tile" in what else "warp-mask"],
+    )
+
+
+def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) -> Finding:
+    """The finding for a block that does not end; the text says where its threads are."""
+    waits = _waits(text)
+    runs = _places([line for line in waits if RUNS.search(line)], source) or _places(waits, source)
+    own = replace(me, place=runs[0] if runs else None)
+    what = f"a block {what} and did not end: an endless loop, or threads that wait for each other"
+    return Finding("endless", what, kernel, own, cure=CURES["endless"], notes=waits)
+
+
+def _waits(text: str) -> tuple[str, ...]:
+    """A line each for the threads that are at one place."""
+    threads: dict[str, list[str]] = {}
+    for line in text.strip("\n").splitlines():
+        match = THREADS.match(line)
+        if match:
+            threads.setdefault(match["where"], []).append(match["threads"])
+    return tuple(_who(", ".join(numbers), where) for where, numbers in threads.items())
+
+
+def _who(numbers: str, where: str) -> str:
+    if numbers.isdigit():  # "wait at", "run at", "have passed"
+        verb, _, rest = where.partition(" ")
+        return f"thread {numbers} {'has' if verb == 'have' else verb + 's'} {rest}"
+    return f"threads {numbers} {where}"
+
+
+def _places(lines: Iterable[str], source: Path) -> list[Place]:
+    matches = (match for line in lines for match in STUCK_PLACE.finditer(line))
+    found = (Place.at(source, match[1], int(match[2])) for match in matches)
+    return [place for place in found if place]

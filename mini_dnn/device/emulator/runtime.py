@@ -10,6 +10,7 @@ import ctypes
 import enum
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError
@@ -39,6 +40,8 @@ class FailureKind(enum.IntEnum):
     CANCELLED = 6
     NO_MEMORY = 7
     FINDING = 8  # of checked mode: checked.py has it
+    WARP = 9  # lanes are absent, or the mask is wrong
+    ENDLESS = 10  # in checked mode
 
 
 class CParameter(ctypes.Structure):
@@ -91,6 +94,7 @@ class CFailure(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("thread", ctypes.c_uint * 3),
         ("address", ctypes.c_uint64),
+        ("pc", ctypes.c_uint64),
         ("text", ctypes.c_char * 4096),
     ]
 
@@ -134,13 +138,14 @@ class Runtime:
             copy.flush()
             return Library(_load(Path(copy.name)), self._lib.emulator_unload)
 
-    def launch(self, launch: CLaunch) -> CFailure:
-        """Run a launch to its end, or to Ctrl-C."""
+    def launch(self, launch: CLaunch, hangs: Callable[[], bool]) -> CFailure:
+        """Run a launch to its end, to Ctrl-C, or until ``hangs``, which is asked now and then, says so."""
         failure = CFailure()
         try:
             self._lib.emulator_start(ctypes.byref(launch))
             while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
-                pass  # here Python sees Ctrl-C
+                if hangs():  # here, too, Python sees Ctrl-C
+                    self._lib.emulator_cancel()
         except BaseException:
             # The launch uses memory that the caller is about to drop: it must be over first.
             while launch.started and not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):

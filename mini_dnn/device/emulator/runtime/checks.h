@@ -5,14 +5,22 @@
 namespace emulator {
 
 #ifdef EMULATOR_CHECKED
+constexpr bool CHECKED = true;  // threads go on after a barrier in the order of the schedule, not the last one first
 void check_launch_started(Worker& worker, unsigned shared_bytes);
 void check_launch_ended();
 void check_block_started();
-void check_block_ended(Worker& worker);  // may set worker.failure
-void check_freed(char* memory);          // a buffer
-void check_block_barrier();              // all threads of the block have met
-void check_warp_barrier(unsigned warp);  // lanes of that warp have met
+void check_block_ended(Worker& worker);   // may set worker.failure
+void check_freed(char* memory);           // a buffer
+void check_block_barrier();               // all threads of the block have met
+void check_warp_barrier(unsigned warp);   // lanes of that warp have met
+uint64_t check_block_order(uint64_t i);   // which block runs as the i-th
+unsigned check_thread_order(unsigned i);  // and which thread of a block
+void check_steps(unsigned count);         // so many threads met: ends a block that does not end
+void check_yield(Fiber* fiber);           // which others go before, though it does not wait
+void check_cancelled(Worker& worker);     // by a signal in the middle of a kernel
+void check_ready_order(Queue& ready);     // may change in what order threads go on after a barrier
 #else
+constexpr bool CHECKED = false;
 inline void check_launch_started(Worker&, unsigned) {}
 inline void check_launch_ended() {}
 inline void check_block_started() {}
@@ -20,6 +28,12 @@ inline void check_block_ended(Worker&) {}
 inline void check_freed(char*) {}
 inline void check_block_barrier() {}
 inline void check_warp_barrier(unsigned) {}
+inline uint64_t check_block_order(uint64_t i) { return i; }
+inline unsigned check_thread_order(unsigned i) { return i; }
+inline void check_steps(unsigned) {}
+inline void check_yield(Fiber*) {}
+inline void check_cancelled(Worker&) {}
+inline void check_ready_order(Queue&) {}
 #endif
 
 }  // namespace emulator

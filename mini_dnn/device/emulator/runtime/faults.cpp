@@ -2,6 +2,9 @@
 #include <csignal>
 #include <sys/mman.h>
 
+#include <ucontext.h>
+
+#include "checks.h"
 #include "worker.h"
 
 namespace emulator {
@@ -17,8 +20,18 @@ FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
   return stack_overflowed(w, info.si_addr) ? FailureKind::stack_overflow : FailureKind::fault;
 }
 
+uint64_t interrupted_at([[maybe_unused]] const void* state) {
+#if defined(__x86_64__)
+  return static_cast<const ucontext_t*>(state)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  return static_cast<const ucontext_t*>(state)->uc_mcontext.pc;
+#else
+  return 0;
+#endif
+}
+
 // Runs on the signal stack of the worker. What it interrupts is kernel code, whose state is dropped as a whole.
-void on_fault(int signal, siginfo_t* info, void*) {
+void on_fault(int signal, siginfo_t* info, void* state) {
   Worker* w = this_worker;
   if (w && !w->in_kernel && info->si_code == SI_TKILL) return;  // cancelled just after its last block
   if (!w || !w->in_kernel) {  // not ours: the instruction runs again, into the handler that was there before
@@ -29,7 +42,9 @@ void on_fault(int signal, siginfo_t* info, void*) {
   w->in_kernel = false;
   w->failure.kind = kind_of(*w, signal, *info);
   w->failure.address = reinterpret_cast<uint64_t>(info->si_addr);
+  w->failure.pc = interrupted_at(state);
   note_place(w->failure);
+  if (w->failure.kind == FailureKind::cancelled) check_cancelled(*w);
   siglongjmp(w->after_fault, 1);
 }
 

@@ -9,22 +9,22 @@ namespace emulator {
 
 namespace {
 
-constexpr size_t GUARD_BYTES = 64 << 10, HUGE_PAGE = 2 << 20;
+constexpr size_t HUGE_PAGE = 2 << 20;
 // Not a power of two: the tops of all stacks would share one set of the cache.
 constexpr size_t STRIDE = STACK_BYTES + 5 * 64;
 constexpr uint64_t END_MARK = 0x6f7665726672656eull;
 
 // Address space, not memory: only what threads touch exists.
 void reserve(Worker& w) {
-  const size_t bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
-  void* region = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const size_t guard = guard_bytes(), bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
+  void* region = mmap(nullptr, bytes + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (region == MAP_FAILED) {
     snprintf(w.failure.text, sizeof w.failure.text, "no memory for the stacks of a block");
     stop(FailureKind::no_memory);
   }
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(region) + GUARD_BYTES + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(region) + guard + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
   w.stacks = reinterpret_cast<char*>(first);
-  mprotect(w.stacks - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
+  mprotect(w.stacks, MAX_THREADS * STRIDE, PROT_READ | PROT_WRITE);
 #ifdef MADV_HUGEPAGE
   madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a wish
 #endif
@@ -59,7 +59,7 @@ void release_fibers(Worker& w) {
 
 bool stack_overflowed(Worker& w, const void* fault) {
   const auto* address = static_cast<const char*>(fault);
-  bool found = w.stacks && address < w.stacks && address >= w.stacks - GUARD_BYTES;
+  bool found = w.stacks && address < w.stacks && address >= w.stacks - STACK_BYTES;
   for (int i = 0; i < w.fiber_count; i++) {
     char* end = stack_of(w, &w.fibers[i]);
     found |= memcmp(end, &END_MARK, sizeof END_MARK) != 0;

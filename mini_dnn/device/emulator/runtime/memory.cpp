@@ -11,23 +11,40 @@
 
 namespace {
 
-constexpr size_t PAGE = 4096, GUARD = 1 << 20, ALIGNMENT = 256;  // cudaMalloc aligns to 256 bytes
+constexpr size_t PAGE = 4096, NARROW_GUARD = 1 << 20, ALIGNMENT = 256;  // cudaMalloc aligns to 256 bytes
 
 size_t data_bytes(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 size_t start_in_data(size_t bytes) { return (data_bytes(bytes) - bytes) / ALIGNMENT * ALIGNMENT; }
 
 }  // namespace
 
+size_t emulator::guard_bytes() {
+#ifdef EMULATOR_CHECKED
+  // As far as an index of 32 bits reaches in floats: a wild index then lies nearest to the array that it is of. This
+  // is address space alone; where that is limited (ulimit -v), less has to do.
+  static const size_t bytes = [] {
+    constexpr size_t wide = size_t(16) << 30, all = 64 * wide;
+    void* probe = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED) return NARROW_GUARD;
+    munmap(probe, all);
+    return wide;
+  }();
+  return bytes;
+#else
+  return NARROW_GUARD;
+#endif
+}
+
 #pragma GCC visibility push(default)
 extern "C" {
 
 // Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins: what runs off either
-// end by less than 1 MiB faults instead of changing something else. nullptr: there is no memory.
+// end by less than that faults instead of changing something else. nullptr: there is no memory.
 void* emulator_allocate(size_t bytes) {
-  const size_t data = data_bytes(bytes), all = data + 2 * GUARD;
+  const size_t data = data_bytes(bytes), guard = emulator::guard_bytes(), all = data + 2 * guard;
   void* base = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return nullptr;
-  char* start = static_cast<char*>(base) + GUARD;
+  char* start = static_cast<char*>(base) + guard;
   if (mprotect(start, data, PROT_READ | PROT_WRITE) != 0) {
     munmap(base, all);
     return nullptr;
@@ -38,7 +55,8 @@ void* emulator_allocate(size_t bytes) {
 
 void emulator_free(void* memory, size_t bytes) {
   emulator::check_freed(static_cast<char*>(memory));
-  munmap(static_cast<char*>(memory) - start_in_data(bytes) - GUARD, data_bytes(bytes) + 2 * GUARD);
+  const size_t guard = emulator::guard_bytes();
+  munmap(static_cast<char*>(memory) - start_in_data(bytes) - guard, data_bytes(bytes) + 2 * guard);
 }
 
 // Size in bytes of the variable at an address that dlsym gave; 0 if that is none.

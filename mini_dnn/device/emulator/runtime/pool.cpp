@@ -56,8 +56,9 @@ void run_blocks(Pool& pool, Worker& w) {
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
     if (first >= blocks) return;
-    for (uint64_t i = first; i < std::min(first + pool.chunk, blocks); i++) {
+    for (uint64_t next = first; next < std::min(first + pool.chunk, blocks); next++) {
       if (pool.stopped) return;
+      const uint64_t i = check_block_order(next);
       blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
       if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
       w.in_kernel = true;
@@ -157,7 +158,7 @@ void emulator_start(Launch* launch) {
   pool.stopped = false;
   pool.failure.kind = FailureKind::none;
   if (pool.wanted == 0) {
-    pool.failure = {FailureKind::no_memory, {}, {}, 0, "the system starts no thread"};
+    pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system starts no thread"};
     return;
   }
   pool.generation++;

@@ -39,35 +39,71 @@ void add_threads(Text& text, unsigned total, Chosen chosen) {
 }
 
 bool same_wait(const Wait& a, const Wait& b) {
-  return a.mask == b.mask && a.site.line() == b.site.line() && a.site.column() == b.site.column() &&
-         !strcmp(a.name, b.name);
+  if (!a.name || !b.name || a.mask != b.mask) return a.name == b.name && a.mask == b.mask;
+  return a.site.line() == b.site.line() && a.site.column() == b.site.column() && !strcmp(a.name, b.name);
+}
+
+struct Threads {
+  const Wait* waits[MAX_THREADS] = {};  // of those that wait, or have let others go before
+  unsigned absent[MAX_THREADS] = {};    // lanes that a thread waits for
+  bool ready[MAX_THREADS] = {};
+};
+
+void gather(Worker& w, Threads& all) {
+  auto note = [&](const Fiber* f) { all.waits[f->linear] = &f->wait; };
+  for (Fiber* f = w.waiting.first; f; f = f->next) note(f);
+  for (Fiber* f = w.ready.first; f; f = f->next) note(f), all.ready[f->linear] = true;
+  for (unsigned i = 0; i < w.total; i += WARP) {
+    const Warp& warp = w.warps[i / WARP];
+    for (int r = 0; r < warp.open; r++) {
+      const unsigned arrived = warp.rendezvous[r].arrived;
+      for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
+        note(warp.fibers[__builtin_ctz(lanes)]);
+        if (!warp.rendezvous[r].call)
+          all.absent[i + __builtin_ctz(lanes)] = warp.rendezvous[r].mask & ~arrived & ~warp.exited;
+      }
+    }
+  }
+}
+
+void add_wait(Text& text, const Wait& wait, bool ready, bool with_column, unsigned absent) {
+  if (!wait.name) return text.add(" run at @%x", wait.mask);
+  text.add(" %s %s (%s:%u", ready ? "have passed" : "wait at", wait.name, wait.site.file_name(), wait.site.line());
+  if (with_column) text.add(":%u", wait.site.column());
+  text.add(")");
+  if (ready || !wait.mask) return;
+  text.add(" for the lanes of mask 0x%08x", wait.mask);
+  if (!absent) return;
+  text.add("; absent: ");
+  add_threads(text, WARP, [&](unsigned lane) { return absent >> lane & 1; });
 }
 
 }  // namespace
 
-void stop_stuck(Worker& w) {
+void tell_threads(Worker& w) {
   Text text{w.failure.text, sizeof w.failure.text};
-  const Wait* waits[MAX_THREADS] = {};
-  auto gather = [&](const Fiber* f) { waits[f->linear] = &f->wait; };
-  for (Fiber* f = w.waiting.first; f; f = f->next) gather(f);
-  for (unsigned i = 0; i < w.total; i += WARP)
-    for (int r = 0; r < w.warps[i / WARP].open; r++)
-      for (unsigned lanes = w.warps[i / WARP].rendezvous[r].arrived; lanes; lanes &= lanes - 1)
-        gather(w.warps[i / WARP].fibers[__builtin_ctz(lanes)]);
-
-  auto exited = [&](unsigned i) { return i < w.started && w.warps[i / WARP].exited >> i % WARP & 1; };
+  Threads all;
+  gather(w, all);
   bool told[MAX_THREADS] = {};
   for (unsigned i = 0; i < w.total; i++) {
-    if (!waits[i] || told[i]) continue;
-    const Wait& wait = *waits[i];
-    auto here = [&](unsigned j) { return waits[j] && same_wait(*waits[j], wait); };
-    for (unsigned j = i; j < w.total; j++) told[j] |= here(j);
+    if (!all.waits[i] || told[i]) continue;
+    const Wait& wait = *all.waits[i];
+    auto here = [&](unsigned j) {
+      return all.waits[j] && all.ready[i] == all.ready[j] && same_wait(*all.waits[j], wait);
+    };
+    bool with_column = false;  // of two calls on one line
+    for (unsigned j = 0; j < w.total; j++) {
+      told[j] |= here(j);
+      const Wait* other = all.waits[j];
+      with_column |= wait.name && other && other->name && other->site.line() == wait.site.line() &&
+                     other->site.column() != wait.site.column();
+    }
     text.add("\n  threads ");
     add_threads(text, w.total, here);
-    text.add(" wait at %s (%s:%u)", wait.name, wait.site.file_name(), wait.site.line());
-    if (wait.mask) text.add(" for the lanes of mask 0x%08x", wait.mask);
+    add_wait(text, wait, all.ready[i], with_column, all.absent[i]);
   }
-  auto running = [&](unsigned i) { return !waits[i] && !exited(i); };
+  auto exited = [&](unsigned i) { return w.warps[i / WARP].exited >> i % WARP & 1; };
+  auto running = [&](unsigned i) { return !all.waits[i] && !exited(i); };
   auto tell = [&](const char* what, auto chosen) {
     for (unsigned i = 0; i < w.total; i++) {
       if (!chosen(i)) continue;
@@ -79,6 +115,10 @@ void stop_stuck(Worker& w) {
   };
   tell("have not reached a barrier", running);
   tell("have returned", exited);
+}
+
+void stop_stuck(Worker& w) {
+  tell_threads(w);
   stop(FailureKind::deadlock);
 }
 

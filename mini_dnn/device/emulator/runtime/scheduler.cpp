@@ -54,6 +54,7 @@ inline Fiber* next_fiber(Worker& w) {
 
 void release_barrier(Worker& w) {
   if (w.sites_differ) stop_stuck(w);
+  check_steps(w.waiting_count);
   check_block_barrier();
   w.ready.append(w.waiting);
   w.result = {w.votes, w.waiting_count};
@@ -64,7 +65,7 @@ void release_barrier(Worker& w) {
 // At least one thread: a fiber is taken only for one that has not started.
 void run_threads(Worker& w, Fiber* me) {
   do {
-    const unsigned i = w.started++;
+    const unsigned i = check_thread_order(w.started++);
     me->linear = linear_thread = i;
     me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     w.run(w.arguments);
@@ -100,7 +101,12 @@ inline void arrive(const char* name, bool predicate, Site site) {
   me->wait.mask = 0;
   if (w.waiting_count++ && !same_site(site, w.waiting.first->wait.site)) w.sites_differ = true;
   w.votes += predicate;
-  if (w.waiting_count == w.alive && !w.sites_differ) return release_barrier(w);
+  if (w.waiting_count == w.alive && !w.sites_differ) {
+    if (CHECKED) w.waiting.push(me);
+    release_barrier(w);
+    if (CHECKED) take_turn(w);
+    return;
+  }
   w.waiting.push(me);
   if (w.waiting_count == w.alive) stop_stuck(w);
   wait_for(w, me);
@@ -109,6 +115,12 @@ inline void arrive(const char* name, bool predicate, Site site) {
 }  // namespace
 
 void wait_for_others(Worker& w) { wait_for(w, w.current); }
+
+void take_turn(Worker& w) {
+  Fiber* me = w.current;
+  check_ready_order(w.ready);
+  switch_fiber(w, me, w.ready.pop());
+}
 
 void block_barrier(Site site) { arrive("__syncthreads", false, site); }
 
@@ -125,6 +137,7 @@ void yield() {
   Fiber* me = w.current;
   Fiber* next = w.started < w.total ? take_fiber(w, fiber_main) : w.ready.first ? w.ready.pop() : nullptr;
   if (!next) return;
+  check_yield(me);
   w.ready.push(me);
   switch_fiber(w, me, next);
 }
@@ -144,13 +157,15 @@ void stop(FailureKind kind) {
   __builtin_unreachable();
 }
 
-void fail(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(this_worker->failure.text, sizeof this_worker->failure.text, format, arguments);
-  va_end(arguments);
-  stop(FailureKind::kernel);
-}
+#define FAIL(kind)                                                                           \
+  va_list arguments;                                                                         \
+  va_start(arguments, format);                                                               \
+  vsnprintf(this_worker->failure.text, sizeof this_worker->failure.text, format, arguments); \
+  va_end(arguments);                                                                         \
+  stop(kind)
+
+void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
+void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {
   check_block_started();

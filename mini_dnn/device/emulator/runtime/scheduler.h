@@ -8,9 +8,11 @@ namespace emulator {
 Fiber* take_fiber(Worker& worker, void (*entry)());
 void give_fiber(Worker& worker, Fiber* fiber);
 
+void take_turn(Worker& worker);                          // lets ready fibers go first; the current one is ready, too
 void wait_for_others(Worker& worker);                    // runs others until the current fiber is made ready
 bool release_partial_group(Worker& worker);              // __activemask's, when nothing else can run
 void thread_left_warp(Worker& worker, unsigned linear);  // completes what waited only for this thread
+void tell_threads(Worker& worker);                       // which of them wait where: into failure.text
 [[noreturn]] void stop_stuck(Worker& worker);            // says which threads wait where
 
 }  // namespace emulator

@@ -10,6 +10,7 @@ namespace {
 // Makes all lanes of a complete rendezvous ready except `self`, which runs (WARP: none does).
 void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
+  check_steps(std::popcount(arrived));
   if (!r.operation) check_warp_barrier(&warp - w.warps);  // only __syncwarp orders accesses of memory
   if (r.operation) r.operation(warp.arguments, arrived);
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
@@ -23,7 +24,8 @@ Rendezvous& find_rendezvous(Worker& w, Warp& warp, unsigned mask, WarpOperation 
   for (int i = 0; i < warp.open; i++) {
     Rendezvous& r = warp.rendezvous[i];
     if (r.mask != mask || r.call != call) continue;
-    if (r.operation != operation) stop_stuck(w);  // the lanes called different functions
+    if (CHECKED && r.operation != operation) continue;  // it is told who comes where once all have come
+    if (r.operation != operation) stop_stuck(w);        // the lanes called different functions
     return r;
   }
   Rendezvous& r = warp.rendezvous[warp.open++];
@@ -46,7 +48,11 @@ inline void meet(unsigned mask, void* argument, WarpOperation operation, const v
   warp.arguments[self] = argument;
   Rendezvous& r = find_rendezvous(w, warp, mask, operation, call);
   r.arrived |= 1u << self;
-  if (complete(warp, r)) return finish(w, warp, r, self);
+  if (complete(warp, r)) {
+    finish(w, warp, r, CHECKED ? WARP : self);
+    if (CHECKED) take_turn(w);
+    return;
+  }
   wait_for_others(w);
 }
 
@@ -59,8 +65,8 @@ void tell_arrived(void* const* arguments, unsigned arrived) {
 
 void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site) {
   if (!(mask >> linear_thread % WARP & 1))
-    fail("%s (%s:%u) was called by lane %u with mask 0x%08x, which leaves that lane out", name, site.file_name(),
-         site.line(), linear_thread % WARP, mask);
+    fail_warp("%s (%s:%u) was called by lane %u with mask 0x%08x, which leaves that lane out", name, site.file_name(),
+              site.line(), linear_thread % WARP, mask);
   meet(mask, argument, operation, nullptr, name, site);
 }
 

@@ -67,11 +67,24 @@ struct Warp {
 };
 
 // Why a launch ended early. runtime.py has the same numbers and fields.
-enum class FailureKind : int { none, kernel, deadlock, fault, stack_overflow, division, cancelled, no_memory, finding };
+enum class FailureKind : int {
+  none,
+  kernel,
+  deadlock,
+  fault,
+  stack_overflow,
+  division,
+  cancelled,
+  no_memory,
+  finding,
+  warp,
+  endless
+};
 struct Failure {
   FailureKind kind;
   unsigned block[3], thread[3];
-  uint64_t address;
+  uint64_t address;  // that faulted
+  uint64_t pc;       // where, if a signal ended it
   char text[4096];
 };
 
@@ -112,6 +125,9 @@ void release_fibers(Worker& worker);       // after a failure: all stacks are fr
 
 // Whether a stack was too small, so far; `fault` is the address of a fault, if there was one.
 bool stack_overflowed(Worker& worker, const void* fault);
+
+// Of address space without memory, before and after each buffer and the stacks.
+size_t guard_bytes();
 
 void watch_faults();  // gives the calling thread a stack for signal handlers
 void install_fault_handlers();

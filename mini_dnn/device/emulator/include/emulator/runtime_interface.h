@@ -40,6 +40,7 @@ void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const 
 unsigned converged_lanes(Site site);
 void yield();  // lets other threads of the block run: for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // In checked mode: accesses that the compiler's own instrumentation does not see. Functions that touch memory are part
@@ -49,13 +50,15 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
-void note_tile(const void* p, size_t pitch_bytes);  // a WMMA load or store
+void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
+void note_absent(unsigned lane, unsigned source);  // a lane is given the value of one that is not there
 #else
 #define EMULATOR_ACCESS inline
 #define EMULATOR_NOT_CHECKED
 inline void note_read(const void*, size_t) {}
 inline void note_write(const void*, size_t) {}
-inline void note_tile(const void*, size_t) {}
+inline void note_tile(const void*, size_t, const char*, Site) {}
+inline void note_absent(unsigned, unsigned) {}
 #endif
 
 inline unsigned lane() { return linear_thread % 32; }

@@ -21,7 +21,10 @@ template <class T>
 void shuffle_all(void* const* arguments, unsigned arrived) {
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     auto* mine = static_cast<Shuffle<T>*>(arguments[__builtin_ctz(lanes)]);
-    if (arrived >> mine->source & 1) mine->result = static_cast<Shuffle<T>*>(arguments[mine->source])->value;
+    if (arrived >> mine->source & 1)
+      mine->result = static_cast<Shuffle<T>*>(arguments[mine->source])->value;
+    else
+      note_absent(__builtin_ctz(lanes), mine->source);
   }
 }
 

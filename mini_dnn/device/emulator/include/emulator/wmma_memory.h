@@ -24,17 +24,17 @@ EMULATOR_ACCESS void copy_out(void* memory, const void* fragment, size_t bytes) 
 
 template <class Use, int m, int n, int k, class T, class Layout>
 EMULATOR_ACCESS void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, const typename storage<T>::type* p,
-                                      unsigned leading_dimension) {
+                                      unsigned leading_dimension, emulator::Site site = emulator::Site::current()) {
   static_assert(!std::is_void_v<Layout>, "an accumulator is loaded with mem_row_major or mem_col_major");
-  emulator::note_tile(p, leading_dimension * sizeof *p);
+  emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::load_matrix_sync", site);
   const LanePart part = lane_part<fragment<Use, m, n, k, T, Layout>>();
   copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
 }
 
 template <int m, int n, int k, class T>
 EMULATOR_ACCESS void load_matrix_sync(fragment<accumulator, m, n, k, T>& f, const T* p, unsigned leading_dimension,
-                                      layout_t layout) {
-  emulator::note_tile(p, leading_dimension * sizeof *p);
+                                      layout_t layout, emulator::Site site = emulator::Site::current()) {
+  emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::load_matrix_sync", site);
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
     copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
@@ -45,8 +45,8 @@ EMULATOR_ACCESS void load_matrix_sync(fragment<accumulator, m, n, k, T>& f, cons
 
 template <int m, int n, int k, class T>
 EMULATOR_ACCESS void store_matrix_sync(T* p, const fragment<accumulator, m, n, k, T>& f, unsigned leading_dimension,
-                                       layout_t layout) {
-  emulator::note_tile(p, leading_dimension * sizeof *p);
+                                       layout_t layout, emulator::Site site = emulator::Site::current()) {
+  emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::store_matrix_sync", site);
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
     copy_out(p + size_t(part.index) * leading_dimension + part.position, f.x, sizeof f.x);

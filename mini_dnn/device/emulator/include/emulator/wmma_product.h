@@ -64,7 +64,8 @@ EMULATOR_NOT_CHECKED inline void multiply(float (&d)[m][n], const float (&b)[k][
 
 template <class D, class A, class B, class C>
 EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu) emulator::fail("wmma::mma_sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  if (arrived != 0xffffffffu)
+    emulator::fail_warp("wmma::mma_sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
   constexpr int m = A::rows, k = A::columns, n = B::columns;
   alignas(64) float a[A::by_column ? k : m][A::by_column ? m : k], b[k][n], d[m][n];
   for (int lane = 0; lane < 32; lane++) {

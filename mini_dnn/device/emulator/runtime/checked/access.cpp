@@ -1,25 +1,15 @@
 // One access of a kernel: inside an array? to something that was written? ordered after what other threads did?
 #include <algorithm>
 
-#include "shadow.h"
+#include "access.h"
 
 namespace emulator {
 
 namespace {
 
-constexpr int64_t GUARD = 1 << 20;                            // runtime/memory.cpp: around each buffer
-constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.cpp
-
-struct Access {
-  const char* address;
-  size_t bytes;
-  bool write, atomic;
-  uint64_t pc;
-};
-
 uint64_t block_of(uint32_t epoch) {
   const auto& starts = the_check.block_epochs;
-  return std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1;
+  return check_block_order(std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1);
 }
 
 void note(FindingKind kind, const Region& r, const Access& a, Party other) {
@@ -46,29 +36,35 @@ int64_t distance(const Region& r, const Access& a) {
   return a.address < r.start ? r.start - a.address : a.address + a.bytes - (r.start + r.bytes);
 }
 
-// Not in any one array. What is near none is left alone: constants, arguments, what the runtime keeps.
+// What a kernel may use beside its arrays and its stack: the constants of its library (tables, texts), and the list of
+// what lanes pass, which the last lane of a warp function reads.
+bool is_allowed(const Access& a) {
+  const Check& c = the_check;
+  const auto* worker = reinterpret_cast<const char*>(this_worker);
+  if (a.address >= worker && a.address < worker + sizeof(Worker)) return true;
+  return !a.write && a.address >= c.target.base && a.address < c.target.data_start;
+}
+
+// Not in any one array.
 void outside(const Access& a) {
+  if (is_allowed(a)) return;
   const Check& c = the_check;
   const bool in_shared = a.address >= c.shared_start && a.address < c.shared_end;
   const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
   const Region* nearest = nullptr;
   for (const Region& r : c.regions) {
-    const bool possible = r.memory == Memory::shared   ? in_shared
-                          : r.memory == Memory::symbol ? in_data
-                                                       : r.memory == Memory::global;
-    if (possible && distance(r, a) < GUARD && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
+    const bool possible = in_shared ? r.memory == Memory::shared : !in_data || r.memory == Memory::symbol;
+    if (possible && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
   }
-  if (nearest) report(FindingKind::out_of_bounds, *nearest, a);
+  static const Region none = {};
+  report(FindingKind::out_of_bounds, nearest ? *nearest : none, a);
 }
 
 const Region* find(const Access& a) {
-  Check& c = the_check;
-  auto holds = [&](const Region& r) { return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes; };
-  if (c.recent && holds(*c.recent)) return c.recent;
+  const Check& c = the_check;
   auto next = std::upper_bound(c.regions.begin(), c.regions.end(), a.address,
                                [](const char* p, const Region& r) { return p < r.start; });
-  if (next == c.regions.begin() || !holds(*--next)) return nullptr;
-  return c.recent = &*next;
+  return next != c.regions.begin() && holds(*--next, a) ? &*next : nullptr;
 }
 
 // Whether something that thread `who` did is not ordered before what this thread does.
@@ -97,29 +93,7 @@ void check_readers(const Region& r, const Cell& cell, const Access& a) {
     tell(cell.other, cell.other_pc);
 }
 
-inline void note_read(Cell& cell, const Access& a) {
-  const Check& c = the_check;
-  const uint32_t warp_epoch = c.warp_epochs[linear_thread / WARP];
-  if (cell.read_epoch != c.epoch) {
-    cell.neighbour = cell.other = NOBODY;
-  } else if (cell.reader / WARP != linear_thread / WARP) {
-    cell.other = cell.reader;
-    cell.other_pc = cell.read_pc;
-    cell.neighbour = NOBODY;
-  } else if (cell.read_warp_epoch != warp_epoch) {
-    cell.neighbour = NOBODY;
-  } else if (cell.reader != linear_thread) {
-    cell.neighbour = cell.reader;
-    cell.neighbour_pc = cell.read_pc;
-  }
-  cell.read_epoch = c.epoch;
-  cell.read_warp_epoch = warp_epoch;
-  cell.reader = linear_thread;
-  cell.read_pc = a.pc;
-  cell.read_atomic = a.atomic;
-}
-
-inline void visit(const Region& r, Cell& cell, const Access& a) {
+void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
   const bool written = shared ? cell.write_epoch >= c.block_epoch : cell.write_epoch != NEVER;
@@ -133,7 +107,7 @@ inline void visit(const Region& r, Cell& cell, const Access& a) {
   const bool whole = a.bytes >= size_t(1) << r.shift;
   if (whole && !(a.atomic && cell.write_atomic) && races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
     report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
-  if (!a.write) return note_read(cell, a);
+  if (!a.write) return note_read(cell, a.pc, a.atomic);
   if (whole) check_readers(r, cell, a);
   cell.write_epoch = c.epoch;
   cell.write_warp_epoch = c.warp_epochs[linear_thread / WARP];
@@ -150,18 +124,25 @@ void give_up_pending() {
   stop(FailureKind::finding);
 }
 
-void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
+void check_cells(const Region& r, const Access& a) {
+  if (r.memory == Memory::unknown) return;
+  const size_t first = (a.address - r.start) >> r.shift, last = (a.address + a.bytes - 1 - r.start) >> r.shift;
+  for (size_t i = first; i <= last; i++)
+    if (!a.write && is_settled(r, r.cells[i].write_epoch))
+      note_read(r.cells[i], a.pc, a.atomic);
+    else
+      visit(r, r.cells[i], a);
+}
+
+void check_elsewhere(const Access& a) {
   Check& c = the_check;
-  if (!c.active) return;
-  const auto* p = static_cast<const char*>(address);
-  if (size_t(p - c.stacks) < STACKS || !bytes) return;
-  const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
+  if (!c.active || !a.bytes) return;
   c.last_pc = a.pc;
+  if (++c.steps >= c.pause) pause_steps(a.pc);
   const Region* r = find(a);
   if (!r) return outside(a);
-  if (r->memory == Memory::unknown) return;
-  const size_t first = (p - r->start) >> r->shift, last = (p + bytes - 1 - r->start) >> r->shift;
-  for (size_t i = first; i <= last; i++) visit(*r, r->cells[i], a);
+  c.recent[a.pc % RECENT] = r;
+  check_cells(*r, a);
 }
 
 }  // namespace emulator

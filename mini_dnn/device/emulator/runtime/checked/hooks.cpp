@@ -1,6 +1,6 @@
 // What the compiler calls before each access in a kernel that is compiled with -fsanitize=thread,bounds,alignment.
 // The sanitizers' own runtimes are not linked: these are their entry points, under their names.
-#include "shadow.h"
+#include "access.h"
 
 using namespace emulator;
 
@@ -31,7 +31,7 @@ struct TypeMismatch {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.subscript = subscript;
-  f.own = {0, 0, linear_thread, the_check.block_epochs.size() - 1,
+  f.own = {0, 0, linear_thread, check_block_order(the_check.block_epochs.size() - 1),
            uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
   snprintf(f.type, sizeof f.type, "%s", type);
   stop(FailureKind::finding);
@@ -60,6 +60,22 @@ ACCESS(8)
 ACCESS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+
+// clang++ calls these for copies; g++ calls the C library, unseen.
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false, false, PC);
+  check_access(to, bytes, true, false, PC);
+  return memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false, false, PC);
+  check_access(to, bytes, true, false, PC);
+  return memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, size_t bytes) {
+  check_access(to, bytes, true, false, PC);
+  return memset(to, value, bytes);
+}
 
 // Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
 #define UPDATE(bits, T, name, expression)                         \
@@ -125,15 +141,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
-// CUDA C++ Programming Guide, warp matrix functions: pointers of 256 bits, leading dimensions of 16 bytes.
-void note_tile(const void* p, size_t pitch_bytes) {
-  constexpr size_t POINTER = 32, PITCH = 16;
-  Finding& f = the_check.finding;
-  const size_t rest = reinterpret_cast<uintptr_t>(p) % POINTER;
-  if (rest) f.offset = rest, f.bytes = POINTER, report(FindingKind::misaligned, 0, "WMMA tile", PC);
-  if (pitch_bytes % PITCH)
-    f.offset = pitch_bytes, f.bytes = PITCH, report(FindingKind::misaligned, 0, "WMMA pitch", PC);
-}
 void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+void report(FindingKind kind, const char* type, const void* pc) { ::report(kind, 0, type, pc); }
 }  // namespace emulator

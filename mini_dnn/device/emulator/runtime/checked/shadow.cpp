@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "../scheduler.h"
 
@@ -36,6 +37,18 @@ void add_shared(Check& c, unsigned shared_bytes) {
     r->cells = c.shared_cells.data() + ((r->start - c.shared_start) >> SHARED_SHIFT);
 }
 
+// The words that the runtime keeps for its thread, which kernels read: where they lie.
+void find_words(Check& c) {
+  const std::initializer_list<std::pair<const void*, size_t>> all = {{&threadIdx, sizeof threadIdx},
+                                                                     {&blockIdx, sizeof blockIdx},
+                                                                     {&blockDim, sizeof blockDim},
+                                                                     {&gridDim, sizeof gridDim},
+                                                                     {&linear_thread, sizeof linear_thread}};
+  c.words = static_cast<const char*>(std::min(all).first);
+  for (auto [word, bytes] : all)
+    c.words_bytes = std::max(c.words_bytes, size_t(static_cast<const char*>(word) + bytes - c.words));
+}
+
 // Forgets arrays that start in a range of memory.
 void unwatch(char* start, char* end) {
   std::erase_if(the_check.watched, [&](const Region& r) {
@@ -57,8 +70,9 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
       c.regions.push_back(r);
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
-  c.recent = nullptr;
+  std::fill(std::begin(c.recent), std::end(c.recent), nullptr);
   c.block_epochs.clear();
+  start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z, w.total);
   c.launch_epoch = ++c.epoch;
   c.fenced = c.pending = false;
   c.finding = {};
@@ -66,11 +80,14 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   c.active = true;
   if (!w.stacks) give_fiber(w, take_fiber(w, nullptr));  // so that the place of the stacks is known
   c.stacks = w.stacks;
+  c.words_bytes = 0;
+  find_words(c);
 }
 
 void check_launch_ended() { the_check.active = false; }
 
 void check_block_started() {
+  start_steps();
   the_check.block_epoch = ++the_check.epoch;
   the_check.block_epochs.push_back(the_check.epoch);
 }

@@ -14,12 +14,13 @@ constexpr uint16_t NOBODY = 0xffff;  // no thread has this number
 
 // The last write of a piece of memory, and those of its reads since a barrier that a race would need.
 struct Cell {
-  uint32_t write_epoch, write_warp_epoch, write_pc;
-  uint32_t read_epoch, read_warp_epoch, read_pc, neighbour_pc, other_pc;
-  uint16_t writer, reader;
+  uint32_t write_epoch, read_epoch, read_warp_epoch;
+  uint16_t reader;
   uint16_t neighbour;  // one more reader, of the same warp
   uint16_t other;      // one more reader, of another warp
-  bool write_atomic, read_atomic;
+  uint16_t writer;
+  bool read_atomic, write_atomic;
+  uint32_t read_pc, neighbour_pc, other_pc, write_pc, write_warp_epoch;
 };
 
 constexpr uint32_t NEVER = 0, BY_HOST = 1, FIRST_EPOCH = 2;
@@ -70,23 +71,36 @@ struct Target {
   int shared_count;
 };
 
+constexpr size_t RECENT = 256;
+
 struct Check {
   std::vector<Region> watched;  // buffers and variables of modules
   std::vector<Region> regions;  // all of this launch, by address
   std::vector<Cell> shared_cells;
   std::vector<uint32_t> block_epochs;  // when each block of the launch began
-  const Region* recent = nullptr;
+  const Region* recent[RECENT] = {};   // by the line of code that used it
   Target target = {};
   char *shared_start = nullptr, *shared_end = nullptr, *stacks = nullptr;
+  const char* words = nullptr;  // threadIdx, blockIdx ...
+  size_t words_bytes = 0;
   uint32_t epoch = FIRST_EPOCH, launch_epoch = 0, block_epoch = 0, warp_epochs[MAX_THREADS / WARP] = {};
   bool active = false, fenced = false;
   bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
   uint64_t last_pc = 0;
+  uint64_t steps = 0, pause = 0, step_limit = ~uint64_t(0);  // of the block: so far, when to look, when to stop
   Finding finding = {};
 };
 extern Check the_check;
 
+// In which order blocks and threads run: luck should not hide a race.
+enum class Schedule : int { forward, reverse, random };
+void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
+
+void start_steps();                     // of a block
+void pause_steps(uint64_t pc);          // others go before; or the block has gone on for too long
+const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not come, in words
+
+[[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
 void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
-void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc);
 
 }  // namespace emulator

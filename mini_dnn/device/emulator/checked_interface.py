@@ -1,0 +1,54 @@
+"""The structures of ``runtime/checked/shadow.h`` as Python sees them."""
+
+from __future__ import annotations
+
+import ctypes
+
+
+class CParty(ctypes.Structure):
+    """One of the two sides of a race."""
+
+    _fields_ = [
+        ("write", ctypes.c_int),
+        ("atomic", ctypes.c_int),
+        ("thread", ctypes.c_uint),
+        ("block", ctypes.c_uint64),
+        ("pc", ctypes.c_uint64),
+    ]
+
+
+class CFinding(ctypes.Structure):
+    """What was found."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("memory", ctypes.c_int),
+        ("index", ctypes.c_int),
+        ("start", ctypes.c_uint64),
+        ("offset", ctypes.c_int64),
+        ("bytes", ctypes.c_uint64),
+        ("subscript", ctypes.c_int64),
+        ("own", CParty),
+        ("other", CParty),
+        ("exited", ctypes.c_uint),
+        ("type", ctypes.c_char * 256),
+    ]
+
+
+class CSharedArray(ctypes.Structure):
+    """A shared array."""
+
+    _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_int64), ("is_array", ctypes.c_int64)]
+
+
+class CTarget(ctypes.Structure):
+    """The kernel library of the next launch."""
+
+    _fields_ = [
+        ("base", ctypes.c_void_p),
+        ("data_start", ctypes.c_void_p),
+        ("data_end", ctypes.c_void_p),
+        ("anchor", ctypes.c_void_p),
+        ("shared", ctypes.POINTER(CSharedArray)),
+        ("shared_count", ctypes.c_int),
+    ]

@@ -1,0 +1,68 @@
+// Blocks that do not end: a limit on their steps, which are accesses of memory and arrivals at barriers.
+#include <algorithm>
+
+#include "../scheduler.h"
+#include "shadow.h"
+
+namespace emulator {
+
+namespace {
+
+// A thread that polls what another one writes lets it run: a GPU promises progress to all threads of a block.
+constexpr uint64_t TURN = 100'000;
+
+[[noreturn]] void give_up() {
+  tell_threads(*this_worker);
+  stop(FailureKind::endless);
+}
+
+}  // namespace
+
+void start_steps() {
+  Check& c = the_check;
+  c.steps = 0;
+  c.pause = std::min(TURN, c.step_limit);
+}
+
+void pause_steps(uint64_t pc) {
+  Check& c = the_check;
+  Worker& w = *this_worker;
+  c.last_pc = pc;
+  if (c.steps >= c.step_limit) {
+    check_yield(w.current);
+    w.ready.push(w.current);
+    give_up();
+  }
+  c.pause = std::min(c.steps + TURN, c.step_limit);
+  yield();
+}
+
+void check_yield(Fiber* f) { f->wait = {nullptr, {}, unsigned(the_check.last_pc)}; }
+
+void check_steps(unsigned count) {
+  Check& c = the_check;
+  c.steps += count;
+  if (c.steps >= c.step_limit) give_up();
+}
+
+// A loop that does not even use memory: where the kernel's own code was interrupted, the queues are in order.
+void check_cancelled(Worker& w) {
+  Check& c = the_check;
+  const char* pc = reinterpret_cast<const char*>(w.failure.pc);
+  if (pc < c.target.base || pc >= c.target.data_start) return;
+  c.last_pc = pc + 1 - c.target.base;  // one on, as return addresses are
+  check_yield(w.current);
+  w.ready.push(w.current);
+  tell_threads(w);
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+#pragma GCC visibility push(default)
+extern "C" {
+void emulator_limit_steps(uint64_t steps) { the_check.step_limit = steps; }
+uint64_t emulator_steps() { return *static_cast<volatile uint64_t*>(&the_check.steps); }  // of the block so far
+}
+#pragma GCC visibility pop

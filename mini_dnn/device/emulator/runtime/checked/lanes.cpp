@@ -1,0 +1,63 @@
+// Warp functions whose lanes are not all there, or do not agree.
+#include "shadow.h"
+
+namespace emulator {
+
+namespace {
+
+struct Tile {
+  const void* p;
+  size_t pitch_bytes;
+};
+
+// CUDA C++ Programming Guide, warp matrix functions: all lanes of the warp call, with the same arguments.
+void compare_tiles(void* const* arguments, unsigned arrived) {
+  const Warp& warp = this_worker->warps[linear_thread / WARP];
+  const unsigned first = __builtin_ctz(arrived);
+  const Wait& wait = warp.fibers[first]->wait;
+  const auto& tile = *static_cast<Tile*>(arguments[first]);
+  const char* file = wait.site.file_name();
+  const unsigned line = wait.site.line();
+  for (unsigned lane = 0; lane < WARP; lane++) {
+    if (!(arrived >> lane & 1))
+      fail_warp("%s (%s:%u) needs all 32 lanes of a warp, and lane %u %s", wait.name, file, line, lane,
+                lane_state(lane));
+    const unsigned other_line = warp.fibers[lane]->wait.site.line();
+    if (other_line != line)
+      fail_warp("%s (%s:%u) needs all 32 lanes of a warp, and lane %u is at another call (%s:%u)", wait.name, file,
+                line, lane, file, other_line);
+    const auto& other = *static_cast<Tile*>(arguments[lane]);
+    if (other.p != tile.p || other.pitch_bytes != tile.pitch_bytes)
+      fail_warp("%s (%s:%u) needs the same tile from all lanes, and lane %u passes another %s than lane %u", wait.name,
+                file, line, lane, other.p != tile.p ? "pointer" : "leading dimension", first);
+  }
+}
+
+}  // namespace
+
+const char* lane_state(unsigned lane) {
+  if (linear_thread / WARP * WARP + lane >= this_worker->total) return "is beyond the end of the block";
+  return this_worker->warps[linear_thread / WARP].exited >> lane & 1 ? "has returned" : "did not come";
+}
+
+// The same chapter: pointers of 256 bits, leading dimensions of 16 bytes.
+void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site) {
+  constexpr size_t POINTER = 32, PITCH = 16;
+  Finding& f = the_check.finding;
+  const void* pc = __builtin_return_address(0);
+  const size_t rest = reinterpret_cast<uintptr_t>(p) % POINTER;
+  if (rest) f.offset = rest, f.bytes = POINTER, report(FindingKind::misaligned, "WMMA tile", pc);
+  if (pitch_bytes % PITCH) f.offset = pitch_bytes, f.bytes = PITCH, report(FindingKind::misaligned, "WMMA pitch", pc);
+  Tile tile = {p, pitch_bytes};
+  warp_barrier(~0u, &tile, compare_tiles, name, site);
+}
+
+void note_absent(unsigned lane, unsigned source) {
+  const Fiber& f = *this_worker->warps[linear_thread / WARP].fibers[lane];
+  threadIdx = f.thread;  // whose place is noted
+  const char* state = f.wait.mask >> source & 1 ? lane_state(source) : "the mask does not name";
+  fail_warp("%s (%s:%u) with mask 0x%08x gives lane %u the value of lane %u, which %s: the value is undefined",
+            f.wait.name, f.wait.site.file_name(), f.wait.site.line(), f.wait.mask, lane, source, state);
+}
+
+}  // namespace emulator

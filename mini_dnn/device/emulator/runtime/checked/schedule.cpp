@@ -1,0 +1,68 @@
+// The order of a checked launch: forward, reverse, or random by a seed.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "shadow.h"
+
+namespace emulator {
+
+namespace {
+
+struct Order {
+  Schedule schedule = Schedule::forward;
+  uint64_t seed = 0;
+  std::mt19937_64 random;
+  uint64_t blocks = 1, step = 1, start = 0;
+  unsigned threads[MAX_THREADS];
+} the_order;
+
+// std::shuffle may differ from one standard library to the next; a seed should not.
+template <class T>
+void shuffle(T* first, size_t count) {
+  for (size_t i = count; i-- > 1;) std::swap(first[i], first[the_order.random() % (i + 1)]);
+}
+
+}  // namespace
+
+void start_schedule(uint64_t blocks, unsigned threads) {
+  Order& o = the_order;
+  o.random.seed(o.seed);
+  o.blocks = blocks;
+  o.start = o.random() % blocks;
+  do o.step = o.random() % blocks + 1;
+  while (std::gcd(o.step, blocks) != 1);
+  for (unsigned i = 0; i < threads; i++) o.threads[i] = o.schedule == Schedule::reverse ? threads - 1 - i : i;
+  if (o.schedule == Schedule::random) shuffle(o.threads, threads);
+}
+
+// At random: steps of a length that has no divisor in common with the number of blocks, so each comes once.
+uint64_t check_block_order(uint64_t i) {
+  const Order& o = the_order;
+  if (o.schedule == Schedule::forward) return i;
+  if (o.schedule == Schedule::reverse) return o.blocks - 1 - i;
+  return uint64_t((o.start + (unsigned __int128)i * o.step) % o.blocks);
+}
+
+unsigned check_thread_order(unsigned i) { return the_order.threads[i]; }
+
+void check_ready_order(Queue& ready) {
+  if (the_order.schedule != Schedule::random) return;
+  Fiber* all[MAX_THREADS];
+  size_t count = 0;
+  while (ready.first) all[count++] = ready.pop();
+  shuffle(all, count);
+  for (size_t i = 0; i < count; i++) ready.push(all[i]);
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+#pragma GCC visibility push(default)
+// Of the launches from here on.
+extern "C" void emulator_schedule(int schedule, uint64_t seed) {
+  the_order.schedule = Schedule(schedule);
+  the_order.seed = seed;
+}
+#pragma GCC visibility pop

@@ -1,0 +1,70 @@
+"""The orders in which a check runs blocks and threads, and what it makes of their findings together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mini_dnn.device.emulator.explain import Finding, Place
+
+SCHEDULES = ("forward", "reverse", "random")  # the numbers of Schedule in runtime/checked/shadow.h
+# What a mistake is called that shows in several ways: by the first of these.
+CAUSES = (
+    "launch",
+    "endless",
+    "warp-mask",
+    "divergence",
+    "out-of-bounds",
+    "misaligned",
+    "fault",
+    "race",
+    "uninitialised",
+    "unwritten",
+    "wrong",
+)
+
+Found = list[tuple[str, Finding]]  # with the schedule
+
+
+def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[str]) -> list[Finding]:
+    """What is found in any order, each mistake once.
+
+    Parameters
+    ----------
+    check
+        Runs everything in the order of that name, up to the first finding.
+    """
+    found: Found = []
+    for schedule in schedules:
+        finding = check(schedule)
+        if finding:
+            found.append((schedule, finding))
+            if finding.kind == "endless":
+                break  # the other orders would take as long
+    return _distinct(found, schedules)
+
+
+def same_mistake(a: Finding, b: Finding) -> bool:
+    """Whether two findings tell of one mistake: they share a line, of a race on either side."""
+    mine, others = _places(a), _places(b)
+    if mine and others:
+        return a.kernel == b.kernel and bool(mine & others)
+    return (a.kind, a.kernel, a.what) == (b.kind, b.kernel, b.what)
+
+
+def _places(finding: Finding) -> set[Place]:
+    parties = (finding.own, finding.other) if finding.kind == "race" else (finding.own,)
+    return {party.place for party in parties if party and party.place}
+
+
+def _distinct(found: Found, schedules: Sequence[str]) -> list[Finding]:
+    causes = [(s, f) for s, f in found if f.kind != "wrong"] or found  # a wrong result is their effect
+    kept: list[Finding] = []
+    for schedule, finding in sorted(causes, key=lambda each: CAUSES.index(each[1].kind)):
+        if any(same_mistake(finding, other) for other in kept):
+            continue
+        if not any(same_mistake(finding, other) for s, other in found if s == schedules[0]):
+            note = f"hidden in {schedules[0]} order: met when blocks and threads run in {schedule} order"
+            finding = replace(finding, notes=(*finding.notes, note))
+        kept.append(finding)
+    return kept

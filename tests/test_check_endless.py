@@ -1,0 +1,78 @@
+"""Blocks that do not end: told by a limit on their steps, or by a watch where they make none."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_kernels import Kernels
+
+from mini_dnn.check import check
+from mini_dnn.cli import main
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.plan import Launch
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant
+
+POLLS = """\
+extern "C" __global__ void polls(int* out) {
+  __shared__ int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  if (threadIdx.x == blockDim.x - 1) atomicExch(&flag, 1);
+  while (atomicAdd(&flag, 0) == 0) {
+  }
+  out[threadIdx.x] = 1;
+}
+"""
+SUMS = """\
+extern "C" __global__ void sums(int* out, int n) {
+  for (int i = 0; i < n; i++) atomicAdd(out, 1);
+}
+"""
+NEVER = """\
+extern "C" __global__ void conv(const float* x, const float* w, float* y) {
+  while (true) __syncthreads();
+}
+"""
+
+
+def test_a_thread_that_polls_lets_the_others_run(tmp_path: Path) -> None:
+    """A GPU promises progress to all threads of a block: this kernel is correct."""
+    (tmp_path / "k.cu").write_text(POLLS)
+    out = np.zeros(64, np.int32)
+    Kernels(CheckedEmulator(), tmp_path / "k.cu")("polls", (1,), (64,), out)
+    assert out.all()
+
+
+def test_the_limit_is_on_the_steps_of_a_block(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(SUMS)
+    kernels = Kernels(CheckedEmulator(limit=1000), tmp_path / "k.cu")
+    out = np.zeros(1, np.int32)
+    kernels("sums", (9,), (1,), out, np.int32(400))  # two steps each: an atomic reads and writes
+    assert out[0] == 9 * 400
+    with pytest.raises(KernelError) as error:
+        kernels("sums", (1,), (1,), out, np.int32(600))
+    assert error.value.finding.kind == "endless"
+    assert "1,000" in error.value.finding.what
+
+
+def test_other_shapes_are_not_tried_after_an_endless_loop(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(NEVER)
+    variant = Variant(
+        "conv2d", "", lambda s: [Launch("conv", (1,), (64,), ("x", "w", "y"))], folder=tmp_path, name="never"
+    )
+    start = time.process_time()
+    report = check(variant, [ConvShape(1, 1, 3, 3, 1, 1, 1)] * 3, limit=10_000)
+    assert time.process_time() - start < 30
+    assert [bool(result.finding) for result in report.results] == [True, False, False]
+    assert all("endless" in result.refused for result in report.results[1:])
+    (finding,) = report.findings
+    assert any("__syncthreads" in note for note in finding.notes)
+
+
+@pytest.mark.parametrize("words", ["0", "1.5", "many"])
+def test_a_limit_that_is_none(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "--impl", "m1", "--limit", words])
+    assert "number of steps" in capsys.readouterr().err
