@@ -19,7 +19,6 @@ NAMES = (
     "direct_wild_index",
     "gemm_early_return",
     "gemm_no_second_barrier",
-    "reduce_stride_to_zero",
     "wmma_in_branch",
 )
 TINY = ConvShape(1, 2, 6, 9, 5, 3, 2)
