@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mini_dnn.report.board import COURSE_BATCH
+from mini_dnn.report.board import COURSE_BATCH, Entry, boards, throttling
 from mini_dnn.report.load import RESULTS, load, results_files
 from mini_dnn.variant import find
 
@@ -42,3 +42,32 @@ def test_the_sweep_keeps_the_best_pair() -> None:
         times = pair_times(table for (variant, _), table in latest.items() if variant == name)
         best = min(times, key=times.__getitem__)
         assert times[sweep.best] <= WITHIN * times[best], f"{name} keeps {sweep.best}, and {best} is faster"
+
+
+def headlines() -> list[Entry]:
+    """What the tables of the READMEs say: every variant at the course's batch, on the first device."""
+    results = load(results_files([RESULTS]))
+    return [entry for entry in boards(results)[0].at(COURSE_BATCH) if not entry.any_row.on_host]
+
+
+@pytest.mark.parametrize("entry", headlines(), ids=lambda entry: entry.variant)
+def test_figures_are_of_the_present_code_and_complete(entry: Entry) -> None:
+    """Device, driver, clocks, repeats and spread; a change of a kernel wants a new run on a GPU."""
+    assert not entry.stale, f"{entry.variant}: {entry.stale}; measure it again, or take the figures out"
+    for row in entry.rows.values():
+        assert row.op_ms
+        assert "NVIDIA" in row.record.device
+        assert row.record.commit
+        assert row.state
+        assert {"driver", "sm_mhz", "memory_mhz", "throttle_reasons"} <= set(row.state)
+        assert row.state["sm_mhz"] > 0
+        assert not throttling(row)
+        assert row.repeats >= 10
+        assert row.median_error is not None
+        assert row.median_error < 0.01
+        assert row.max_error > 0  # it was compared with float64
+
+
+def test_a_figure_of_other_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.report.board.code_hash", lambda folder: "another")
+    assert all(entry.stale for entry in headlines())
