@@ -42,10 +42,9 @@ The file, with everything that it may hold::
     precision = "fp16"              # instead of the rubric's
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
-``name``, ``[correct]`` and a ``[[variant]]`` are needed. A check whose table is missing is not made. Each
-check that is worth points to a variant is made for it; ``correct`` always is. A variant that fails ``correct``
-or ``hidden`` earns nothing at all: what computes something else is not a convolution. Late days are for the
-system that collects the submissions.
+``name``, ``[correct]`` and a ``[[variant]]`` are needed. A check is made for each variant to which it is
+worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing: what computes something
+else is no convolution. Late days are for the system that collects the submissions.
 """
 
 from __future__ import annotations
