@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading import sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ class Nursery:
             if "end" in message:  # it died with the nursery
                 return {"status": signal.SIGKILL}
             self.apart = False  # the second try is without namespaces
-        raise DeviceError("the process that starts submissions ended twice; is memory short?")
+        raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
 
     def _open(self) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

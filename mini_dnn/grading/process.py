@@ -24,8 +24,8 @@ LOOK_SECONDS = 0.1  # how often the size of its files is looked at
 CHUNK_BYTES = 1 << 20
 FORBIDDEN = "FORBIDDEN: "
 ENDINGS = {
-    signal.SIGSYS: "it made a system call that it has no need of: to start a process, for the network, to signal "
-    "or inspect another process, or the like",
+    signal.SIGSYS: "it made a system call that it has no need of: to start a process, for the network, to "
+    "signal or inspect another process, or the like",
     signal.SIGXCPU: "it used up its processor time",
     signal.SIGXFSZ: "it wrote a file that is too large",
     signal.SIGSEGV: "it crashed: a memory access that is not allowed (SIGSEGV), or no memory left",
@@ -174,7 +174,7 @@ class Confined:
         for where, _, names in os.walk(folder):
             for name in names:
                 with contextlib.suppress(OSError):
-                    nbytes += os.lstat(os.path.join(where, name)).st_blocks * 512  # noqa: PTH116, PTH118
+                    nbytes += os.lstat(os.path.join(where, name)).st_blocks * 512  # noqa: PTH118
                 count += 1
         if nbytes > self._limits.files_mb << 20 or count > 10_000:
             self._end(f"it wrote more than {self._limits.files_mb} MB of files")
@@ -188,10 +188,11 @@ class Confined:
         self.close()
         text = self._printed.decode(errors="replace")
         if FORBIDDEN in text:
-            reason = text.partition(FORBIDDEN)[2].splitlines()[0]
+            reason = FORBIDDEN + text.partition(FORBIDDEN)[2].splitlines()[0]
         elif os.WIFSIGNALED(status) and (not reason or os.WTERMSIG(status) == signal.SIGSYS):
             number = os.WTERMSIG(status)
             reason = ENDINGS.get(signal.Signals(number), f"it was ended by signal {number}")
+            reason = FORBIDDEN * (number == signal.SIGSYS) + reason
         elif not reason:
             reason = f"it ended with status {os.waitstatus_to_exitcode(status)} before it answered"
             reason += f": {text.strip().splitlines()[-1][:300]}" if text.strip() else ""

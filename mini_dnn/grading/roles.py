@@ -115,7 +115,8 @@ class Executor:
     def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
         """``{"device"}``; ``{"run": plan, "head"}`` with x and w; ``{"time": plan, "head", "method"}``."""
         if "device" in message:
-            return json.dumps([self._device.description, self._device.free_bytes()]).encode()
+            d = self._device
+            return json.dumps([d.description, d.free_bytes(), d.arch, d.has_clock]).encode()
         if "time" in message:
             return self._time(message)
         planned = _planned(message["run"])
@@ -154,7 +155,7 @@ ROLES = {"planner": Planner, "compiler": Compiler, "executor": Executor, "checke
 def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> None:
     """Be a role until the grader closes the pipe."""
     if arguments.get("cache"):
-        os.environ["MINI_DNN_CACHE"] = arguments["cache"]
+        os.environ["MINI_DNN_CACHE"] = os.environ["TMPDIR"] = arguments["cache"]
     role: Role = ROLES[name](**{key: value for key, value in arguments.items() if key != "cache"})
     sandbox.confine(policy)
     while True:

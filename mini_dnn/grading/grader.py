@@ -1,0 +1,188 @@
+"""Grades one submission: its variants, each judged in confined processes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mini_dnn.device.emulator.build import build_runtime
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.errors import MiniDnnError, VariantError
+from mini_dnn.grading import checks, submission
+from mini_dnn.grading.checks import Findings, Ground
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
+from mini_dnn.grading.network import Examination
+from mini_dnn.grading.nursery import Nursery
+from mini_dnn.grading.process import FORBIDDEN, SubmissionError
+from mini_dnn.grading.rubric import Rubric, VariantRubric
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.subject import Place, Subject, look, new_cache
+from mini_dnn.grading.submission import Submission
+from mini_dnn.variant import find
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a grading run needs beside the submissions.
+
+    Parameters
+    ----------
+    out
+        Folder of the results.
+    device
+        ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
+    confined
+        False: without Landlock and seccomp, by ``--weak-isolation``.
+    jobs
+        Submissions that are graded at the same time.
+    data, data_dir
+        The data set for the accuracy.
+    """
+
+    rubric: Rubric
+    out: Path
+    device: str = "auto"
+    jobs: int = 1
+    confined: bool = True
+    data: str = "auto"
+    data_dir: Path | None = None
+
+
+class Grader:
+    """Grades one submission after the other, on as many threads as there are.
+
+    Parameters
+    ----------
+    work
+        Folder for temporary files.
+    """
+
+    def __init__(self, setting: Setting, work: Path) -> None:
+        self._setting, self._work = setting, work
+        self._local = threading.local()
+        self._nurseries: list[Nursery] = []
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._reference_lock = threading.Lock()
+        self._reference: float | None = None
+        rubric = setting.rubric
+        if any(variant.points.get("checked") for variant in rubric.variants):
+            build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
+        self._place = self._look()
+        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
+        self._ground = Ground(
+            rubric,
+            Examination(rubric.accuracy, setting.data, setting.data_dir)
+            if asked and rubric.accuracy
+            else None,
+            self._reference_ms,
+        )
+
+    @property
+    def description(self) -> str:
+        """The device, for people."""
+        return self._place.description
+
+    def grade(self, one: Submission) -> Grade:
+        """Grade a submission; whatever it does is part of its grade."""
+        started, since = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        made: list[Check] = []
+        cheats: list[str] = []
+        op_ms = None
+        folder = Path(tempfile.mkdtemp(dir=self._work))
+        try:
+            for asked in self._setting.rubric.variants:
+                findings = self._variant(one, asked, folder / asked.name.replace("/", "-"))
+                made += findings.checks
+                cheats += [f"{asked.name}: {findings.cheat}"] if findings.cheat else []
+                op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        isolation = str(Isolation()) if self._setting.confined else "WEAK: resource limits only"
+        made.append(Check("isolation", PASSED, staff=isolation))
+        return Grade(
+            submission=one.name,
+            rubric=self._setting.rubric.name,
+            device=self._place.description,
+            checks=tuple(made),
+            refused="; ".join(cheats),
+            op_ms=None if cheats else op_ms,
+            started=started,
+            seconds=time.perf_counter() - since,
+        )
+
+    def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
+        """All checks of one variant of a submission."""
+        try:
+            source = one.variant(asked.name, self._setting.rubric)
+            if source is None:
+                return _one_check(
+                    asked, SKIPPED if not asked.required else FAILED, f"there is no {asked.name}"
+                )
+            submission.write(submission.read(source), folder / asked.name)
+            with self._subject(folder / asked.name, folder / "cache") as subject:
+                return checks.judge(self._ground, asked, subject, self._place.has_clock)
+        except (SubmissionError, VariantError) as error:
+            text = str(error).replace(str(folder / asked.name) + "/", "")
+            findings = _one_check(asked, FAILED, text.removeprefix(FORBIDDEN))
+            findings.cheat = text.removeprefix(FORBIDDEN) if FORBIDDEN in text else ""
+            return findings
+
+    def _subject(self, source: Path, cache: Path) -> Subject:
+        return Subject(source, new_cache(cache), self._nursery(), self._place, self._setting.rubric.limits)
+
+    def _nursery(self) -> Nursery:
+        """That of this thread."""
+        if not hasattr(self._local, "nursery"):
+            home = Path(tempfile.mkdtemp(dir=self._work, prefix="home-"))
+            self._local.nursery = Nursery(home)
+            with self._lock:
+                self._nurseries.append(self._local.nursery)
+        nursery: Nursery = self._local.nursery
+        return nursery
+
+    def _look(self) -> Place:
+        nursery = Nursery(self._work)
+        try:
+            place = look(nursery, self._setting.device, self._setting.confined)
+        finally:
+            nursery.close()
+        return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
+
+    def _reference_ms(self) -> float:
+        """Op time of the rubric's reference on this GPU, measured once."""
+        asked = self._setting.rubric.performance
+        assert asked is not None, "the caller looks"
+        assert asked.reference is not None, "the caller looks"
+        with self._reference_lock:
+            if self._reference is None:
+                variant = find(asked.reference)
+                folder = Path(tempfile.mkdtemp(dir=self._work, prefix="reference-"))
+                try:
+                    with self._subject(variant.folder, folder / "cache") as subject:
+                        self._reference, _ = checks.op_time(subject, asked, variant.precision)
+                except SubmissionError as error:
+                    raise MiniDnnError(f"the reference {variant.name} cannot be measured: {error}") from error
+            return self._reference
+
+    def close(self) -> None:
+        """End all processes."""
+        for nursery in self._nurseries:
+            nursery.close()
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
+    """The one check of a variant that is missing, or that cannot be read."""
+    worth = sum(asked.points.values()) if asked.required else 0.0
+    return Findings([Check(f"{asked.name}: submitted", status, 0.0, worth, message)])
