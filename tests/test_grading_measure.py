@@ -1,0 +1,105 @@
+"""Honest measurement: real kernels on the emulator, with a clock that the tests set."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grading_helpers import assemble, expected, honest, names
+
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.grading.measure import Floor, Measured, Method, measure
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import find
+
+SHAPE = ConvShape(40, 2, 9, 8, 3, 3, 2)
+METHOD = Method("fp32", warm_up=1, repeats=3)
+NO_FLOOR = Floor(bytes_per_ms=1e30, cached_bytes=0, flops_per_ms=0.0)
+
+
+class ClockedEmulator(EmulatorDevice):
+    """The emulator with a clock on which each launch takes a millisecond, and a log of what is done."""
+
+    has_clock = True
+
+    def __init__(self, late_s: float = 0.0) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.now_ms, self._late_s, self._launched = 0.0, late_s, False
+
+    def launch(self, *args: Any, **more: Any) -> None:
+        self.log.append("launch")
+        self.now_ms += 1.0
+        self._launched = True
+        super().launch(*args, **more)
+
+    def copy_in(self, buffer: Any, *args: Any, **more: Any) -> None:
+        self.log.append(f"copy {buffer.name}")
+        super().copy_in(buffer, *args, **more)
+
+    def fill(self, buffer: Any) -> None:
+        self.log.append(f"fill {buffer.name}")
+        super().fill(buffer)
+
+    def flush_cache(self) -> None:
+        self.log.append("flush")
+
+    def record(self, stream: int = 0) -> float:
+        self.log.append("record")
+        return self.now_ms
+
+    def elapsed_ms(self, start: float, end: float) -> float:
+        return end - start
+
+    def synchronize(self) -> None:
+        if self._launched and self._late_s:
+            time.sleep(self._late_s)
+        self._launched = False
+
+
+def measured(folder: Path, device: ClockedEmulator | None = None, floor: Floor = NO_FLOOR) -> Measured:
+    return measure(find(folder), SHAPE, device or ClockedEmulator(), METHOD, floor)
+
+
+def test_an_honest_variant_is_timed(tmp_path: Path) -> None:
+    device = ClockedEmulator()
+    found = measured(honest(tmp_path), device)
+    assert (found.refused, found.op_ms, found.samples_ms) == ("", 1.0, (1.0, 1.0, 1.0))
+    call = ["fill x", "fill w", "fill y", "copy x", "copy w", "flush", "record", "launch", "record"]
+    assert device.log[-len(call) :] == call
+
+
+@pytest.mark.parametrize("name", names("timed"))
+def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
+    found = measured(assemble(name, tmp_path))
+    assert re.search(expected(name), found.refused)
+
+
+def test_five_cheats_need_a_clock() -> None:
+    assert len(names("timed")) >= 5
+
+
+def test_work_after_the_clock_has_stopped(tmp_path: Path) -> None:
+    assert "after the clock had stopped" in measured(honest(tmp_path), ClockedEmulator(late_s=0.02)).refused
+
+
+def test_faster_than_the_hardware(tmp_path: Path) -> None:
+    bytes_per_ms = SHAPE.min_bytes / 1.5  # moving them takes 1.5 ms, and the clock says 1
+    assert (
+        "less than moving its bytes" in measured(honest(tmp_path), floor=Floor(bytes_per_ms, 0, 0.0)).refused
+    )
+    assert "less than" in measured(honest(tmp_path), floor=Floor(1e30, 0, SHAPE.flops / 1.5)).refused
+    assert not measured(honest(tmp_path), floor=Floor(bytes_per_ms, SHAPE.min_bytes // 2, 0.0)).refused
+
+
+def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.grading.measure.copy_rates", lambda device: {"copy_gbps": 4000.0})
+    device = ClockedEmulator()
+    device.max_clock_mhz, device.multiprocessors, device.l2_bytes = 1980.0, 132, 60 << 20  # type: ignore[attr-defined]
+    floor = Floor.of(device)
+    main = ConvShape(10000, 1, 86, 86, 4, 7, 7)
+    assert floor.ms(main) == pytest.approx((main.min_bytes - (60 << 20)) / 4.6e9)  # of an op time of 0.9 ms
+    assert floor.ms(SHAPE) < 1e-6
