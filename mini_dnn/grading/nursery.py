@@ -50,6 +50,7 @@ class Nursery:
         self._ours: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.apart = True  # namespaces, until the system turns out to have none
+        self._closed = False
 
     def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
         """Start a child with that role; returns its number, for `end`."""
@@ -61,7 +62,11 @@ class Nursery:
         return int(self._ask({"end": pid}, [])["status"])
 
     def close(self) -> None:
-        """End the process, and with it all its children."""
+        """End the process, and with it all its children, for good; from any thread."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         if self._ours is not None:
             self._ours.close()
             self._ours = None
@@ -72,24 +77,24 @@ class Nursery:
 
     def _ask(self, message: dict[str, Any], files: list[int]) -> dict[str, Any]:
         for _ in range(2):
-            if self._ours is None:
-                self._open()
-            assert self._ours is not None, "it was opened just now"
+            if self._closed:
+                raise MiniDnnError("grading was interrupted")
+            ours = self._ours or self._open()
             try:
-                socket.send_fds(self._ours, [json.dumps(message).encode()], files)
-                answer = self._ours.recv(MESSAGE_BYTES)
+                socket.send_fds(ours, [json.dumps(message).encode()], files)
+                answer = ours.recv(MESSAGE_BYTES)
             except OSError:
                 answer = b""
             if answer:
                 found: dict[str, Any] = json.loads(answer)
                 return found
-            self.close()
+            self._drop()
             if "end" in message:  # it died with the nursery
                 return {"status": signal.SIGKILL}
             self.apart = False  # the second try is without namespaces
         raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
 
-    def _open(self) -> None:
+    def _open(self) -> socket.socket:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(ANSWER_SECONDS)
         words = ["-I", "-c", START, str(ROOT), str(theirs.fileno()), "apart" if self.apart else "beside"]
@@ -103,6 +108,7 @@ class Nursery:
             start_new_session=True,
         )
         theirs.close()
+        return self._ours
 
 
 def main(control: int, apart: bool) -> None:
@@ -129,7 +135,10 @@ def main(control: int, apart: bool) -> None:
                 for file in files:
                     os.close(file)
                 answer = {"pid": pid}
-            connection.send(json.dumps(answer).encode())
+            try:
+                connection.send(json.dumps(answer).encode())
+            except BrokenPipeError:
+                return
 
 
 def _go_apart(connection: socket.socket) -> None:

@@ -8,7 +8,8 @@ The file, with everything that it may hold::
     ranking = "layers/custom"       # whose op time the leaderboard shows
 
     [limits]                        # of each process of a submission
-    seconds = 120                   # by the wall clock, for one request: a compile, a convolution
+    seconds = 120                   # by the wall clock, for one plan or one convolution
+    compile_seconds = 180           # for one compile
     memory_mb = 8192
     output_kb = 256                 # of what it prints
     files_mb = 256                  # of what it writes
@@ -70,6 +71,7 @@ class Limits:
     """What one process of a submission may use."""
 
     seconds: float = 120.0
+    compile_seconds: float = 180.0
     memory_mb: int = 8192
     output_kb: int = 256
     files_mb: int = 256
@@ -224,6 +226,7 @@ def _shapes(table: Table) -> Shapes:
 def _limits(table: Table) -> Limits:
     limits = Limits(
         seconds=table.number("seconds", Limits.seconds),
+        compile_seconds=table.number("compile_seconds", Limits.compile_seconds),
         memory_mb=table.integer("memory_mb", Limits.memory_mb),
         output_kb=table.integer("output_kb", Limits.output_kb),
         files_mb=table.integer("files_mb", Limits.files_mb),

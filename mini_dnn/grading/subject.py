@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -197,7 +197,9 @@ class Subject:
         )
         private = None if role == "planner" else self._cache
         name = "compiler" if compiles else role
-        process = Confined(self._nursery, name, arguments, policy, self._limits, private)
+        seconds = self._limits.compile_seconds if compiles else self._limits.seconds
+        limits = replace(self._limits, seconds=seconds)
+        process = Confined(self._nursery, name, arguments, policy, limits, private)
         self._processes[role] = process
         if role == "executor":
             self._free = int(json.loads(process.ask({"device": True}))[1])
