@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import threading
@@ -118,20 +119,20 @@ class Grader:
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
         """All checks of one variant of a submission."""
+        copy = folder / asked.name
         try:
             source = one.variant(asked.name, self._setting.rubric)
             if source is None:
                 return _one_check(
                     asked, SKIPPED if not asked.required else FAILED, f"there is no {asked.name}"
                 )
-            submission.write(submission.read(source), folder / asked.name)
-            with self._subject(folder / asked.name, folder / "cache") as subject:
-                return checks.judge(self._ground, asked, subject, self._place.has_clock)
+            submission.write(submission.read(source), copy)
+            with self._subject(copy, folder / "cache") as subject:
+                findings = checks.judge(self._ground, asked, subject, self._place.has_clock)
         except (SubmissionError, VariantError) as error:
-            text = str(error).replace(str(folder / asked.name) + "/", "")
-            findings = _one_check(asked, FAILED, text.removeprefix(FORBIDDEN))
-            findings.cheat = text.removeprefix(FORBIDDEN) if FORBIDDEN in text else ""
-            return findings
+            findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
+            findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""
+        return _as_submitted(findings, copy, folder)
 
     def _subject(self, source: Path, cache: Path) -> Subject:
         return Subject(source, new_cache(cache), self._nursery(), self._place, self._setting.rubric.limits)
@@ -186,3 +187,14 @@ def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
     """The one check of a variant that is missing, or that cannot be read."""
     worth = sum(asked.points.values()) if asked.required else 0.0
     return Findings([Check(f"{asked.name}: submitted", status, 0.0, worth, message)])
+
+
+def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
+    """With files named as the submission names them: where the copy lay is nobody's business."""
+
+    def shown(text: str) -> str:
+        text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
+        return re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
+
+    made = [replace(c, message=shown(c.message), staff=shown(c.staff)) for c in findings.checks]
+    return Findings(made, shown(findings.cheat), findings.op_ms)
