@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from grading_helpers import assemble, expected, honest, names
+from grading_helpers import QUICK, assemble, expected, honest, names
 
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.grading import decoding, plans, roles
+from mini_dnn.grading.checks import Cheat, Ground, Judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
+from mini_dnn.grading.plans import Head
+from mini_dnn.grading.rubric import Rubric, load
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -103,3 +109,87 @@ def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     main = ConvShape(10000, 1, 86, 86, 4, 7, 7)
     assert floor.ms(main) == pytest.approx((main.min_bytes - (60 << 20)) / 4.6e9)  # of an op time of 0.9 ms
     assert floor.ms(SHAPE) < 1e-6
+
+
+class Subject:
+    """A variant that was measured already."""
+
+    head = Head("fp32", 75, "", False)
+
+    def __init__(self, *measured: Measured) -> None:
+        self.measured = list(measured)
+        self.asked: list[tuple[ConvShape, Method]] = []
+
+    def measure(self, shape: ConvShape, method: Method) -> list[Measured]:
+        self.asked.append((shape, method))
+        return self.measured
+
+
+def measured_as(op_ms: float, refused: str = "") -> Measured:
+    return Measured(op_ms, (op_ms,), 0.1, (None, None), refused)
+
+
+def rubric_with(tmp_path: Path, performance: str) -> Rubric:
+    path = tmp_path / "rubric.toml"
+    path.write_text(
+        QUICK.replace("hidden = 3 }", f"hidden = 3, performance = 10 }}\n[performance]\n{performance}")
+    )
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("performance", "points", "said"),
+    [
+        (
+            "batch = 1000\nfull = 10\nnone = 50",
+            5.0,
+            "30.000 ms at batch 1000; 10 ms earns all points, 50 none",
+        ),
+        ("batch = 1000\nfull = 5\nnone = 30", 0.0, "30.000 ms"),
+        (
+            'batch = 1000\nfull = 0.25\nnone = 1\nreference = "m2/unroll_gemm"',
+            10 / 3,
+            "0.750 of m2/unroll_gemm's",
+        ),
+    ],
+)
+def test_points_for_time(performance: str, points: float, said: str, tmp_path: Path) -> None:
+    rubric = rubric_with(tmp_path, performance)
+    asked, subject = rubric.variants[0], Subject(measured_as(10.0), measured_as(5.0))
+    judge = Judge(Ground(rubric, None, lambda: 40.0), asked, subject, has_clock=True)  # type: ignore[arg-type]
+    outcome = judge.performance()
+    assert judge.op_ms == 30.0, "two layers, each in two parts"
+    assert said in outcome.message
+    assert outcome.fraction * 10 == pytest.approx(points)
+    assert (outcome.status == "passed") == (points > 0)
+    assert subject.asked[0] == (ConvShape(1000, 1, 86, 86, 4, 7, 7), Method("fp16", 5, 10))
+
+
+def test_a_time_that_does_not_count(tmp_path: Path) -> None:
+    rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
+    subject = Subject(measured_as(0.001, "less than moving its bytes takes"))
+    judge = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
+    with pytest.raises(Cheat, match="conv1: less than"):
+        judge.performance()
+
+
+def test_no_time_without_a_clock(tmp_path: Path) -> None:
+    rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
+    outcome = Judge(Ground(rubric, None), rubric.variants[0], Subject(), has_clock=False).performance()  # type: ignore[arg-type]
+    assert outcome.status == "skipped"
+    assert "the emulator has no clock" in outcome.message
+
+
+def test_the_executor_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "open_device", lambda name: ClockedEmulator())
+    monkeypatch.setattr(Floor, "of", classmethod(lambda cls, device: NO_FLOOR))
+    folder = honest(tmp_path)
+    planned = decoding.decode(plans.encode(find(folder), SHAPE).encode(), SHAPE)
+    executor = roles.Executor(str(folder / "kernel.cu"), "cuda")
+    message = {
+        "time": plans.encode_planned(planned),
+        "head": ["fp32", 75, "", False],
+        "method": asdict(METHOD),
+    }
+    found = Measured(**json.loads(executor.answer(message, bytearray())))
+    assert (found.op_ms, found.refused) == (1.0, "")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_dnn.errors import VariantError
-from mini_dnn.grading import plans
+from mini_dnn.grading import decoding, plans
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import CopyToSymbol, Gemm, Launch, Variant, find, names
 
@@ -27,18 +27,18 @@ JSON = st.recursive(
 def test_a_plan_comes_back_as_it_was(name: str) -> None:
     variant = find(name)
     for shape in SHAPES:
-        planned = plans.decode(plans.encode(variant, shape).encode(), shape)
+        planned = decoding.decode(plans.encode(variant, shape).encode(), shape)
         assert list(planned.steps) == variant.steps(shape)
         assert planned.scratch == variant.scratch_for(shape)
         assert planned.defines == variant.defines_for(shape)
-        again = plans.decode_values(json.loads(json.dumps(plans.encode_planned(planned))), shape)
+        again = decoding.decode_values(json.loads(json.dumps(plans.encode_planned(planned))), shape)
         assert again == planned
 
 
 def test_scalars_keep_their_types() -> None:
     args = (1, 2.5, np.int64(2**40), np.float32(0.5), np.uint8(7), np.float64(0.1), np.bool_(True))
     variant = Variant("conv2d", "", plan=lambda s: [Launch("k", (1,), (1,), args)])
-    (launch,) = plans.decode(plans.encode(variant, SHAPE).encode(), SHAPE).steps
+    (launch,) = decoding.decode(plans.encode(variant, SHAPE).encode(), SHAPE).steps
     assert isinstance(launch, Launch)
     assert [type(a) for a in launch.args] == [type(a) for a in args]
     assert launch.args == args
@@ -84,13 +84,13 @@ def launch(**changes: Any) -> dict[str, Any]:
 )
 def test_what_is_no_plan(answer: bytes, message: str) -> None:
     with pytest.raises(VariantError, match=message):
-        plans.decode(answer, SHAPE)
+        decoding.decode(answer, SHAPE)
 
 
 @given(st.fixed_dictionaries({"refuses": st.text(), "scratch": JSON, "defines": JSON, "steps": JSON}) | JSON)
 def test_anything_else_is_refused_in_words(values: Any) -> None:
     try:
-        planned = plans.decode_values(values, SHAPE)
+        planned = decoding.decode_values(values, SHAPE)
     except VariantError:
         return
     assert all(isinstance(step, Launch | CopyToSymbol | Gemm) for step in planned.steps)
@@ -99,4 +99,4 @@ def test_anything_else_is_refused_in_words(values: Any) -> None:
 @pytest.mark.parametrize("answer", [b"[]", b'["fp8", 90, "", false]', b'["fp32", 90, "", 1]', b"{}"])
 def test_what_is_no_variant(answer: bytes) -> None:
     with pytest.raises(VariantError, match="no variant"):
-        plans.decode_head(answer)
+        decoding.decode_head(answer)

@@ -194,8 +194,8 @@ def test_an_answer_that_is_cut_short(nursery: Nursery, tmp_path: Path) -> None:
     assert wire.REPLY.size == 12
 
 
-def test_without_namespaces(nursery: Nursery, tmp_path: Path) -> None:
-    nursery.apart = False
+def test_without_namespaces(tmp_path: Path) -> None:
+    nursery = Nursery(tmp_path, apart=False)
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")
     policy = Policy(readable=(str(tmp_path),))
     with (
@@ -203,3 +203,4 @@ def test_without_namespaces(nursery: Nursery, tmp_path: Path) -> None:
         pytest.raises(Ended, match="within 1 s"),
     ):
         process.ask({"head": True})
+    nursery.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mini_dnn.device.emulator.build import build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.errors import MiniDnnError, VariantError
+from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
 from mini_dnn.grading.checks import Findings, Ground
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
@@ -74,6 +74,7 @@ class Grader:
         rubric = setting.rubric
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
+        self._apart = True
         self._place = self._look()
         asked = any(variant.points.get("accuracy") for variant in rubric.variants)
         self._ground = Ground(
@@ -141,19 +142,28 @@ class Grader:
         """That of this thread."""
         if not hasattr(self._local, "nursery"):
             home = Path(tempfile.mkdtemp(dir=self._work, prefix="home-"))
-            self._local.nursery = Nursery(home)
+            self._local.nursery = Nursery(home, self._apart)
             with self._lock:
                 self._nurseries.append(self._local.nursery)
         nursery: Nursery = self._local.nursery
         return nursery
 
     def _look(self) -> Place:
-        nursery = Nursery(self._work)
+        """What the device is; and whether a GPU can be used in namespaces."""
+        place = self._looked(self._setting.device, apart=False)
+        if place.has_clock:
+            try:
+                self._looked(place.device, apart=True)
+            except DeviceError:
+                self._apart = False
+        return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
+
+    def _looked(self, device: str, apart: bool) -> Place:
+        nursery = Nursery(self._work, apart)
         try:
-            place = look(nursery, self._setting.device, self._setting.confined)
+            return look(nursery, device, self._setting.confined)
         finally:
             nursery.close()
-        return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
 
     def _reference_ms(self) -> float:
         """Op time of the rubric's reference on this GPU, measured once."""

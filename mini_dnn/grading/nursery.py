@@ -43,13 +43,15 @@ class Nursery:
     ----------
     folder
         Private to it: home and temporary files.
+    apart
+        In namespaces, where the system lets users make them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, apart: bool = True) -> None:
         self.folder = folder
         self._ours: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.apart = True  # namespaces, until the system turns out to have none
+        self._apart = apart
         self._closed = False
 
     def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
@@ -91,13 +93,13 @@ class Nursery:
             self._drop()
             if "end" in message:  # it died with the nursery
                 return {"status": signal.SIGKILL}
-            self.apart = False  # the second try is without namespaces
+            self._apart = False  # the second try is without namespaces
         raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
 
     def _open(self) -> socket.socket:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(ANSWER_SECONDS)
-        words = ["-I", "-c", START, str(ROOT), str(theirs.fileno()), "apart" if self.apart else "beside"]
+        words = ["-I", "-c", START, str(ROOT), str(theirs.fileno()), "apart" if self._apart else "beside"]
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}
         self._process = subprocess.Popen(

@@ -22,7 +22,7 @@ from mini_dnn.device.emulator.build import build_kernels, build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.nvcc import build_cubin
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.grading import imports, measure, plans, sandbox, wire
+from mini_dnn.grading import decoding, imports, measure, plans, sandbox, wire
 from mini_dnn.grading.nursery import REPLIES, REQUESTS
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.runner import run
@@ -202,7 +202,7 @@ def _watch(known_folders: list[str]) -> None:
 
 
 def _planned(values: dict[str, Any]) -> Planned:
-    return plans.decode_values(values, ConvShape(*values["shape"]))
+    return decoding.decode_values(values, ConvShape(*values["shape"]))
 
 
 def _variant(source: Path, head: list[Any], planned: list[Planned]) -> Variant:

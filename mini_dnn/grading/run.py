@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -96,6 +97,21 @@ def grade_all(
                     grader.close()
                     raise
     return [grades[one.name] for one in submissions if one.name in grades], failures
+
+
+def grade_one(one: Submission, setting: Setting) -> Grade | str:
+    """Grade one submission in a process of its own choosing, such as a job of a cluster, and keep the grade.
+
+    Returns
+    -------
+    Grade or str
+        The grade, also written to the folder of results; or why there is none.
+    """
+    known = stored(one, setting)
+    if known:
+        return known
+    with tempfile.TemporaryDirectory(prefix="mini_dnn-grade-") as work, Grader(setting, Path(work)) as grader:
+        return _keep(grader, one, setting, lambda grade, known: None)
 
 
 def stored(one: Submission, setting: Setting) -> Grade | None:

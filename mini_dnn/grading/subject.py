@@ -15,7 +15,7 @@ import numpy as np
 
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.errors import DeviceError, VariantError
-from mini_dnn.grading import plans
+from mini_dnn.grading import decoding, plans
 from mini_dnn.grading.measure import Measured, Method
 from mini_dnn.grading.nursery import Nursery
 from mini_dnn.grading.plans import Head, Planned
@@ -78,7 +78,7 @@ class Subject:
         self._planned: dict[ConvShape, Planned] = {}
         self._compiled: set[tuple[Any, ...]] = set()
         self._free = 0
-        self.head: Head = plans.decode_head(self._process("planner").ask({"head": True}))
+        self.head: Head = decoding.decode_head(self._process("planner").ask({"head": True}))
         if not self.head.host and not (source / "kernel.cu").is_file():
             raise VariantError("variant.py has a plan and there is no kernel.cu beside it")
 
@@ -92,7 +92,7 @@ class Subject:
         """
         if shape not in self._planned:
             text = self._process("planner").ask({"plan": _numbers(shape)}, most=PLAN_BYTES)
-            self._planned[shape] = plans.decode(text, shape)
+            self._planned[shape] = decoding.decode(text, shape)
         if self._planned[shape].refuses:
             raise VariantError(f"the variant refuses {shape}: {self._planned[shape].refuses}")
         return self._planned[shape]
@@ -143,8 +143,7 @@ class Subject:
             planned = self.plan(shape.with_batch(size))
             self.compile(planned.defines)
             message = {"time": plans.encode_planned(planned), "method": asdict(method)}
-            with self._place.turn():
-                found[size] = Measured(**json.loads(self._process("executor").ask(self._with_head(message))))
+            found[size] = Measured(**json.loads(self._execute(message)))
         return [found[size] for size in sizes]
 
     def _parts(self, shape: ConvShape) -> list[tuple[int, int]]:
@@ -163,12 +162,19 @@ class Subject:
         else:
             planned = self.plan(shape)
             self.compile(planned.defines)
-            message = self._with_head({"run": plans.encode_planned(planned)})
-            with self._place.turn():
-                data = self._process("executor").ask(message, x, w, most=size)
+            data = self._execute({"run": plans.encode_planned(planned)}, x, w, most=size)
         if len(data) != size:
             raise Ended(f"it answered {len(data)} bytes; y {shape.y} has {size}")
         return np.frombuffer(data, np.float32)
+
+    def _execute(self, message: dict[str, Any], *arrays: np.ndarray, most: int = REPORT_BYTES) -> bytes:
+        """Ask the executor; after a failure the next request gets a new one, as a GPU's context is lost."""
+        with self._place.turn():
+            try:
+                return self._process("executor").ask(self._with_head(message), *arrays, most=most)
+            except Answered:
+                self._processes.pop("executor").close()
+                raise
 
     def _with_head(self, message: dict[str, Any]) -> dict[str, Any]:
         return message | {"head": list(vars(self.head).values())}
