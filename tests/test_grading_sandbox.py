@@ -194,6 +194,33 @@ def test_an_answer_that_is_cut_short(nursery: Nursery, tmp_path: Path) -> None:
     assert wire.REPLY.size == 12
 
 
+def test_all_end_with_the_nursery(nursery: Nursery, tmp_path: Path) -> None:
+    """Also what was forked in between, and although nothing tells them."""
+    (tmp_path / "variant.py").write_text("while True:\n    pass\n")
+    policy = Policy(readable=(str(tmp_path),))
+    process = Confined(nursery, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
+    assert processes_of(tmp_path)
+    assert nursery._process is not None
+    os.kill(nursery._process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while processes_of(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(Ended):
+        process.ask({"head": True})
+
+
+def processes_of(folder: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={folder}\0".encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
 def test_without_namespaces(tmp_path: Path) -> None:
     nursery = Nursery(tmp_path, apart=False)
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")

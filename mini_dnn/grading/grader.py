@@ -105,8 +105,7 @@ class Grader:
                 op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        isolation = str(Isolation()) if self._setting.confined else "WEAK: resource limits only"
-        made.append(Check("isolation", PASSED, staff=isolation))
+        made.append(Check("isolation", PASSED, staff=self._isolation()))
         return Grade(
             submission=one.name,
             rubric=self._setting.rubric.name,
@@ -117,6 +116,11 @@ class Grader:
             started=started,
             seconds=time.perf_counter() - since,
         )
+
+    def _isolation(self) -> str:
+        if not self._setting.confined:
+            return "WEAK: resource limits only"
+        return f"{Isolation()}, {'namespaces' if self._nursery().apart else 'no namespaces'}"
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
         """All checks of one variant of a submission."""

@@ -52,6 +52,7 @@ class Nursery:
         self._ours: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._apart = apart
+        self.apart = False  # whether it is in namespaces, once it has started
         self._closed = False
 
     def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
@@ -81,8 +82,8 @@ class Nursery:
         for _ in range(2):
             if self._closed:
                 raise MiniDnnError("grading was interrupted")
-            ours = self._ours or self._open()
             try:
+                ours = self._ours or self._open()
                 socket.send_fds(ours, [json.dumps(message).encode()], files)
                 answer = ours.recv(MESSAGE_BYTES)
             except OSError:
@@ -106,22 +107,26 @@ class Nursery:
             [sys.executable, *words],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=kept | private | {"OPENBLAS_NUM_THREADS": "2", "MINI_DNN_CACHE": str(self.folder)},
+            env=kept | private | {"OPENBLAS_NUM_THREADS": "1", "MINI_DNN_CACHE": str(self.folder)},
             start_new_session=True,
         )
         theirs.close()
+        greeting = self._ours.recv(MESSAGE_BYTES)
+        if not greeting:
+            raise OSError("it ended at its start")
+        self.apart = bool(json.loads(greeting)["apart"])
         return self._ours
 
 
 def main(control: int, apart: bool) -> None:
     """Serve until the other end of the socket is closed."""
     sandbox.die_with_parent()
+    apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
     from mini_dnn.grading import roles  # before any child is forked: all they need is then in memory
 
     ended: dict[int, int] = {}  # status by number, of children that nobody has asked about yet
     with socket.socket(fileno=control) as connection:
-        if apart:
-            _go_apart(connection)
+        connection.send(json.dumps({"apart": apart}).encode())
         while True:
             data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
             if not data:
@@ -143,16 +148,18 @@ def main(control: int, apart: bool) -> None:
                 return
 
 
-def _go_apart(connection: socket.socket) -> None:
+def _go_apart() -> bool:
     """Continue in namespaces of our own, as their first process: when it ends, so does all in them."""
     if not sandbox.enter_namespaces():
-        return
+        return False
+    sandbox.die_with_parent()  # again: new credentials have cleared it
     pid = os.fork()
     if pid:
-        connection.close()
+        os.closerange(REQUESTS, 1024)
         os.waitpid(pid, 0)
         os._exit(0)
     sandbox.die_with_parent()
+    return True
 
 
 def _end(pid: int, ended: dict[int, int]) -> int:
