@@ -12,10 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from grading_helpers import QUICK, assemble, honest
+from grading_helpers import QUICK, assemble, honest, quick_setting
 
 from mini_dnn.cli import main
+from mini_dnn.grading.grades import Grade
+from mini_dnn.grading.run import grade_one
 from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.submission import named
 from mini_dnn.variant import ROOT
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -151,6 +154,26 @@ def test_a_failure_of_ours_is_of_one_submission_alone(
     assert sorted(results(tmp_path / "out")) == ["first", "second"]
 
 
+def test_a_full_disk_is_nobodys_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions")
+    monkeypatch.setattr("mini_dnn.grading.grader.LEAST_FREE_BYTES", 1 << 60)
+    assert main(command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]) == 1
+    assert "is full" in capsys.readouterr().out
+    assert not list((tmp_path / "out").glob("grades/*"))
+
+
+def test_one_submission_alone(tmp_path: Path) -> None:
+    setting = quick_setting(tmp_path)
+    (one,) = named([honest(tmp_path)])
+    grade = grade_one(one, setting)
+    assert isinstance(grade, Grade)
+    assert grade.points == 7
+    assert grade_one(one, setting) == grade, "known already, to the second"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -176,13 +199,12 @@ def test_without_isolation_it_asks(
     honest(tmp_path / "submissions")
     words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
     monkeypatch.setattr("mini_dnn.grading.landlock.version", lambda: 0)
-    monkeypatch.setattr(Isolation, "full", False)
     assert main(words) == 2
     assert "--weak-isolation" in capsys.readouterr().err
     assert main([*words, "--weak-isolation"]) == 0
     assert "7 of 7" in capsys.readouterr().out
     record = json.loads((tmp_path / "out/grades/honest.json").read_text())
-    assert "WEAK" in record["grade"]["checks"][-1]["staff"]
+    assert "NO Landlock" in record["grade"]["checks"][-1]["staff"]
 
 
 def test_two_runs_into_one_folder(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

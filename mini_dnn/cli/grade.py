@@ -50,7 +50,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--weak-isolation",
         action="store_true",
-        help="grade without Landlock and seccomp: only where you trust every submission",
+        help="go on where the system lacks Landlock or seccomp: only if you trust every submission",
     )
     parser.set_defaults(run=run)
 
@@ -64,13 +64,14 @@ def run(args: argparse.Namespace) -> int:
         out=args.out,
         device=args.device,
         jobs=args.jobs,
-        confined=not args.weak_isolation,
         data=args.data,
         data_dir=args.data_dir,
     )
     submissions = submission.named(args.submissions)
-    check_setting(setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None)
-    print(f"rubric    {setting.rubric.name}\nisolation {_isolation(setting)}", flush=True)
+    check_setting(
+        setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None, args.weak_isolation
+    )
+    print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
     report = _Report(len(submissions))
     grades, failures = grade_all(submissions, setting, report)
     write_all(grades, args.out)
@@ -78,10 +79,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name}: NOT GRADED, by no fault of its own: {why}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
     return DIFFERS if failures else 0
-
-
-def _isolation(setting: Setting) -> str:
-    return str(Isolation()) if setting.confined else "WEAK: resource limits only, as --weak-isolation asks"
 
 
 class _Report:

@@ -27,6 +27,8 @@ from mini_dnn.grading.subject import Place, Subject, look, new_cache
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import find
 
+LEAST_FREE_BYTES = 64 << 20
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -38,8 +40,6 @@ class Setting:
         Folder of the results.
     device
         ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
-    confined
-        False: without Landlock and seccomp, by ``--weak-isolation``.
     jobs
         Submissions that are graded at the same time.
     data, data_dir
@@ -50,7 +50,6 @@ class Setting:
     out: Path
     device: str = "auto"
     jobs: int = 1
-    confined: bool = True
     data: str = "auto"
     data_dir: Path | None = None
 
@@ -105,7 +104,8 @@ class Grader:
                 op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        made.append(Check("isolation", PASSED, staff=self._isolation()))
+        made.append(Check("isolation", PASSED, staff=self._isolation(), hidden=True))
+        _refuse_full_disk(self._work)
         return Grade(
             submission=one.name,
             rubric=self._setting.rubric.name,
@@ -118,8 +118,6 @@ class Grader:
         )
 
     def _isolation(self) -> str:
-        if not self._setting.confined:
-            return "WEAK: resource limits only"
         return f"{Isolation()}, {'namespaces' if self._nursery().apart else 'no namespaces'}"
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
@@ -165,7 +163,7 @@ class Grader:
     def _looked(self, device: str, apart: bool) -> Place:
         nursery = Nursery(self._work, apart)
         try:
-            return look(nursery, device, self._setting.confined)
+            return look(nursery, device)
         finally:
             nursery.close()
 
@@ -195,6 +193,22 @@ class Grader:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _refuse_full_disk(folder: Path) -> None:
+    """Refuse to grade where submissions fail for want of space, which is not their fault.
+
+    Raises
+    ------
+    MiniDnnError
+        There is hardly any left.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise MiniDnnError(
+            f"the disk with {folder} is full: {free >> 20} MB are left, and {LEAST_FREE_BYTES >> 20} are needed; "
+            "free some, or name another folder with --out"
+        )
 
 
 def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:

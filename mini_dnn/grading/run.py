@@ -30,8 +30,15 @@ VERSION = 1  # of how grading is done: a new number grades everything again
 Progress = Callable[[Grade, bool], None]  # a grade, and whether it was there already
 
 
-def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None) -> None:
+def check_setting(
+    setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None, weak: bool
+) -> None:
     """Refuse what would weaken the isolation, before any work.
+
+    Parameters
+    ----------
+    weak
+        Go on although the system cannot keep submissions apart, with what it offers.
 
     Raises
     ------
@@ -39,7 +46,7 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
         The system offers too little, or something secret lies where submissions may read.
     """
     isolation = Isolation()
-    if setting.confined and not isolation.full:
+    if not weak and not isolation.full:
         raise UsageError(
             f"this system cannot keep submissions apart: {isolation}. Grade on another one, or add "
             "--weak-isolation if you trust every submission"

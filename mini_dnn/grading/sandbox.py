@@ -43,10 +43,8 @@ class Policy:
         Most address space, processor time, and size of one file.
     programs
         Whether it may start programs (compilers).
-    confined
-        Whether Landlock and seccomp are applied; limits are in any case.
     trusted
-        It runs our own code alone (kernels on a GPU are not on this processor): no limits either.
+        It runs our own code alone (a GPU's kernels are not on this processor): nothing is applied.
     """
 
     readable: tuple[str, ...] = ()
@@ -55,7 +53,6 @@ class Policy:
     cpu_seconds: int = 600
     file_bytes: int = 0
     programs: bool = False
-    confined: bool = True
     trusted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,8 +70,8 @@ class Policy:
 class Isolation:
     """What this system offers."""
 
-    landlock: int = field(default_factory=landlock.version)
-    seccomp: bool = field(default_factory=seccomp.supported)
+    landlock: int = field(default_factory=lambda: landlock.version())
+    seccomp: bool = field(default_factory=lambda: seccomp.supported())
 
     @property
     def full(self) -> bool:
@@ -122,7 +119,7 @@ def enter_namespaces() -> bool:
 
 
 def confine(policy: Policy) -> None:
-    """Confine this process, and all that it starts, for good.
+    """Confine this process, and all that it starts, for good, by what the system offers.
 
     Raises
     ------
@@ -136,12 +133,13 @@ def confine(policy: Policy) -> None:
     _limit(resource.RLIMIT_FSIZE, policy.file_bytes)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
-    if not policy.confined:
-        return
-    readable = [*code_folders(), *map(Path, (*STATE, *policy.readable))]
-    landlock.confine(readable, [Path(path) for path in (*DEVICES, *policy.writable)])
+    isolation = Isolation()
+    if isolation.landlock:
+        readable = [*code_folders(), *map(Path, (*STATE, *policy.readable))]
+        landlock.confine(readable, [Path(path) for path in (*DEVICES, *policy.writable)])
     _drop_capabilities()
-    seccomp.confine(policy.programs)
+    if isolation.seccomp:
+        seccomp.confine(policy.programs)
 
 
 def _limit(what: int, most: int) -> None:

@@ -39,11 +39,10 @@ class Place:
     description: str
     arch: int
     has_clock: bool
-    confined: bool = True  # False: --weak-isolation
     turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
 
 
-def look(nursery: Nursery, device: str, confined: bool) -> Place:
+def look(nursery: Nursery, device: str) -> Place:
     """Open a device in a process of its own, and say what it is.
 
     Raises
@@ -57,7 +56,7 @@ def look(nursery: Nursery, device: str, confined: bool) -> Place:
             description, _, arch, has_clock = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
         raise DeviceError(f"the device '{device}' cannot be opened: {error}") from error
-    return Place("cuda" if has_clock else "emulator", description, arch, has_clock, confined)
+    return Place("cuda" if has_clock else "emulator", description, arch, has_clock)
 
 
 class Subject:
@@ -198,7 +197,6 @@ class Subject:
         policy = Policy(
             readable=(str(self._source),),
             programs=compiles or role == "checker",
-            confined=self._place.confined,
             trusted=gpu,
         )
         private = None if role == "planner" else self._cache
