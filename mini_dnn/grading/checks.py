@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -86,21 +87,22 @@ class Judge:
                 wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
                 if wrong:
                     return Outcome(FAILED, f"{shape}, inputs of seed {seed}: {wrong}")
-        secret = np.random.default_rng([int(self._rubric.digest[:16] or "0", 16), 1])
+        seed = secrets.randbits(64)  # nobody can know these inputs before
+        fresh = np.random.default_rng(seed)
         for shape in shown.shapes:
-            if self._wrong(*probes.inputs(shape, secret)):
+            if self._wrong(*probes.inputs(shape, fresh)):
                 raise Cheat(
                     f"{shape}: right for the inputs that are shown, wrong for others of the same shape"
                 )
         precision = self._asked.precision
         for shape in shown.shapes:
-            probe = probes.probe(shape, precision, secret)
+            probe = probes.probe(shape, precision, fresh)
             if probe and (wrong := self._wrong(*probe)):
                 what = f"less exact than {precision}, the least that is allowed"
                 return Outcome(
                     FAILED, f"the result is {what}, or wrong where inputs are zero or positive", wrong
                 )
-        return Outcome(PASSED)
+        return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
 
     def hidden(self) -> Outcome:
         """The same at shapes that are not shown."""

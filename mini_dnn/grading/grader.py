@@ -206,7 +206,7 @@ def _refuse_full_disk(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE_BYTES:
         raise MiniDnnError(
-            f"the disk with {folder} is full: {free >> 20} MB are left, and {LEAST_FREE_BYTES >> 20} are needed; "
+            f"the disk with {folder} is full: {free >> 20} MB are left, {LEAST_FREE_BYTES >> 20} are needed; "
             "free some, or name another folder with --out"
         )
 

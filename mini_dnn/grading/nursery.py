@@ -124,28 +124,30 @@ def main(control: int, apart: bool) -> None:
     apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
     from mini_dnn.grading import roles  # before any child is forked: all they need is then in memory
 
+    with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
+        _serve(connection, roles, apart)
+
+
+def _serve(connection: socket.socket, roles: Any, apart: bool) -> None:
+    """Answer messages until there are no more; BrokenPipeError where nobody wants the answer."""
+    connection.send(json.dumps({"apart": apart}).encode())
     ended: dict[int, int] = {}  # status by number, of children that nobody has asked about yet
-    with socket.socket(fileno=control) as connection:
-        connection.send(json.dumps({"apart": apart}).encode())
-        while True:
-            data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
-            if not data:
-                return
-            message = json.loads(data)
-            if "end" in message:
-                answer = {"status": _end(message["end"], ended)}
-            else:
-                pid = os.fork()
-                if pid == 0:
-                    connection.close()
-                    _child(roles, message, files)
-                for file in files:
-                    os.close(file)
-                answer = {"pid": pid}
-            try:
-                connection.send(json.dumps(answer).encode())
-            except BrokenPipeError:
-                return
+    while True:
+        data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        if not data:
+            return
+        message = json.loads(data)
+        if "end" in message:
+            answer = {"status": _end(message["end"], ended)}
+        else:
+            pid = os.fork()
+            if pid == 0:
+                connection.close()
+                _child(roles, message, files)
+            for file in files:
+                os.close(file)
+            answer = {"pid": pid}
+        connection.send(json.dumps(answer).encode())
 
 
 def _go_apart() -> bool:
