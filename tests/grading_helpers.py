@@ -36,9 +36,10 @@ points = { correct = 4, hidden = 3 }
 
 
 def names(where: str) -> list[str]:
-    """Cheats that work on the processor, or those that need a clock."""
+    """Cheats of one kind: "processor", "checked" (they need checked mode) or "timed" (they need a clock)."""
     folders = sorted(path for path in CHEATS.iterdir() if path.is_dir() and path.name != "_base")
-    return [folder.name for folder in folders if ("where: timed" in texts(folder)) == (where == "timed")]
+    found = {folder.name: re.search(r"where: (\w+)", texts(folder)) for folder in folders}
+    return [name for name, match in found.items() if (match[1] if match else "processor") == where]
 
 
 def texts(folder: Path) -> str:

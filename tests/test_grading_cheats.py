@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from grading_helpers import CHEATS, assemble, expected, honest, names, quick_setting
+from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
 
+from mini_dnn.grading import rubric
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import Submission
+from mini_dnn.variant import ROOT
+from mini_dnn.variant import names as names_of_variants
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
@@ -49,6 +52,40 @@ def test_no_credit_and_a_reason(name: str, ground: tuple[Path, Grader], tmp_path
     assert (folder / "out/grades/other.json").read_text() == "{}"
     assert sorted(path.name for path in (folder / "out").iterdir()) == [".work", "grades"]
     assert sorted(path.name for path in (folder / "out/grades").iterdir()) == ["other.json"]
+
+
+@pytest.mark.parametrize("name", names("checked"))
+def test_checked_mode_is_not_silenced(name: str, tmp_path: Path) -> None:
+    (tmp_path / "checked.toml").write_text(
+        QUICK.replace("hidden = 3 }", "checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]")
+    )
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "checked.toml"))
+    with Grader(setting, tmp_path) as grader:
+        grade = grader.grade(Submission(name, assemble(name, tmp_path)))
+        right = grader.grade(Submission("honest", honest(tmp_path)))
+    assert grade.points == 0
+    assert re.search(expected(name), grade.refused)
+    assert right.points == 7
+
+
+@pytest.mark.parametrize("name", names_of_variants())
+def test_honest_submissions_are_not_refused(name: str, exact: Grader) -> None:
+    grade = exact.grade(Submission("honest", ROOT / "milestones" / name if name[0] == "m" else ROOT / name))
+    assert not grade.refused
+    skipped = [check for check in grade.checks if check.status == "skipped"]
+    assert grade.points == (0 if name == "m3/cublas" else 7), grade.checks
+    assert bool(skipped) == (name == "m3/cublas"), "which needs a GPU"
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
+    """A grader that takes every precision that a shipped variant claims."""
+    folder = tmp_path_factory.mktemp("honest")
+    (folder / "any.toml").write_text(
+        QUICK.replace('"fp16"', '"fp16_sum"').replace("seconds = 4", "seconds = 60")
+    )
+    with Grader(quick_setting(folder, rubric=rubric.load(folder / "any.toml")), folder) as grader:
+        yield grader
 
 
 def test_the_grader_still_works_after_all_of_them(ground: tuple[Path, Grader]) -> None:

@@ -1,12 +1,16 @@
-"""What a kernel file compiled for the emulator may call: what a kernel on a GPU could."""
+"""What a kernel file compiled for the emulator may say and call: what one on a GPU could."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from mini_dnn.device.emulator.build import INCLUDE
+from mini_dnn.device.emulator.compiler import Compiler
+from mini_dnn.device.emulator.scan import own_text
 from mini_dnn.errors import CompileError
 
 _MATH = (
@@ -20,7 +24,26 @@ ALLOWED = re.compile(
     r"__tsan_\w+|__ubsan_handle_\w+|__gmon_start__|_ITM_\w+|__tls_get_addr|__cxa_finalize|__gxx_personality_v0|"
     rf"_Unwind_Resume|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
 )
+UNCHECKED = re.compile(r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*")
 UNDEFINED = re.compile(r" UND +(?P<name>[\w.$]+)")
+
+
+def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -> None:
+    """Refuse a kernel file with code that checked mode would not see: assembly, or functions left unchecked.
+
+    PTX is compiled for GPUs only (``#ifndef MINI_DNN_EMULATOR``), so it is not met here.
+
+    Raises
+    ------
+    CompileError
+        Names what was found.
+    """
+    given = [f"-D{name}={value}" for name, value in defines.items()]
+    headers = [f"-isystem{INCLUDE}", "-include", "emulator.h", "-DEMULATOR_CHECKED"]
+    done = compiler.run([*compiler.kernel_flags, *headers, *given, "-E", "-x", "c++", str(source)])
+    found = UNCHECKED.search(own_text(done.stdout))
+    if found:
+        raise CompileError(f"FORBIDDEN: the kernel file has {found[0]}, which would hide from checked mode")
 
 
 def check(library: Path) -> None:

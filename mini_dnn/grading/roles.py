@@ -101,6 +101,8 @@ class Compiler:
             return b""
         compiler = find_compiler()
         runtime = build_runtime(compiler, False, message["checked"])
+        if message["checked"]:
+            imports.check_source(self._source, message["defines"], compiler)
         imports.check(build_kernels(self._source, message["defines"], compiler, runtime, message["checked"]))
         return b""
 
@@ -136,7 +138,11 @@ class Executor:
 
 
 class Checker:
-    """Runs plans on the checked emulator; the verdict is the text that ``run.py check`` prints."""
+    """Runs plans on the checked emulator, for the verdict of ``run.py check``.
+
+    The kernel is in this process, so its word is worth less than a comparison: `imports.check_source` refuses
+    what would hide from the checks, and a rubric should give few points for them.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = Path(source)
