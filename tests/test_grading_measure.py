@@ -78,6 +78,17 @@ def test_an_honest_variant_is_timed(tmp_path: Path) -> None:
     assert device.log[-len(call) :] == call
 
 
+@pytest.mark.parametrize(
+    "shape", [ConvShape(700, 1, 4, 3, 2, 1, 1), ConvShape(300, 5, 9, 9, 3, 7, 7)], ids=str
+)
+@pytest.mark.parametrize("name", ["m1/direct", "m3/tensor_cores_fp16"])
+def test_honest_sums_are_within_their_bound(name: str, shape: ConvShape) -> None:
+    variant = find(name)
+    for _ in range(3):
+        method = Method(variant.precision, 0, 2)
+        assert not measure(variant, shape, ClockedEmulator(), method, NO_FLOOR).refused
+
+
 @pytest.mark.parametrize("name", names("timed"))
 def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
     found = measured(assemble(name, tmp_path))

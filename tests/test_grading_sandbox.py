@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.grading import sandbox, seccomp, wire
 from mini_dnn.grading.nursery import Nursery
-from mini_dnn.grading.process import Confined, Ended
+from mini_dnn.grading.process import Answered, Confined, Ended
 from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.sandbox import Isolation, Policy
 
@@ -231,3 +232,20 @@ def test_without_namespaces(tmp_path: Path) -> None:
     ):
         process.ask({"head": True})
     nursery.close()
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_nvcc_compiles_confined(nursery: Nursery, tmp_path: Path) -> None:
+    source, private = tmp_path / "kernel", tmp_path / "private"
+    source.mkdir()
+    private.mkdir()
+    (tmp_path / "secret.h").write_text("int secret = 42;")
+    (source / "kernel.cu").write_text('extern "C" __global__ void k(float* x) { x[0] = VALUE; }')
+    arguments = {"source": str(source / "kernel.cu"), "arch": "sm_90", "cache": str(private)}
+    policy = Policy(readable=(str(source),), programs=True)
+    with Confined(nursery, "compiler", arguments, policy, Limits(120), private) as process:
+        assert process.ask({"defines": {"VALUE": 3}, "checked": False}) == b""
+        assert len(list(private.glob("cubin/*.cubin"))) == 1
+        (source / "kernel.cu").write_text('#include "../secret.h"')
+        with pytest.raises(Answered, match=r"secret\.h"):
+            process.ask({"defines": {}, "checked": False})

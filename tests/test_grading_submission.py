@@ -173,6 +173,14 @@ def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> N
     assert grade.points == 4, "of a kernel that is right where it was shown what to do"
 
 
+def test_what_a_terminal_would_obey(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    (folder / "variant.py").write_text("raise ValueError('\\x1b[2J\\x1b]0;gone\\x07')")
+    (check, *_) = grader.grade(Submission("honest", folder)).checks
+    assert check.message.isprintable()
+    assert "?[2J?]0;gone?" in check.message
+
+
 def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None:
     folder = honest(tmp_path)
     text = (folder / "variant.py").read_text()

@@ -23,11 +23,12 @@ from mini_dnn.grading.nursery import Nursery
 from mini_dnn.grading.process import FORBIDDEN, SubmissionError
 from mini_dnn.grading.rubric import Rubric, VariantRubric
 from mini_dnn.grading.sandbox import Isolation
-from mini_dnn.grading.subject import Place, Subject, look, new_cache
+from mini_dnn.grading.subject import Place, Subject, look
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
+MAX_TEXT = 8000  # characters of what a check says
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ class Grader:
             findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""
         return _as_submitted(findings, copy, folder)
 
-    def _subject(self, source: Path, cache: Path) -> Subject:
-        return Subject(source, new_cache(cache), self._nursery(), self._place, self._setting.rubric.limits)
+    def _subject(self, source: Path, private: Path) -> Subject:
+        return Subject(source, private, self._nursery(), self._place, self._setting.rubric.limits)
 
     def _nursery(self) -> Nursery:
         """That of this thread."""
@@ -218,11 +219,12 @@ def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
 
 
 def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
-    """With files named as the submission names them: where the copy lay is nobody's business."""
+    """With files named as the submission names them, and nothing in it that a terminal would obey."""
 
     def shown(text: str) -> str:
         text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
-        return re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
+        text = re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
+        return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:MAX_TEXT])
 
     made = [replace(c, message=shown(c.message), staff=shown(c.staff)) for c in findings.checks]
     return Findings(made, shown(findings.cheat), findings.op_ms)

@@ -171,7 +171,7 @@ def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> No
         try:
             answer: bytes | memoryview = role.answer(*received)
             status = wire.OK
-        except (MiniDnnError, MemoryError) as error:
+        except (MiniDnnError, MemoryError, OSError) as error:
             text = str(error) or "out of memory"
             answer, status = text.encode()[: wire.MAX_ERROR_BYTES], wire.FAILED
         sys.stdout.flush()

@@ -66,12 +66,12 @@ class Subject:
     ----------
     source
         The copy's folder.
-    cache
+    private
         Private to the submission: its compiled kernels.
     """
 
-    def __init__(self, source: Path, cache: Path, nursery: Nursery, place: Place, limits: Limits) -> None:
-        self._source, self._cache, self._nursery = source, cache, nursery
+    def __init__(self, source: Path, private: Path, nursery: Nursery, place: Place, limits: Limits) -> None:
+        self._source, self._private, self._nursery = source, private, nursery
         self._place, self._limits = place, limits
         self._processes: dict[str, Confined] = {}
         self._planned: dict[ConvShape, Planned] = {}
@@ -185,29 +185,35 @@ class Subject:
         """The process with that role, started when it is first needed."""
         if role in self._processes:
             return self._processes[role]
-        kernel, cache = str(self._source / "kernel.cu"), str(self._cache)
+        kernel, cache = str(self._source / "kernel.cu"), self._cache(role)
         compiles = role.endswith("compiler")
         gpu = role == "executor" and self._place.has_clock  # our own code alone; kernels are on the GPU
         arch = f"sm_{self._place.arch}" if self._place.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
             "planner": {"folder": str(self._source)},
-            "executor": {"source": kernel, "device": self._place.device, "cache": cache},
-            "checker": {"source": kernel, "cache": cache},
-        }.get(role, {"source": kernel, "arch": arch, "cache": cache})
+            "executor": {"source": kernel, "device": self._place.device, "cache": str(cache)},
+            "checker": {"source": kernel, "cache": str(cache)},
+        }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
             readable=(str(self._source),),
             programs=compiles or role == "checker",
             trusted=gpu,
         )
-        private = None if role == "planner" else self._cache
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
         limits = replace(self._limits, seconds=seconds)
-        process = Confined(self._nursery, name, arguments, policy, limits, private)
+        process = Confined(self._nursery, name, arguments, policy, limits, cache)
         self._processes[role] = process
         if role == "executor":
             self._free = int(json.loads(process.ask({"device": True}))[1])
         return process
+
+    def _cache(self, role: str) -> Path | None:
+        """Where that process may write: what ran in checked mode leaves nothing for the others to load."""
+        if role == "planner":
+            return None
+        folder = self._private / ("checked" if role.startswith("check") else "plain")
+        return folder if folder.is_dir() else new_cache(folder)
 
     def close(self) -> None:
         """End its processes."""
