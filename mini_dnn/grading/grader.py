@@ -72,6 +72,10 @@ class Grader:
         self._reference_lock = threading.Lock()
         self._reference: float | None = None
         rubric = setting.rubric
+        if shutil.which("readelf") is None:
+            raise DeviceError(
+                "readelf was not found, and grading looks with it at what kernels call; install binutils"
+            )
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
         self._apart = True

@@ -33,7 +33,8 @@ START = (
 MESSAGE_BYTES = 1 << 20
 REQUESTS, REPLIES = 3, 4  # file descriptors in a child
 ANSWER_SECONDS = 60.0  # for the first answer Python and NumPy must start
-ENVIRONMENT = ("PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES", "CXX", "TZ")
+CUDA_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
+ENVIRONMENT = ("PATH", "CXX", "TZ", *CUDA_PLACES, *sandbox.SEARCHED)
 
 
 class Nursery:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import sys
 import sysconfig
@@ -25,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
 STATE = ("/proc/meminfo", "/proc/cpuinfo", "/proc/self", "/sys/fs/cgroup", "/sys/devices/system/cpu")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries
 MAX_OPEN_FILES = 64
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
 CAPABILITY_VERSION = 0x20080522
@@ -91,8 +93,9 @@ def code_folders() -> list[Path]:
     Of mini_dnn itself, not the grading package: rubrics lie there.
     """
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
-    nvcc = find_nvcc()
-    compilers = [nvcc.resolve().parents[1]] if nvcc else []
+    found = [find_nvcc(), shutil.which(os.environ.get("CXX", "g++")), shutil.which("readelf")]
+    compilers = [Path(program).resolve().parents[1] for program in found if program]
+    compilers += [Path(p) for name in SEARCHED for p in os.environ.get(name, "").split(":") if p[:1] == "/"]
     own = [path for path in PACKAGE.iterdir() if path.name not in ("grading", "__pycache__")]
     folders = [Path(name) for name in (*SYSTEM, *python)] + compilers + own
     return [folder for folder in folders if folder.exists()]
