@@ -11,15 +11,15 @@ from grading_helpers import QUICK, assemble, expected, names, quick_setting
 
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.grading import nursery, rubric
+from mini_dnn.grading import forkserver, rubric
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import ROOT
 
 STAND_IN = (
     "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests']; import grading_stand_in; "
-    "grading_stand_in.install(); from mini_dnn.grading import nursery; "
-    "nursery.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
+    "grading_stand_in.install(); from mini_dnn.grading import forkserver; "
+    "forkserver.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
 )
 
 
@@ -31,7 +31,7 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     elif find_nvcc() is None:
         pytest.skip("no nvcc: kernels are compiled for a GPU")
     else:
-        monkeypatch.setattr(nursery, "START", STAND_IN)
+        monkeypatch.setattr(forkserver, "START", STAND_IN)
     return str(request.param)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.grading import sandbox, seccomp, wire
-from mini_dnn.grading.nursery import Nursery
+from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.process import Answered, Confined, Ended
 from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.sandbox import Isolation, Policy
@@ -163,20 +163,20 @@ def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    opened = Nursery(tmp_path)
+def server(tmp_path: Path) -> Iterator[ForkServer]:
+    opened = ForkServer(tmp_path)
     yield opened
     opened.close()
 
 
-def test_files_that_grow_are_seen(nursery: Nursery, tmp_path: Path) -> None:
+def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
     source, private = tmp_path / "kernel", tmp_path / "private"
     source.mkdir()
     private.mkdir()
     (source / "variant.py").write_text("while True:\n    pass\n")
     arguments = {"folder": str(source)}
     policy = Policy(readable=(str(source),))
-    with Confined(nursery, "planner", arguments, policy, Limits(30, files_mb=1), private) as process:
+    with Confined(server, "planner", arguments, policy, Limits(30, files_mb=1), private) as process:
         (private / "large").write_bytes(bytes(2 << 20))
         since = time.monotonic()
         with pytest.raises(Ended, match="more than 1 MB of files"):
@@ -184,25 +184,25 @@ def test_files_that_grow_are_seen(nursery: Nursery, tmp_path: Path) -> None:
     assert time.monotonic() - since < 10
 
 
-def test_an_answer_that_is_cut_short(nursery: Nursery, tmp_path: Path) -> None:
+def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "variant.py").write_text("import os\nos.write(4, b'\\0\\0\\0')\nos._exit(3)\n")
     policy = Policy(readable=(str(tmp_path),))
     with (
-        Confined(nursery, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process,
+        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process,
         pytest.raises(Ended, match="status 3"),
     ):
         process.ask({"head": True})
     assert wire.REPLY.size == 12
 
 
-def test_all_end_with_the_nursery(nursery: Nursery, tmp_path: Path) -> None:
+def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> None:
     """Also what was forked in between, and although nothing tells them."""
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")
     policy = Policy(readable=(str(tmp_path),))
-    process = Confined(nursery, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
+    process = Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
     assert processes_of(tmp_path)
-    assert nursery._process is not None
-    os.kill(nursery._process.pid, signal.SIGKILL)
+    assert server._process is not None
+    os.kill(server._process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
     while processes_of(tmp_path):
         assert time.monotonic() < deadline
@@ -223,19 +223,19 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def test_without_namespaces(tmp_path: Path) -> None:
-    nursery = Nursery(tmp_path, apart=False)
+    server = ForkServer(tmp_path, apart=False)
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")
     policy = Policy(readable=(str(tmp_path),))
     with (
-        Confined(nursery, "planner", {"folder": str(tmp_path)}, policy, Limits(1)) as process,
+        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1)) as process,
         pytest.raises(Ended, match="within 1 s"),
     ):
         process.ask({"head": True})
-    nursery.close()
+    server.close()
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
-def test_nvcc_compiles_confined(nursery: Nursery, tmp_path: Path) -> None:
+def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
     source, private = tmp_path / "kernel", tmp_path / "private"
     source.mkdir()
     private.mkdir()
@@ -243,7 +243,7 @@ def test_nvcc_compiles_confined(nursery: Nursery, tmp_path: Path) -> None:
     (source / "kernel.cu").write_text('extern "C" __global__ void k(float* x) { x[0] = VALUE; }')
     arguments = {"source": str(source / "kernel.cu"), "arch": "sm_90", "cache": str(private)}
     policy = Policy(readable=(str(source),), programs=True)
-    with Confined(nursery, "compiler", arguments, policy, Limits(120), private) as process:
+    with Confined(server, "compiler", arguments, policy, Limits(120), private) as process:
         assert process.ask({"defines": {"VALUE": 3}, "checked": False}) == b""
         assert len(list(private.glob("cubin/*.cubin"))) == 1
         (source / "kernel.cu").write_text('#include "../secret.h"')

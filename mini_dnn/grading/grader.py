@@ -17,9 +17,9 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
 from mini_dnn.grading.checks import Findings, Ground
+from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.nursery import Nursery
 from mini_dnn.grading.process import FORBIDDEN, SubmissionError
 from mini_dnn.grading.rubric import Rubric, VariantRubric
 from mini_dnn.grading.sandbox import Isolation
@@ -67,7 +67,7 @@ class Grader:
     def __init__(self, setting: Setting, work: Path) -> None:
         self._setting, self._work = setting, work
         self._local = threading.local()
-        self._nurseries: list[Nursery] = []
+        self._servers: list[ForkServer] = []
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._reference_lock = threading.Lock()
         self._reference: float | None = None
@@ -123,7 +123,7 @@ class Grader:
         )
 
     def _isolation(self) -> str:
-        return f"{Isolation()}, {'namespaces' if self._nursery().apart else 'no namespaces'}"
+        return f"{Isolation()}, {'namespaces' if self._server().apart else 'no namespaces'}"
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
         """All checks of one variant of a submission."""
@@ -143,17 +143,17 @@ class Grader:
         return _as_submitted(findings, copy, folder)
 
     def _subject(self, source: Path, private: Path) -> Subject:
-        return Subject(source, private, self._nursery(), self._place, self._setting.rubric.limits)
+        return Subject(source, private, self._server(), self._place, self._setting.rubric.limits)
 
-    def _nursery(self) -> Nursery:
+    def _server(self) -> ForkServer:
         """That of this thread."""
-        if not hasattr(self._local, "nursery"):
+        if not hasattr(self._local, "server"):
             home = Path(tempfile.mkdtemp(dir=self._work, prefix="home-"))
-            self._local.nursery = Nursery(home, self._apart)
+            self._local.server = ForkServer(home, self._apart)
             with self._lock:
-                self._nurseries.append(self._local.nursery)
-        nursery: Nursery = self._local.nursery
-        return nursery
+                self._servers.append(self._local.server)
+        server: ForkServer = self._local.server
+        return server
 
     def _look(self) -> Place:
         """What the device is; and whether a GPU can be used in namespaces."""
@@ -166,11 +166,11 @@ class Grader:
         return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
 
     def _looked(self, device: str, apart: bool) -> Place:
-        nursery = Nursery(self._work, apart)
+        server = ForkServer(self._work, apart)
         try:
-            return look(nursery, device)
+            return look(server, device)
         finally:
-            nursery.close()
+            server.close()
 
     def _reference_ms(self) -> float:
         """Op time of the rubric's reference on this GPU, measured once."""
@@ -190,8 +190,8 @@ class Grader:
 
     def close(self) -> None:
         """End all processes."""
-        for nursery in self._nurseries:
-            nursery.close()
+        for server in self._servers:
+            server.close()
 
     def __enter__(self) -> Grader:
         return self

@@ -16,7 +16,7 @@ import numpy as np
 
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading import wire
-from mini_dnn.grading.nursery import Nursery
+from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.sandbox import Policy
 
@@ -61,14 +61,14 @@ class Confined:
 
     def __init__(
         self,
-        nursery: Nursery,
+        server: ForkServer,
         role: str,
         arguments: dict[str, Any],
         policy: Policy,
         limits: Limits,
         private: Path | None = None,
     ) -> None:
-        self._nursery, self._limits, self._private = nursery, limits, private
+        self._server, self._limits, self._private = server, limits, private
         self._printed = bytearray()
         self._printed_bytes = 0
         policy = replace(
@@ -85,7 +85,7 @@ class Confined:
         for file in (self._requests, self._replies, self._noise):
             os.set_blocking(file, False)
         try:
-            self._pid: int | None = nursery.start(role, policy, arguments, theirs)
+            self._pid: int | None = server.start(role, policy, arguments, theirs)
         except BaseException:
             self._pid = None
             self.close()
@@ -181,7 +181,7 @@ class Confined:
 
     def _end(self, reason: str = "") -> None:
         """End it and raise why."""
-        status = self._nursery.end(self._pid) if self._pid is not None else 0
+        status = self._server.end(self._pid) if self._pid is not None else 0
         self._pid = None
         with contextlib.suppress(OSError):
             self._printed += os.read(self._noise, 65536)
@@ -201,7 +201,7 @@ class Confined:
     def close(self) -> None:
         """End the process and all that it started."""
         if self._pid is not None:
-            self._nursery.end(self._pid)
+            self._server.end(self._pid)
             self._pid = None
         for name in ("_requests", "_replies", "_noise"):
             file = getattr(self, name)

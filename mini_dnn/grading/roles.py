@@ -23,7 +23,7 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.nvcc import build_cubin
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading import decoding, imports, measure, plans, sandbox, wire
-from mini_dnn.grading.nursery import REPLIES, REQUESTS
+from mini_dnn.grading.forkserver import REPLIES, REQUESTS
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.runner import run
 from mini_dnn.shapes import ConvShape

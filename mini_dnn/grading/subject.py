@@ -16,8 +16,8 @@ import numpy as np
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading import decoding, plans
+from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.measure import Measured, Method
-from mini_dnn.grading.nursery import Nursery
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.grading.process import Answered, Confined, Ended
 from mini_dnn.grading.rubric import Limits
@@ -42,7 +42,7 @@ class Place:
     turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
 
 
-def look(nursery: Nursery, device: str) -> Place:
+def look(server: ForkServer, device: str) -> Place:
     """Open a device in a process of its own, and say what it is.
 
     Raises
@@ -52,7 +52,7 @@ def look(nursery: Nursery, device: str) -> Place:
     """
     limits, arguments = Limits(), {"source": "", "device": device, "cache": str(cache_dir())}
     try:
-        with Confined(nursery, "executor", arguments, Policy(trusted=True), limits) as process:
+        with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
             description, _, arch, has_clock = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
         raise DeviceError(f"the device '{device}' cannot be opened: {error}") from error
@@ -70,8 +70,8 @@ class Subject:
         Private to the submission: its compiled kernels.
     """
 
-    def __init__(self, source: Path, private: Path, nursery: Nursery, place: Place, limits: Limits) -> None:
-        self._source, self._private, self._nursery = source, private, nursery
+    def __init__(self, source: Path, private: Path, server: ForkServer, place: Place, limits: Limits) -> None:
+        self._source, self._private, self._server = source, private, server
         self._place, self._limits = place, limits
         self._processes: dict[str, Confined] = {}
         self._planned: dict[ConvShape, Planned] = {}
@@ -202,7 +202,7 @@ class Subject:
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
         limits = replace(self._limits, seconds=seconds)
-        process = Confined(self._nursery, name, arguments, policy, limits, cache)
+        process = Confined(self._server, name, arguments, policy, limits, cache)
         self._processes[role] = process
         if role == "executor":
             self._free = int(json.loads(process.ask({"device": True}))[1])

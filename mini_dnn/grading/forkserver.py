@@ -27,8 +27,8 @@ from mini_dnn.grading import sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from mini_dnn.grading import nursery; "
-    "nursery.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
+    "import sys; sys.path.insert(0, sys.argv[1]); from mini_dnn.grading import forkserver; "
+    "forkserver.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
 )
 MESSAGE_BYTES = 1 << 20
 REQUESTS, REPLIES = 3, 4  # file descriptors in a child
@@ -37,7 +37,7 @@ CUDA_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
 ENVIRONMENT = ("PATH", "CXX", "TZ", *CUDA_PLACES, *sandbox.SEARCHED)
 
 
-class Nursery:
+class ForkServer:
     """Starts confined processes; use it from the thread that made it.
 
     Parameters
@@ -93,7 +93,7 @@ class Nursery:
                 found: dict[str, Any] = json.loads(answer)
                 return found
             self._drop()
-            if "end" in message:  # it died with the nursery
+            if "end" in message:  # it died with the fork server
                 return {"status": signal.SIGKILL}
             self._apart = False  # the second try is without namespaces
         raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
