@@ -249,3 +249,14 @@ def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
         (source / "kernel.cu").write_text('#include "../secret.h"')
         with pytest.raises(Answered, match=r"secret\.h"):
             process.ask({"defines": {}, "checked": False})
+
+
+def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
+    answer = b"import os, struct\nos.write(4, struct.pack('<IQ', 0, 1) + b'1')\n"
+    (tmp_path / "variant.py").write_bytes(answer)
+    policy = Policy(readable=(str(tmp_path),))
+    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process:
+        assert process.ask({"head": True}) == b"1"
+        time.sleep(1.0)  # the true answer comes, and nobody waits for it
+        with pytest.raises(Ended, match="before it was asked"):
+            process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})
