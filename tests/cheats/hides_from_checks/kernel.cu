@@ -1,5 +1,5 @@
 // Right, and has a function that asks the compiler to leave its accesses unchecked.
-// expect: no_sanitize, which would hide
+// expect: no_sanitize', which would hide
 // where: checked
 __attribute__((no_sanitize("thread"))) static float unseen(const float* x, int at) { return x[at] * 0; }
 
