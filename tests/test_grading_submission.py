@@ -190,3 +190,32 @@ def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None
     assert grade.points == 4
     assert not any("told" in check.message for check in grade.checks)
     assert any("told" in check.staff for check in grade.checks)
+
+
+LIBRARY = (
+    "argparse, bisect, collections, copy, csv, dataclasses, datetime, decimal, enum, fractions, functools, "
+    "heapq, inspect, io, itertools, json, logging, math, operator, os, pathlib, pprint, random, re, "
+    "statistics, string, sys, textwrap, time, traceback, types, typing, warnings, numpy.fft, numpy.linalg, "
+    "numpy.polynomial, numpy.testing"
+)
+
+
+def test_what_an_honest_plan_may_do(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    (folder / "sizes.json").write_text('{"threads": 64}')
+    more = f"""
+import {LIBRARY}
+from mini_dnn.plan import Images
+here = pathlib.Path(__file__).parent
+THREADS = json.loads((here / "sizes.json").read_text())["threads"]
+random.seed(1)
+logging.getLogger().warning("a message")
+print("sizes", THREADS)
+assert sys.dont_write_bytecode, "or an import would write files"
+"""
+    head, body = text.split("\n\n\ndef plan", 1)
+    (folder / "variant.py").write_text(f"{head}\n{more}\n\ndef plan{body}")
+    grade = grader.grade(Submission("honest", folder))
+    assert not grade.refused
+    assert grade.points == 7, grade.checks

@@ -101,7 +101,16 @@ class ForkServer:
     def _open(self) -> socket.socket:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(ANSWER_SECONDS)
-        words = ["-I", "-c", START, str(ROOT), str(theirs.fileno()), "apart" if self._apart else "beside"]
+        # -B: an import that writes byte code would count as a file that the submission writes
+        words = [
+            "-I",
+            "-B",
+            "-c",
+            START,
+            str(ROOT),
+            str(theirs.fileno()),
+            "apart" if self._apart else "beside",
+        ]
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}
         self._process = subprocess.Popen(

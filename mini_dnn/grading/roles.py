@@ -27,7 +27,7 @@ from mini_dnn.grading.forkserver import REPLIES, REQUESTS
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.runner import run
 from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import ROOT, Variant, find
 
 # Python tells of these before it does them; no plan needs one. What a submission does to silence this does
 # not help it: Landlock and seccomp are the wall, and this only gives the refusal its words.
@@ -57,6 +57,7 @@ FORBIDDEN = (
     "subprocess.",
     "urllib.",
 )
+HARMLESS = ["/dev", "/etc", "/proc", "/sys"]  # libraries look there; whether they may is Landlock's business
 FORBIDDEN_STATUS = 77
 
 
@@ -72,7 +73,7 @@ class Planner:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        self._known = [str(path) for path in (*sandbox.code_folders(), self._folder)]
+        self._known = [str(path) for path in (*sandbox.code_folders(), self._folder, ROOT)] + HARMLESS
         self._variant: Variant | None = None
 
     def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
@@ -188,10 +189,8 @@ def _watch(known_folders: list[str]) -> None:
             if isinstance(path, int) or path is None:
                 return
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
-            known = any(name == k or name.startswith(k + "/") for k in known_folders) or name.startswith(
-                "/dev/"
-            )
-            if known and not writes:
+            known = any(name == k or name.startswith(k + "/") for k in known_folders)
+            if (known and not writes) or name.startswith("/dev/"):
                 return
             what = f"{'writes' if writes else 'reads'} the file {name}"
         elif event.startswith(FORBIDDEN) or event in ("sys.addaudithook", "os.listdir", "os.scandir"):
