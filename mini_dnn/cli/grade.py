@@ -1,0 +1,99 @@
+"""Verb ``grade``: grade submissions by a rubric, each in processes of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from mini_dnn import datasets
+from mini_dnn.cli.common import DIFFERS
+from mini_dnn.device import DEVICES
+from mini_dnn.errors import UsageError
+from mini_dnn.grading import rubric, submission
+from mini_dnn.grading.grader import Setting
+from mini_dnn.grading.grades import FAILED, Grade
+from mini_dnn.grading.run import check_setting, grade_all
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.write import write_all
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "grade",
+        help="grade submissions by a rubric",
+        description="Grade submissions, each confined in processes of its own. Started again, it goes on "
+        "where it was stopped. Exit status: 0 all are graded, whatever they earned; 1 some could not be, by "
+        "no fault of theirs; 2 wrong use.",
+    )
+    parser.add_argument(
+        "submissions",
+        nargs="+",
+        type=Path,
+        metavar="SUBMISSION",
+        help="a variant's folder, or a repository with layers/custom and milestones",
+    )
+    parser.add_argument(
+        "--rubric",
+        required=True,
+        metavar="FILE|PRESET",
+        help=f"a TOML file, or {', '.join(rubric.presets())}",
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the results")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="submissions at a time (default 1)")
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
+    )
+    parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
+    parser.add_argument(
+        "--weak-isolation",
+        action="store_true",
+        help="go on where the system lacks Landlock or seccomp: only if you trust every submission",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Grade, with a line a submission, and write the results."""
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: expected 1 or more; there are {os.cpu_count()} processors")
+    setting = Setting(
+        rubric=rubric.load(args.rubric),
+        out=args.out,
+        device=args.device,
+        jobs=args.jobs,
+        data=args.data,
+        data_dir=args.data_dir,
+    )
+    submissions = submission.named(args.submissions)
+    check_setting(
+        setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None, args.weak_isolation
+    )
+    print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
+    report = _Report(len(submissions))
+    grades, failures = grade_all(submissions, setting, report)
+    write_all(grades, args.out)
+    for name, why in failures.items():
+        print(f"{name}: NOT GRADED, by no fault of its own: {why}")
+    print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
+    return DIFFERS if failures else 0
+
+
+class _Report:
+    """Prints a line for each grade as soon as there is one."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+
+    def __call__(self, grade: Grade, known: bool) -> None:
+        self._done += 1
+        failed = [check.name for check in grade.checks if check.status == FAILED]
+        verdict = (
+            f"REFUSED: {grade.refused}" if grade.refused else f"failed {', '.join(failed)}" if failed else ""
+        )
+        took = "graded before" if known else f"{grade.seconds:.1f} s"
+        points = f"{grade.points:g} of {grade.max_points:g}"
+        line = f"{self._done:>4}/{self._total}  {grade.submission:<24} {points:>10}  {took:<13}  {verdict}"
+        print(line.rstrip(), flush=True)

@@ -1,0 +1,1 @@
+"""Grading: submissions judged by a rubric, each in processes of its own."""

@@ -1,0 +1,273 @@
+"""The checks of one variant: each looks at one thing and says what a student and what staff should read."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.course import LAYERS
+from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.grading import probes
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
+from mini_dnn.grading.measure import Method
+from mini_dnn.grading.network import Examination
+from mini_dnn.grading.process import FORBIDDEN, Answered, Ended, SubmissionError
+from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
+from mini_dnn.grading.subject import Subject
+from mini_dnn.hints import hint
+from mini_dnn.reference import check_conv2d
+
+HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
+HIDDEN_MESSAGE = (
+    "a test that is not shown failed: try odd batches and shapes that no tile divides "
+    "(run.py check, and infer --check)"
+)
+
+
+class Cheat(SubmissionError):
+    """What no honest mistake looks like: no credit for anything."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check found."""
+
+    status: str
+    message: str = ""
+    staff: str = ""
+    fraction: float = 1.0  # of the points, where it passed
+    ends: bool = False  # no credit for the variant
+
+
+@dataclass
+class Findings:
+    """All checks of one variant."""
+
+    checks: list[Check] = field(default_factory=list)
+    cheat: str = ""
+    op_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the checks of all submissions share."""
+
+    rubric: Rubric
+    examination: Examination | None  # the network, where accuracy is asked for
+    reference_ms: Callable[[], float] | None = None  # of the reference's op times on this GPU
+
+
+class Judge:
+    """Makes the checks of one variant, in order, until one makes the rest pointless."""
+
+    def __init__(self, ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> None:
+        self._ground, self._rubric, self._asked = ground, ground.rubric, asked
+        self._subject, self._has_clock = subject, has_clock
+        self.op_ms: float | None = None
+
+    def compiles(self) -> Outcome:
+        """Plans and kernels of the shapes that are shown."""
+        for shape in self._rubric.correct.shapes:
+            plan = self._subject.plan(shape)
+            if not self._subject.head.host:
+                self._subject.compile(plan.defines)
+        return Outcome(PASSED, staff=f"claims {self._subject.head.precision}")
+
+    def correct(self) -> Outcome:
+        """Every element at the shown shapes: shown inputs, inputs of other seeds, and precision."""
+        shown = self._rubric.correct
+        for shape in shown.shapes:
+            for seed in shown.seeds:
+                wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                if wrong:
+                    return Outcome(FAILED, f"{shape}, inputs of seed {seed}: {wrong}")
+        seed = secrets.randbits(64)  # nobody can know these inputs before
+        fresh = np.random.default_rng(seed)
+        for shape in shown.shapes:
+            if self._wrong(*probes.inputs(shape, fresh)):
+                raise Cheat(
+                    f"{shape}: right for the inputs that are shown, wrong for others of the same shape"
+                )
+        precision = self._asked.precision
+        for shape in shown.shapes:
+            probe = probes.probe(shape, precision, fresh)
+            if probe and (wrong := self._wrong(*probe)):
+                what = f"less exact than {precision}, the least that is allowed"
+                return Outcome(
+                    FAILED, f"the result is {what}, or wrong where inputs are zero or positive", wrong
+                )
+        return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
+
+    def hidden(self) -> Outcome:
+        """The same at shapes that are not shown."""
+        asked = self._rubric.hidden
+        assert asked is not None, "the rubric was checked"
+        for shape in asked.shapes:
+            for seed in asked.seeds:
+                try:
+                    wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                except (VariantError, Answered) as error:
+                    wrong = str(error)
+                if wrong:
+                    return Outcome(FAILED, HIDDEN_MESSAGE, f"{shape}, seed {seed}: {wrong}")
+        return Outcome(PASSED)
+
+    def accuracy(self) -> Outcome:
+        """The network's accuracy, compared with NumPy's."""
+        examination = self._ground.examination
+        assert examination is not None, "it is made where the rubric asks for it"
+        found = examination.accuracy(lambda x, w, name: self._subject.convolve(x, w))
+        off = abs(found - examination.expected) > examination.tolerance
+        message = f"{found:.4f} at batch {examination.batch}, expected {examination.expected:.4f}"
+        return Outcome(FAILED if off else PASSED, message)
+
+    def checked(self) -> Outcome:
+        """The emulator's checked mode."""
+        asked = self._rubric.checked
+        assert asked is not None, "the rubric was checked"
+        if self._subject.head.host:
+            return Outcome(SKIPPED, "NumPy has no kernels to check")
+        if self._subject.head.needs_gpu:
+            return Outcome(SKIPPED, f"the emulator cannot run it: {self._subject.head.needs_gpu}")
+        for seed in asked.seeds:
+            report = self._subject.check(asked.shapes, seed)
+            if report["findings"]:
+                return Outcome(FAILED, _finding(report["findings"][0], len(report["findings"])))
+        return Outcome(PASSED)
+
+    def performance(self) -> Outcome:
+        """Op times of the network's two convolutions."""
+        asked = self._rubric.performance
+        assert asked is not None, "the rubric was checked"
+        if not self._has_clock:
+            return Outcome(SKIPPED, "not measured: the emulator has no clock, what a CPU takes says nothing")
+        if self._subject.head.host:
+            return Outcome(SKIPPED, "not measured: NumPy runs on the host")
+        op_ms, staff = op_time(self._subject, asked, self._asked.precision)
+        self.op_ms = op_ms
+        reference = self._ground.reference_ms() if asked.reference and self._ground.reference_ms else None
+        fraction = asked.fraction(op_ms, reference)
+        scale = f", {op_ms / reference:.3f} of {asked.reference}'s {reference:.3f} ms" if reference else ""
+        unit = f"times that of {asked.reference}" if reference else "ms"
+        message = (
+            f"{op_ms:.3f} ms at batch {asked.batch}{scale}; {asked.full:g} {unit} earns all points, "
+            f"{asked.none:g} none"
+        )
+        return Outcome(PASSED if fraction > 0 else FAILED, message, staff, fraction)
+
+    def _wrong(self, x: np.ndarray, w: np.ndarray) -> str:
+        """What is wrong with the variant's result, in words; empty if nothing is."""
+        y = self._subject.convolve(x, w)
+        result = check_conv2d(x, w, y, self._asked.precision)
+        if result.ok:
+            return ""
+        unwritten = int(np.isnan(y).sum())
+        notes = f"; {unwritten} are NaN: no thread wrote them, or they come from such an element" * (
+            unwritten > 0
+        )
+        guess = hint(x, w, y, self._asked.precision) if not unwritten and y.size < HINT_ELEMENTS else ""
+        return f"{result}{notes}{'; ' + guess if guess else ''}"
+
+
+def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float, str]:
+    """Op-time sum of the network's convolutions in milliseconds, and the record for staff.
+
+    Raises
+    ------
+    Cheat
+        A time that does not count.
+    """
+    total, lines = 0.0, []
+    for name, layer in LAYERS.items():
+        parts = subject.measure(
+            layer.with_batch(asked.batch), Method(precision, asked.warm_up, asked.repeats)
+        )
+        for part in parts:
+            if part.refused:
+                raise Cheat(f"{name}: {part.refused}")
+        op_ms = sum(part.op_ms for part in parts)
+        samples = ", ".join(f"{ms:.4f}" for ms in parts[0].samples_ms)
+        floor = sum(part.floor_ms for part in parts)
+        lines.append(
+            f"{name}: {op_ms:.4f} ms in {len(parts)} parts, floor {floor:.4f}; {samples}; {parts[0].state}"
+        )
+        total += op_ms
+    return total, "\n".join(lines)
+
+
+def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> Findings:
+    """Make all checks of a variant."""
+    judge = Judge(ground, asked, subject, has_clock)
+    steps: dict[str, Callable[[], Outcome]] = {
+        name: getattr(judge, name)
+        for name in ("compiles", "correct", "hidden", "accuracy", "checked", "performance")
+        if name in ("compiles", "correct") or asked.points.get(name)
+    }
+    findings, stop = Findings(), ""
+    if subject.head.needs_gpu and not has_clock:
+        stop = f"not run: the emulator cannot: {subject.head.needs_gpu}"
+    for name, step in steps.items():
+        since = time.perf_counter()
+        outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
+        findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
+        if outcome.ends:
+            findings.checks[:] = [_without_credit(check, name) for check in findings.checks]
+        if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
+            stop = f"not run, as '{name}' failed"
+    findings.op_ms = judge.op_ms
+    return findings
+
+
+def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome:
+    """Make a check; what the submission's processes do wrong fails it."""
+    try:
+        return step()
+    except (SubmissionError, VariantError, DeviceError) as error:
+        text = str(error)
+        ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
+        staff = ""
+        if name == "hidden":  # what a process says there may tell of what is hidden
+            text, staff = HIDDEN_MESSAGE, text
+        if isinstance(error, Cheat) or FORBIDDEN in str(error):
+            findings.cheat = text.partition(FORBIDDEN)[2] or text
+        return Outcome(FAILED, text.removeprefix(FORBIDDEN), staff, ends=ends)
+
+
+def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) -> Check:
+    worth = asked.points.get(name, 0.0)
+    return Check(
+        name=f"{asked.name}: {name}",
+        status=outcome.status,
+        points=worth * outcome.fraction if outcome.status == PASSED else 0.0,
+        max_points=worth if asked.required else 0.0,
+        message=outcome.message,
+        staff=outcome.staff,
+        hidden=name == "hidden",
+        seconds=seconds,
+    )
+
+
+def _without_credit(check: Check, name: str) -> Check:
+    if not check.points:
+        return check
+    return replace(check, points=0.0, message=f"{check.message} (no credit, as '{name}' failed)".strip())
+
+
+def _finding(finding: Mapping[str, Any], count: int) -> str:
+    """A finding of checked mode in a few lines: untrusted, so anything in it may be missing."""
+    try:
+        where = (finding.get("own") or {}).get("place") or {}
+        lines = [f"{finding['kind']}: {finding['what']}"]
+        lines += [f"{Path(str(where['file'])).name}:{where['line']} | {where['code']}"] if where else []
+        lines += [f"note: {note}" for note in finding.get("notes", [])]
+        lines += [f"cure: {finding['cure']}"] if finding.get("cure") else []
+    except (KeyError, TypeError, AttributeError):
+        lines = [str(finding)]
+    more = f"\n{count - 1} more: run.py check shows them" if count > 1 else ""
+    return "\n".join(lines)[:4000] + more

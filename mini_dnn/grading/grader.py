@@ -1,0 +1,234 @@
+"""Grades one submission: its variants, each judged in confined processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mini_dnn.device.emulator.build import build_runtime
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
+from mini_dnn.grading import checks, submission
+from mini_dnn.grading.checks import Findings, Ground
+from mini_dnn.grading.forkserver import ForkServer
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
+from mini_dnn.grading.network import Examination
+from mini_dnn.grading.process import FORBIDDEN, SubmissionError
+from mini_dnn.grading.rubric import Rubric, VariantRubric
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.subject import Place, Subject, look
+from mini_dnn.grading.submission import Submission
+from mini_dnn.variant import find
+
+LEAST_FREE_BYTES = 64 << 20
+MAX_TEXT = 8000  # characters of what a check says
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a grading run needs beside the submissions.
+
+    Parameters
+    ----------
+    out
+        Folder of the results.
+    device
+        ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
+    jobs
+        Submissions that are graded at the same time.
+    data, data_dir
+        The data set for the accuracy.
+    """
+
+    rubric: Rubric
+    out: Path
+    device: str = "auto"
+    jobs: int = 1
+    data: str = "auto"
+    data_dir: Path | None = None
+
+
+class Grader:
+    """Grades one submission after the other, on as many threads as there are.
+
+    Parameters
+    ----------
+    work
+        Folder for temporary files.
+    """
+
+    def __init__(self, setting: Setting, work: Path) -> None:
+        self._setting, self._work = setting, work
+        self._local = threading.local()
+        self._servers: list[ForkServer] = []
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._reference_lock = threading.Lock()
+        self._reference: float | None = None
+        rubric = setting.rubric
+        if shutil.which("readelf") is None:
+            raise DeviceError(
+                "readelf was not found, and grading looks with it at what kernels call; install binutils"
+            )
+        if any(variant.points.get("checked") for variant in rubric.variants):
+            build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
+        self._apart = True
+        self._place = self._look()
+        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
+        self._ground = Ground(
+            rubric,
+            Examination(rubric.accuracy, setting.data, setting.data_dir)
+            if asked and rubric.accuracy
+            else None,
+            self._reference_ms,
+        )
+
+    @property
+    def description(self) -> str:
+        """The device, for people."""
+        return self._place.description
+
+    def grade(self, one: Submission) -> Grade:
+        """Grade a submission; whatever it does is part of its grade."""
+        started, since = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        made: list[Check] = []
+        cheats: list[str] = []
+        op_ms = None
+        folder = Path(tempfile.mkdtemp(dir=self._work))
+        try:
+            for asked in self._setting.rubric.variants:
+                findings = self._variant(one, asked, folder / asked.name.replace("/", "-"))
+                made += findings.checks
+                cheats += [f"{asked.name}: {findings.cheat}"] if findings.cheat else []
+                op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        made.append(Check("isolation", PASSED, staff=self._isolation(), hidden=True))
+        _refuse_full_disk(self._work)
+        return Grade(
+            submission=one.name,
+            rubric=self._setting.rubric.name,
+            device=self._place.description,
+            checks=tuple(made),
+            refused="; ".join(cheats),
+            op_ms=None if cheats else op_ms,
+            started=started,
+            seconds=time.perf_counter() - since,
+        )
+
+    def _isolation(self) -> str:
+        return f"{Isolation()}, {'namespaces' if self._server().apart else 'no namespaces'}"
+
+    def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
+        """All checks of one variant of a submission."""
+        copy = folder / asked.name
+        try:
+            source = one.variant(asked.name, self._setting.rubric)
+            if source is None:
+                return _one_check(
+                    asked, SKIPPED if not asked.required else FAILED, f"there is no {asked.name}"
+                )
+            submission.write(submission.read(source), copy)
+            with self._subject(copy, folder / "cache") as subject:
+                findings = checks.judge(self._ground, asked, subject, self._place.has_clock)
+        except (SubmissionError, VariantError) as error:
+            findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
+            findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""
+        return _as_submitted(findings, copy, folder)
+
+    def _subject(self, source: Path, private: Path) -> Subject:
+        return Subject(source, private, self._server(), self._place, self._setting.rubric.limits)
+
+    def _server(self) -> ForkServer:
+        """That of this thread."""
+        if not hasattr(self._local, "server"):
+            home = Path(tempfile.mkdtemp(dir=self._work, prefix="home-"))
+            self._local.server = ForkServer(home, self._apart)
+            with self._lock:
+                self._servers.append(self._local.server)
+        server: ForkServer = self._local.server
+        return server
+
+    def _look(self) -> Place:
+        """What the device is; and whether a GPU can be used in namespaces."""
+        place = self._looked(self._setting.device, apart=False)
+        if place.has_clock:
+            try:
+                self._looked(place.device, apart=True)
+            except DeviceError:
+                self._apart = False
+        return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
+
+    def _looked(self, device: str, apart: bool) -> Place:
+        server = ForkServer(self._work, apart)
+        try:
+            return look(server, device)
+        finally:
+            server.close()
+
+    def _reference_ms(self) -> float:
+        """Op time of the rubric's reference on this GPU, measured once."""
+        asked = self._setting.rubric.performance
+        assert asked is not None, "the caller looks"
+        assert asked.reference is not None, "the caller looks"
+        with self._reference_lock:
+            if self._reference is None:
+                variant = find(asked.reference)
+                folder = Path(tempfile.mkdtemp(dir=self._work, prefix="reference-"))
+                try:
+                    with self._subject(variant.folder, folder / "cache") as subject:
+                        self._reference, _ = checks.op_time(subject, asked, variant.precision)
+                except SubmissionError as error:
+                    raise MiniDnnError(f"the reference {variant.name} cannot be measured: {error}") from error
+            return self._reference
+
+    def close(self) -> None:
+        """End all processes."""
+        for server in self._servers:
+            server.close()
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _refuse_full_disk(folder: Path) -> None:
+    """Refuse to grade where submissions fail for want of space, which is not their fault.
+
+    Raises
+    ------
+    MiniDnnError
+        There is hardly any left.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise MiniDnnError(
+            f"the disk with {folder} is full: {free >> 20} MB are left, {LEAST_FREE_BYTES >> 20} are needed; "
+            "free some, or name another folder with --out"
+        )
+
+
+def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
+    """The one check of a variant that is missing, or that cannot be read."""
+    worth = sum(asked.points.values()) if asked.required else 0.0
+    return Findings([Check(f"{asked.name}: submitted", status, 0.0, worth, message)])
+
+
+def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
+    """With files named as the submission names them, and nothing in it that a terminal would obey."""
+
+    def shown(text: str) -> str:
+        text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
+        text = re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
+        return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:MAX_TEXT])
+
+    made = [replace(c, message=shown(c.message), staff=shown(c.staff)) for c in findings.checks]
+    return Findings(made, shown(findings.cheat), findings.op_ms)

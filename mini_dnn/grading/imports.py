@@ -1,0 +1,74 @@
+"""What a kernel file compiled for the emulator may say and call: what one on a GPU could."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from mini_dnn.device.emulator.build import INCLUDE
+from mini_dnn.device.emulator.compiler import Compiler
+from mini_dnn.device.emulator.scan import own_text
+from mini_dnn.device.sources import source_files
+from mini_dnn.errors import CompileError
+
+_MATH = (
+    r"a?(?:sin|cos|tan)h?|atan2|sincos|exp(?:2|10|m1)?|log(?:2|10|1p|b)?|pow|sqrt|cbrt|hypot|"
+    r"f(?:abs|max|min|mod|ma|dim)|floor|ceil|trunc|l?l?r(?:ound|int)|round|nearbyint|remainder|remquo|"
+    r"ldexp|frexp|modf|scalbl?n|ilogb|erfc?|[tl]gamma|copysign|nextafter|nan"
+)
+ALLOWED = re.compile(
+    r"_ZN8emulator(?:10block_vote|10note_write|12warp_barrier|13block_barrier|13linear_thread|15converged_lanes|"
+    r"4fail|5print|5yield|9note_read|9note_tile)\w*|threadIdx|blockIdx|blockDim|gridDim|"
+    r"__tsan_\w+|__ubsan_handle_\w+|__gmon_start__|_ITM_\w+|__tls_get_addr|__gxx_personality_v0|_Unwind_Resume|"
+    r"__cxa_(?:finalize|guard_\w+|begin_catch|pure_virtual)|__stack_chk_fail|_ZSt9terminatev|"
+    rf"malloc|free|_Zn[wa]\w+|_Zd[la]\w+|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
+)
+UNCHECKED = re.compile(r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*")
+# what makes a file look like the system's, whose lines are not searched
+DISGUISE = re.compile(
+    r"^(?:\s|/\*.*?\*/)*(?:#|%:)(?:\s|/\*.*?\*/)*(?:line\b|\d)|system_header", re.DOTALL | re.MULTILINE
+)
+UNDEFINED = re.compile(r" UND +(?P<name>[\w.$]+)")
+
+
+def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -> None:
+    """Refuse a kernel file with code that checked mode would not see: assembly, or functions left unchecked.
+
+    PTX is compiled for GPUs only (``#ifndef MINI_DNN_EMULATOR``), so it is not met here.
+
+    Raises
+    ------
+    CompileError
+        Names what was found.
+    """
+    given = [f"-D{name}={value}" for name, value in defines.items()]
+    headers = [f"-isystem{INCLUDE}", "-include", "emulator.h", "-DEMULATOR_CHECKED"]
+    done = compiler.run([*compiler.kernel_flags, *headers, *given, "-E", "-x", "c++", str(source)])
+    found = UNCHECKED.search(own_text(done.stdout))
+    for file in source_files(source):
+        found = found or DISGUISE.search(file.read_text(errors="replace").replace("\\\n", ""))
+    if found:
+        raise CompileError(f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide from checked mode")
+
+
+def check(library: Path) -> None:
+    """Refuse a compiled kernel library that calls what no kernel can: files, processes, the clock ...
+
+    It is for the words of the refusal: what a kernel really does meets the sandbox.
+
+    Raises
+    ------
+    CompileError
+        Names the functions.
+    """
+    readelf = shutil.which("readelf")
+    assert readelf is not None, "the grader has looked"
+    done = subprocess.run(
+        [readelf, "-W", "--dyn-syms", str(library)], capture_output=True, text=True, check=True
+    )
+    foreign = [name for name in UNDEFINED.findall(done.stdout) if not ALLOWED.fullmatch(name)]
+    if foreign:
+        raise CompileError(f"the kernel file uses {', '.join(foreign[:5])}, which no kernel has on a GPU")

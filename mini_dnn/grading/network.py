@@ -1,0 +1,53 @@
+"""The network's accuracy with a submission's convolutions; everything else of it runs in the grader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn import datasets
+from mini_dnn.errors import UsageError
+from mini_dnn.grading.rubric import Accuracy
+from mini_dnn.models import lenet
+from mini_dnn.network import NamedConvolve
+from mini_dnn.numpy_conv import conv2d_forward
+from mini_dnn.weights import load
+
+
+class Examination:
+    """Test images, and the accuracy that NumPy gives on them.
+
+    Parameters
+    ----------
+    asked
+        Batch and tolerance.
+    data, data_dir
+        As `mini_dnn.datasets.load` takes them.
+
+    Raises
+    ------
+    UsageError, DataError, WeightsError
+        There are too few images, or none.
+    """
+
+    def __init__(self, asked: Accuracy, data: str, data_dir: Path | None = None) -> None:
+        images = datasets.load(data, "test", data_dir)
+        if asked.batch > len(images.labels):
+            raise UsageError(
+                f"the rubric's accuracy.batch is {asked.batch}; {images.name} has {len(images.labels)} test "
+                "images at most"
+            )
+        self.batch, self.tolerance = asked.batch, asked.tolerance
+        self._images = datasets.to_float(images.images[: asked.batch])
+        self._labels = images.labels[: asked.batch]
+        self._weights = lenet.default_weights(images.name)
+        self.expected = self.accuracy(lambda x, w, name: conv2d_forward(x, w))
+
+    def accuracy(self, convolve: NamedConvolve) -> float:
+        """The fraction that the network gets right with that convolution."""
+        network = lenet.build(np.random.default_rng(0))  # one for each call: jobs run side by side
+        load(self._weights, network)
+        network.convolve_with(convolve)
+        with np.errstate(invalid="ignore", over="ignore"):  # what a wrong convolution gives
+            return float(np.mean(network.predict(self._images) == self._labels))

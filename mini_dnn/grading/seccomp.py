@@ -1,0 +1,165 @@
+"""Which system calls a confined process may make: a seccomp filter, for x86-64 and AArch64.
+
+The filter allows what it does not name. Numbers are those of Linux's ``unistd.h`` of both machines.
+
+References
+----------
+Linux, Documentation/userspace-api/seccomp_filter.rst; linux/filter.h for the classic BPF instructions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Iterable
+
+# name: (x86-64, AArch64); None where the machine has no such call
+CALLS: dict[str, tuple[int | None, int | None]] = {
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "setsid": (112, 157),
+    "setpgid": (109, 154),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "io_uring_setup": (425, 425),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+    "move_mount": (429, 429),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "truncate": (76, 45),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "setpriority": (141, 140),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "sched_setaffinity": (203, 122),
+    "ioprio_set": (251, 30),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+}
+CHMOD: dict[str, tuple[int | None, int | None]] = {  # what a linker needs for its output
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+}
+PROGRAMS: dict[str, tuple[int | None, int | None]] = {  # that a compiler driver starts
+    "fork": (57, None),
+    "vfork": (58, None),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+}
+CLONE, CLONE3, TGKILL, PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
+X32 = 0x40000000  # the third set of x86-64's calls: numbers from here on
+CLONE_THREAD = 0x00010000
+
+LOAD, EQUAL, GREATER_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF
+NUMBER, ARCH, ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+ALLOW, KILL, DENY = 0x7FFF0000, 0x80000000, 0x00050000
+SET_NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
+
+
+class CFilter(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = [("count", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+
+def supported() -> bool:
+    """Whether this machine's calls are known and its kernel has filters."""
+    return platform.machine() in MACHINES and os.path.exists("/proc/sys/kernel/seccomp/actions_avail")  # noqa: PTH110
+
+
+def confine(programs: bool) -> None:
+    """Forbid this process, and all that it starts, what neither a plan nor a kernel needs.
+
+    A forbidden call ends the process with SIGSYS, so that whoever reads its status knows; calls that
+    libraries try and can do without fail with EPERM or ENOSYS.
+
+    Parameters
+    ----------
+    programs
+        It may start other programs, as a compiler does.
+
+    Raises
+    ------
+    OSError
+        The kernel refuses the filter.
+    """
+    code = program(programs, os.getpid())
+    libc = ctypes.CDLL(None, use_errno=True)
+    filter_ = CFilter(len(code) // 8, code)
+    for words in ((SET_NO_NEW_PRIVS, 1, 0, 0, 0), (SET_SECCOMP, FILTER, ctypes.byref(filter_), 0, 0)):
+        if libc.prctl(*words):
+            raise OSError(ctypes.get_errno(), "the kernel refuses the seccomp filter")
+
+
+def program(programs: bool, pid: int) -> bytes:
+    """The filter, eight bytes an instruction, for a process with that number."""
+    column, arch = MACHINES[platform.machine()]
+    code = [_op(LOAD, ARCH), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
+    if column == 0:
+        code += [_op(GREATER_EQUAL, X32, 0, 1), _op(RETURN, KILL)]
+    calls = CALLS if programs else CALLS | CHMOD | PROGRAMS
+    code += _each((numbers[column] for numbers in calls.values()), KILL)
+    soft = DENY | errno.EPERM
+    # signals within the process (abort, raise) are its own business, and so are its own limits
+    code += [_op(EQUAL, TGKILL[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, pid, 1, 0), _op(RETURN, soft)]
+    code += [_op(LOAD, NUMBER)]
+    code += [_op(EQUAL, PRLIMIT[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, 0, 1, 0), _op(RETURN, soft)]
+    code += [_op(LOAD, NUMBER)]
+    if not programs:  # threads yes, processes no; glibc falls back from clone3, whose flags lie in memory
+        code += _each([CLONE3[column]], DENY | errno.ENOSYS)
+        code += [_op(EQUAL, CLONE[column], 0, 3), _op(LOAD, ARGUMENT), _op(ANY_BIT, CLONE_THREAD, 1, 0)]
+        code += [_op(RETURN, KILL)]
+    return b"".join([*code, _op(RETURN, ALLOW)])
+
+
+def _each(numbers: Iterable[int | None], action: int) -> list[bytes]:
+    return [op for n in numbers if n is not None for op in (_op(EQUAL, n, 0, 1), _op(RETURN, action))]
+
+
+def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
+    """``struct sock_filter``."""
+    return struct.pack("=HBBI", code, when_true, when_false, value)

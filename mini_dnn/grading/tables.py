@@ -1,0 +1,114 @@
+"""Tables of a TOML file, read with the type that is expected and an error that names the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mini_dnn.errors import UsageError
+
+REQUIRED: Any = object()
+
+
+class Table:
+    """One table; `finish` refuses the keys that nobody asked for, so that none is misspelt unseen.
+
+    Parameters
+    ----------
+    values
+        As ``tomllib`` gives them.
+    name
+        How messages call it; empty at the top.
+    """
+
+    def __init__(self, values: Any, name: str = "") -> None:
+        if not isinstance(values, dict):
+            raise UsageError(f"[{name}] must be a table with keys, and is {values!r}")
+        self.name = name
+        self._values: dict[str, Any] = values
+        self._asked: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def get(self, key: str, default: Any = REQUIRED) -> Any:
+        """The value as it is."""
+        self._asked.add(key)
+        if key in self._values:
+            return self._values[key]
+        if default is REQUIRED:
+            raise UsageError(f"'{self._path(key)}' is missing")
+        return default
+
+    def finish(self) -> None:
+        """Refuse unknown keys."""
+        unknown = sorted(set(self._values) - self._asked)
+        if unknown:
+            raise UsageError(
+                f"unknown key '{self._path(unknown[0])}'; known are {', '.join(sorted(self._asked))}"
+            )
+
+    def table(self, key: str, default: Any = REQUIRED) -> Table:
+        """A table within this one."""
+        return Table(self.get(key, default), self._path(key))
+
+    def tables(self, key: str) -> list[Table]:
+        """``[[key]]``, one or more."""
+        found = self.get(key)
+        if not isinstance(found, list) or not found:
+            raise UsageError(f"'{self._path(key)}' must be one or more tables: [[{key}]]")
+        return [Table(values, self._path(key)) for values in found]
+
+    def text(self, key: str, default: Any = REQUIRED) -> str:
+        """A string."""
+        return str(self._typed(key, default, str, "a string"))
+
+    def flag(self, key: str, default: Any = REQUIRED) -> bool:
+        """True or false."""
+        return bool(self._typed(key, default, bool, "true or false"))
+
+    def choice(self, key: str, choices: Iterable[str], default: Any = REQUIRED) -> str:
+        """One of several words."""
+        value, known = self.text(key, default), list(choices)
+        if value not in known:
+            raise UsageError(f"'{self._path(key)}' is '{value}'; expected one of {', '.join(known)}")
+        return value
+
+    def integer(self, key: str, default: Any = REQUIRED, least: int = 1) -> int:
+        """A whole number."""
+        value = self._typed(key, default, int, "a whole number")
+        if value < least:
+            raise UsageError(f"'{self._path(key)}' is {value}; expected {least} or more")
+        return int(value)
+
+    def number(self, key: str, default: Any = REQUIRED, least: float | None = None) -> float:
+        """A number: above 0, unless ``least`` says otherwise."""
+        value = self._typed(key, default, int | float, "a number")
+        if not value > 0 if least is None else not value >= least:
+            expected = "a number above 0" if least is None else f"{least:g} or more"
+            raise UsageError(f"'{self._path(key)}' is {value}; expected {expected}")
+        return float(value)
+
+    def integers(self, key: str) -> list[int]:
+        """One or more whole numbers, 0 or above."""
+        values = self._typed(key, REQUIRED, list, "a list of whole numbers")
+        if not values or not all(type(value) is int and value >= 0 for value in values):
+            raise UsageError(f"'{self._path(key)}' is {values}; expected one or more whole numbers from 0 on")
+        return list(values)
+
+    def rows(self, key: str) -> list[list[int]]:
+        """One or more lists of whole numbers."""
+        rows = self._typed(key, REQUIRED, list, "a list of lists of whole numbers")
+        good = all(isinstance(row, list) and all(type(value) is int for value in row) for row in rows)
+        if not rows or not good:
+            raise UsageError(f"'{self._path(key)}' is {rows}; expected lists of whole numbers")
+        return [list(row) for row in rows]
+
+    def _typed(self, key: str, default: Any, kind: Any, what: str) -> Any:
+        value = self.get(key, default)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise UsageError(f"'{self._path(key)}' is {value!r}; expected {what}")
+        return value
+
+    def _path(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key

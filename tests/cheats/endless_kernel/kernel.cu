@@ -1,0 +1,12 @@
+// Never ends.
+// expect: did not answer within
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  volatile int go = 1;
+  while (go) {
+  }
+  y[(n * M + m) * P * Q + pixel] = 0;
+}

@@ -1,0 +1,18 @@
+"""Leaves a process behind that goes on when its parent has ended."""
+# expect: calls os.fork
+
+import os
+import time
+
+from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
+
+
+def plan(s: ConvShape) -> list[Launch]:
+    """One launch."""
+    if os.fork() == 0:
+        time.sleep(1000)
+    grid = (ceil_div(s.P * s.Q, 64), s.M, s.N)
+    return [Launch("conv", grid, (64,), ("x", "w", "y", s.N, s.C, s.H, s.W, s.M, s.R, s.S))]
+
+
+VARIANT = Variant(op="conv2d", plan=plan, idea="none of its own")

@@ -1,0 +1,20 @@
+// Exact while it is checked, in half while it is timed.
+// expect: timed call is wrong
+// where: timed
+#include <cuda_fp16.h>
+
+__device__ int calls;
+
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  if (pixel == 0 && m == 0 && n == 0) calls++;
+  float acc = 0;
+  for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++)
+        acc += x[((n * C + c) * H + pixel / Q + r) * W + pixel % Q + s] * w[((m * C + c) * R + r) * S + s];
+  y[(n * M + m) * P * Q + pixel] = calls > 1 ? __half2float(__float2half(acc)) : acc;
+}

@@ -1,0 +1,16 @@
+"""Asks another machine for help."""
+# expect: calls socket
+
+import socket
+
+from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
+
+
+def plan(s: ConvShape) -> list[Launch]:
+    """One launch."""
+    socket.create_connection(("192.0.2.1", 80), timeout=1)
+    grid = (ceil_div(s.P * s.Q, 64), s.M, s.N)
+    return [Launch("conv", grid, (64,), ("x", "w", "y", s.N, s.C, s.H, s.W, s.M, s.R, s.S))]
+
+
+VARIANT = Variant(op="conv2d", plan=plan, idea="none of its own")

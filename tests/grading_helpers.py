@@ -1,0 +1,81 @@
+"""What the tests of grading share: a quick rubric, and cheats put together."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from mini_dnn.grading import rubric
+from mini_dnn.grading.grader import Setting
+from mini_dnn.variant import ROOT
+
+CHEATS = Path(__file__).parent / "cheats"
+QUICK = """
+name = "quick"
+
+[limits]
+seconds = 4
+memory_mb = 2048
+output_kb = 64
+files_mb = 16
+
+[correct]
+shapes = [[2, 2, 9, 21, 3, 2, 5]]
+seed = 1
+
+[hidden]
+shapes = [[1, 3, 12, 10, 5, 4, 3]]
+seeds = [4242]
+
+[[variant]]
+name = "layers/custom"
+precision = "fp16"
+points = { correct = 4, hidden = 3 }
+"""
+
+
+def names(where: str) -> list[str]:
+    """Cheats of one kind: "processor", "checked" (they need checked mode) or "timed" (they need a clock)."""
+    folders = sorted(path for path in CHEATS.iterdir() if path.is_dir() and path.name != "_base")
+    found = {folder.name: re.search(r"where: (\w+)", texts(folder)) for folder in folders}
+    return [name for name, match in found.items() if (match[1] if match else "processor") == where]
+
+
+def texts(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+
+
+def expected(name: str) -> str:
+    """The reason that the cheat's own files announce, as a regular expression."""
+    if (CHEATS / name / "EXPECT").is_file():
+        return (CHEATS / name / "EXPECT").read_text().strip()
+    return re.search(r"^(?:#|//) expect: (.*)$", texts(CHEATS / name), re.MULTILINE)[1]
+
+
+def assemble(name: str, folder: Path, **places: Path) -> Path:
+    """A submission: the cheat's files, and those of the base that it leaves out, with real paths in them."""
+    target = folder / name
+    shutil.copytree(CHEATS / "_base", target)
+    for path in (CHEATS / name).iterdir():
+        if path.is_symlink():
+            (target / path.name).unlink()
+        if path.name != "EXPECT":
+            shutil.copy(path, target / path.name, follow_symlinks=False)
+    for path in target.iterdir():
+        if not path.is_symlink():
+            text = path.read_text()
+            for word, place in places.items():
+                text = text.replace(f"@{word.upper()}@", str(place))
+            path.write_text(text)
+    return target
+
+
+def quick_setting(folder: Path, **changes: object) -> Setting:
+    path = folder / "quick.toml"
+    path.write_text(QUICK)
+    return Setting(**{"rubric": rubric.load(path), "out": folder / "out", "device": "emulator", **changes})
+
+
+def honest(folder: Path, name: str = "honest") -> Path:
+    return Path(shutil.copytree(ROOT / "milestones/m1/direct", folder / name, dirs_exist_ok=True))

@@ -1,0 +1,58 @@
+"""A device with a clock, where there is no GPU: the emulator, and times that are made up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.grading import roles
+from mini_dnn.grading.measure import Floor
+
+NO_FLOOR = Floor(bytes_per_ms=1e30, cached_bytes=0, flops_per_ms=0.0)
+
+
+class ClockedEmulator(EmulatorDevice):
+    """The emulator with a clock on which each launch takes a millisecond, and a log of what is done."""
+
+    has_clock = True
+
+    def __init__(self, late_s: float = 0.0) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.now_ms, self._late_s, self._launched = 0.0, late_s, False
+
+    def launch(self, *args: Any, **more: Any) -> None:
+        self.log.append("launch")
+        self.now_ms += 1.0
+        self._launched = True
+        super().launch(*args, **more)
+
+    def copy_in(self, buffer: Any, *args: Any, **more: Any) -> None:
+        self.log.append(f"copy {buffer.name}")
+        super().copy_in(buffer, *args, **more)
+
+    def fill(self, buffer: Any) -> None:
+        self.log.append(f"fill {buffer.name}")
+        super().fill(buffer)
+
+    def flush_cache(self) -> None:
+        self.log.append("flush")
+
+    def record(self, stream: int = 0) -> float:
+        self.log.append("record")
+        return self.now_ms
+
+    def elapsed_ms(self, start: float, end: float) -> float:
+        return end - start
+
+    def synchronize(self) -> None:
+        if self._launched and self._late_s:
+            time.sleep(self._late_s)
+        self._launched = False
+
+
+def install() -> None:
+    """Let the processes that are forked from this one take it for the GPU."""
+    roles.open_device = lambda name: ClockedEmulator()  # type: ignore[assignment]
+    Floor.of = classmethod(lambda cls, device: NO_FLOOR)  # type: ignore[assignment, method-assign]

@@ -1,0 +1,98 @@
+"""No cheat earns a point, each is told why, and none leaves anything behind."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
+
+from mini_dnn.grading import rubric
+from mini_dnn.grading.grader import Grader
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.submission import Submission
+from mini_dnn.variant import ROOT
+from mini_dnn.variant import names as names_of_variants
+
+pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
+    """Results with a grade in them, a rubric, another submission, and a grader."""
+    folder = tmp_path_factory.mktemp("grading")
+    setting = quick_setting(folder)
+    (setting.out / "grades").mkdir(parents=True)
+    (setting.out / "grades" / "other.json").write_text("{}")
+    honest(folder, "other")
+    work = setting.out / ".work"
+    work.mkdir()
+    with Grader(setting, work) as grader:
+        yield folder, grader
+
+
+def skipped(name: str) -> object:
+    """Bare system calls are written for one kind of processor."""
+    other = name.startswith("bare_") and platform.machine() != "x86_64"
+    return pytest.param(name, marks=pytest.mark.skipif(other, reason="system calls of x86-64"))
+
+
+@pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])
+def test_no_credit_and_a_reason(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> None:
+    folder, grader = ground
+    places = {"rubric": folder / "quick.toml", "out": folder / "out", "other": folder / "other"}
+    grade = grader.grade(Submission(name, assemble(name, tmp_path, **places)))
+    said = grade.refused + "\n" + "\n".join(check.message for check in grade.checks)
+    assert grade.points == 0, said
+    assert re.search(expected(name), said), said
+    assert "4242" not in said, "the hidden seed"
+    assert (folder / "out/grades/other.json").read_text() == "{}"
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [".work", "grades"]
+    assert sorted(path.name for path in (folder / "out/grades").iterdir()) == ["other.json"]
+
+
+@pytest.mark.parametrize("name", names("checked"))
+def test_checked_mode_is_not_silenced(name: str, tmp_path: Path) -> None:
+    (tmp_path / "checked.toml").write_text(
+        QUICK.replace("hidden = 3 }", "checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]")
+    )
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "checked.toml"))
+    with Grader(setting, tmp_path) as grader:
+        grade = grader.grade(Submission(name, assemble(name, tmp_path)))
+        right = grader.grade(Submission("honest", honest(tmp_path)))
+    assert grade.points == 0
+    assert re.search(expected(name), grade.refused)
+    assert right.points == 7
+
+
+@pytest.mark.parametrize("name", names_of_variants())
+def test_honest_submissions_are_not_refused(name: str, exact: Grader) -> None:
+    grade = exact.grade(Submission("honest", ROOT / "milestones" / name if name[0] == "m" else ROOT / name))
+    assert not grade.refused
+    skipped = [check for check in grade.checks if check.status == "skipped"]
+    assert grade.points == (0 if name == "m3/cublas" else 7), grade.checks
+    assert bool(skipped) == (name == "m3/cublas"), "which needs a GPU"
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
+    """A grader that takes every precision that a shipped variant claims."""
+    folder = tmp_path_factory.mktemp("honest")
+    (folder / "any.toml").write_text(
+        QUICK.replace('"fp16"', '"fp16_sum"').replace("seconds = 4", "seconds = 60")
+    )
+    with Grader(quick_setting(folder, rubric=rubric.load(folder / "any.toml")), folder) as grader:
+        yield grader
+
+
+def test_the_grader_still_works_after_all_of_them(ground: tuple[Path, Grader]) -> None:
+    folder, grader = ground
+    grade = grader.grade(Submission("other", folder / "other"))
+    assert (grade.points, grade.refused) == (7, ""), grade.checks
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(list(CHEATS.iterdir())) - 1 >= 20

@@ -1,0 +1,91 @@
+"""Grading with a clock: on a GPU, and on a stand-in that has one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grading_helpers import QUICK, assemble, expected, names, quick_setting
+
+from mini_dnn.device import Device
+from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.grading import forkserver, rubric
+from mini_dnn.grading.grader import Grader
+from mini_dnn.grading.submission import Submission
+from mini_dnn.variant import ROOT
+
+STAND_IN = (
+    "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests']; import grading_stand_in; "
+    "grading_stand_in.install(); from mini_dnn.grading import forkserver; "
+    "forkserver.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
+)
+
+
+@pytest.fixture(params=["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)])
+def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where times come from."""
+    if request.param == "cuda":
+        request.getfixturevalue("cuda")
+    elif find_nvcc() is None:
+        pytest.skip("no nvcc: kernels are compiled for a GPU")
+    else:
+        monkeypatch.setattr(forkserver, "START", STAND_IN)
+    return str(request.param)
+
+
+def grader_at(folder: Path, precision: str, performance: str) -> Grader:
+    text = QUICK.replace("hidden = 3 }", "performance = 10 }").replace("seconds = 4", "seconds = 120")
+    path = folder / "gpu.toml"
+    path.write_text(f"{text.replace('fp16', precision)}\n[performance]\n{performance}\n")
+    return Grader(quick_setting(folder, rubric=rubric.load(path), device="cuda"), folder)
+
+
+@pytest.fixture
+def exact(clock: str, tmp_path: Path) -> Iterator[Grader]:
+    """A grader for few images: what some cheats keep in a variable must fit."""
+    with grader_at(
+        tmp_path, "fp32", "batch = 20\nfull = 1000\nnone = 2000\nwarm_up = 1\nrepeats = 3"
+    ) as grader:
+        yield grader
+
+
+@pytest.mark.parametrize("name", names("timed"))
+def test_cheats_with_the_clock(name: str, exact: Grader, tmp_path: Path) -> None:
+    grade = exact.grade(Submission(name, assemble(name, tmp_path)))
+    assert re.search(expected(name), grade.refused), grade.checks
+    assert grade.points == 0
+
+
+def test_an_honest_one(exact: Grader) -> None:
+    grade = exact.grade(Submission("direct", ROOT / "milestones/m1/direct"))
+    assert (grade.points, grade.refused) == (14, ""), grade.checks
+    assert grade.op_ms is not None
+
+
+@pytest.mark.parametrize("clock", ["stand-in"], indirect=True)
+def test_a_reference_on_the_same_device(clock: str, tmp_path: Path) -> None:
+    performance = 'batch = 2\nreference = "m2/unroll_gemm"\nfull = 0.25\nnone = 1.0\nwarm_up = 0\nrepeats = 1'
+    with grader_at(tmp_path, "fp32", performance) as grader:
+        grade = grader.grade(Submission("direct", ROOT / "milestones/m1/direct"))
+    check = next(check for check in grade.checks if check.name.endswith("performance"))
+    assert grade.op_ms == 2.0, "a launch is a millisecond, and there are two layers"
+    assert "0.333 of m2/unroll_gemm's 6.000 ms" in check.message
+    assert check.points == pytest.approx(10 * (1 - 1 / 3) / 0.75)
+    assert "conv2: 1.0000 ms in 1 parts" in check.staff
+
+
+@pytest.mark.gpu
+def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> None:
+    performance = 'batch = 10000\nreference = "m2/unroll_gemm"\nfull = 0.01\nnone = 1.0'
+    points = []
+    for run in range(3):
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        with grader_at(folder, "fp16", performance) as grader:
+            grade = grader.grade(Submission("custom", ROOT / "layers/custom"))
+        assert not grade.refused, grade.refused
+        points.append(next(c.points for c in grade.checks if c.name.endswith("performance")))
+    assert min(points) > 0
+    assert max(points) - min(points) <= 0.01 * 10

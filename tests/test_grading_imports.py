@@ -1,0 +1,80 @@
+"""What a kernel file may call when it is graded on the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.device.emulator.build import build_kernels, build_runtime
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.errors import CompileError
+from mini_dnn.grading import imports
+
+KERNELS = [
+    Path(__file__).parent / "kernels" / f"{name}.cu" for name in ("barriers", "halves", "memory", "warps")
+]
+
+
+def library(source: Path) -> Path:
+    compiler = find_compiler()
+    return build_kernels(source, {}, compiler, build_runtime(compiler, ucontext=False))
+
+
+@pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.name)
+def test_all_that_kernels_use(source: Path) -> None:
+    imports.check(library(source))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["expf(x[0])", "powf(x[0], 2)", "sin((double)x[0])", "tanhf(x[0])", "fmodf(x[0], 2)", "rintf(x[0])"],
+)
+def test_mathematics(call: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(f'extern "C" __global__ void k(float* x) {{ x[1] = {call}; }}')
+    imports.check(library(source))
+
+
+@pytest.mark.parametrize(
+    ("declared", "call"),
+    [
+        ("#include <cstdio>", 'fopen("/etc/passwd", "r") != nullptr'),
+        ('extern "C" long syscall(long, ...);', "syscall(57)"),
+        ('extern "C" long hidden(long) __asm__("getppid");', "hidden(1)"),
+        ("#include <dlfcn.h>", 'dlsym(nullptr, "fork") != nullptr'),
+        ("#include <ctime>", "time(nullptr)"),
+    ],
+)
+def test_what_no_kernel_can(declared: str, call: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(f'{declared}\nextern "C" __global__ void k(float* x) {{ x[1] = {call}; }}')
+    with pytest.raises(CompileError, match="which no kernel has"):
+        imports.check(library(source))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '__attribute__((no_sanitize("thread"))) void f() {}',
+        '#define A __attribute__((no_sani##tize))\nvoid f() { asm(""); }',
+        "#define JOIN(a, b) a##b\n__attribute__((JOIN(no_, sanitize_thread))) void f() {}",
+        '#line 1 "/usr/include/math.h"',
+        '# 1 "/usr/include/math.h" 3',
+        '%:/* */line 1 "x"',
+        '#li\\\nne 1 "x"',
+        "#pragma GCC system_header",
+    ],
+)
+def test_what_would_hide_from_checked_mode(text: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(f"{text}\n")
+    with pytest.raises(CompileError, match="would hide from checked mode"):
+        imports.check_source(source, {}, find_compiler())
+
+
+def test_what_hides_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    lines = ["#include <cuda_fp16.h>", "#ifndef MINI_DNN_EMULATOR", 'asm("");', "#endif", "#pragma unroll 4"]
+    source.write_text("\n".join([*lines, "__device__ int line = 1; // # 1, line 2", ""]))
+    imports.check_source(source, {}, find_compiler())

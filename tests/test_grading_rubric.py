@@ -1,0 +1,97 @@
+"""Rubrics: read whole, or refused with the key that is wrong; and what their tests can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grading_helpers import QUICK
+
+from mini_dnn.errors import UsageError
+from mini_dnn.grading import probes, rubric
+from mini_dnn.grading.rubric import Performance, load
+from mini_dnn.reference import check_conv2d, conv2d_float64
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import names
+
+
+def rubric_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "rubric.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", rubric.presets())
+def test_presets(name: str) -> None:
+    found = load(name)
+    assert found.name == name
+    assert found.hidden is not None
+    assert {variant.name for variant in found.variants} <= set(names())
+
+
+def test_a_rubric_is_read(tmp_path: Path) -> None:
+    found = load(rubric_file(tmp_path, QUICK))
+    assert found.correct.shapes == (ConvShape(2, 2, 9, 21, 3, 2, 5),)
+    assert found.correct.seeds == (1,)
+    assert (found.limits.seconds, found.limits.compile_seconds) == (4.0, 180.0)
+    assert found.single == found.ranking == "layers/custom"
+    assert found.variant("layers/custom").points == {"correct": 4.0, "hidden": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "quick"', "", "'name' is missing"),
+        ('name = "quick"', "name = 3", "'name' is 3; expected a string"),
+        ('name = "quick"', 'nmae = "quick"\nname = "q"', "unknown key 'nmae'; known are"),
+        ("seconds = 4", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
+        ("seconds = 4", "second = 4", "unknown key 'limits.second'"),
+        ("memory_mb = 2048", "memory_mb = true", "expected a whole number"),
+        ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "seven whole numbers N, C, H, W, M, R, S"),
+        ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9, 21, 3, 20, 5]]", "the filter 20 x 5 is larger"),
+        ("[[2, 2, 9, 21, 3, 2, 5]]", "[]", "lists of whole numbers"),
+        ("seeds = [4242]", "seeds = [-1]", "whole numbers from 0 on"),
+        ('precision = "fp16"', 'precision = "fp8"', "expected one of fp32, tf32, fp16, fp16_sum"),
+        ("correct = 4,", "corect = 4,", "points are for correct, hidden"),
+        ("correct = 4,", "correct = -4,", "expected 0 or more"),
+        ("correct = 4,", "accuracy = 4,", "there is no table"),
+        ("[[variant]]", "[variant]", "one or more tables"),
+        ("[limits]", "[limits", "is no TOML"),
+        ("[hidden]", "single = 'm1'\n[hidden]", "unknown key 'correct.single'"),
+    ],
+)
+def test_what_is_wrong_is_named(old: str, new: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        load(rubric_file(tmp_path, QUICK.replace(old, new)))
+    assert message in str(error.value)
+
+
+def test_no_such_rubric() -> None:
+    with pytest.raises(UsageError, match="expected a TOML file, or one of"):
+        load("fa99")
+
+
+def test_points_are_linear_between_two_thresholds(tmp_path: Path) -> None:
+    asked = Performance(batch=10000, full=60, none=100)
+    assert [asked.fraction(ms) for ms in (10, 60, 70, 80, 100, 300)] == [1, 1, 0.75, 0.5, 0, 0]
+    relative = Performance(batch=10000, full=0.25, none=1.0, reference="m2/unroll_gemm")
+    assert relative.fraction(20.0, reference_ms=32.0) == pytest.approx(0.5)
+    table = "[performance]\nbatch = 100\nfull = 100\nnone = 60\n"
+    with pytest.raises(UsageError, match="full must be the smaller time"):
+        load(rubric_file(tmp_path, QUICK + table))
+
+
+@pytest.mark.parametrize("shape", load("relative").correct.shapes, ids=str)
+@pytest.mark.parametrize(("allowed", "lower"), [("fp32", "half"), ("fp16", "half sums")])
+def test_a_lower_precision_fails(shape: ConvShape, allowed: str, lower: str) -> None:
+    probe = probes.probe(shape, allowed, np.random.default_rng(0))
+    assert probe is not None
+    x, w = probe
+    y = conv2d_float64(x, w)
+    assert check_conv2d(x, w, y.astype(np.float32), allowed).ok
+    if lower == "half":
+        y = conv2d_float64(x.astype(np.float16), w.astype(np.float16))
+    else:
+        y = probes._summed_in_half(x, w)
+    assert not check_conv2d(x, w, y.astype(np.float32), allowed).ok

@@ -1,0 +1,217 @@
+"""Grading many: one command, nothing left behind, and stopped at any moment it goes on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from grading_helpers import QUICK, assemble, honest, quick_setting
+
+from mini_dnn.cli import main
+from mini_dnn.grading.grades import Grade
+from mini_dnn.grading.run import grade_one
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.submission import named
+from mini_dnn.variant import ROOT
+
+pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
+MIXED = ("nan_output", "exits", "endless_plan", "reads_rubric", "output_flood", "bare_exit")
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder with submissions that are right, wrong, crashing, hanging, and forbidden."""
+    folder = tmp_path / "submissions"
+    (tmp_path / "quick.toml").write_text(QUICK)
+    places = {"rubric": tmp_path / "quick.toml", "out": tmp_path / "out", "other": folder / "right0"}
+    for name in MIXED:
+        assemble(name, folder, **places)
+    for i in range(3):
+        honest(folder, f"right{i}")
+    return folder
+
+
+def command(folder: Path, out: Path, jobs: int = 2) -> list[str]:
+    submissions = sorted(str(path) for path in folder.iterdir())
+    words = ["--rubric", str(folder.parent / "quick.toml"), "--out", str(out), "--jobs", str(jobs)]
+    return [str(ROOT / "run.py"), "grade", *submissions, *words, "--device", "emulator"]
+
+
+def results(out: Path) -> dict[str, tuple]:
+    found = {}
+    for path in sorted((out / "grades").glob("*.json")):
+        grade = json.loads(path.read_text())["grade"]
+        found[path.stem] = (
+            grade["refused"],
+            [(c["name"], c["status"], c["points"]) for c in grade["checks"]],
+        )
+    return found
+
+
+def left_behind(out: Path) -> list[str]:
+    """Processes that grading into that folder started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.fsencode(out) in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_none_is_left(out: Path) -> None:
+    deadline = time.monotonic() + 10
+    while left := left_behind(out):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    done = subprocess.run(
+        [sys.executable, *command(mixed, whole)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(results(whole)) == 9
+    assert left_behind(whole) == []
+    for count in (1, 5):  # grades after which it is killed
+        process = subprocess.Popen([sys.executable, *command(mixed, stopped)], stdout=subprocess.DEVNULL)
+        while len(list((stopped / "grades").glob("*.json"))) < count:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until_none_is_left(stopped)
+    before = {path: path.stat().st_mtime_ns for path in (stopped / "grades").glob("*.json")}
+    done = subprocess.run(
+        [sys.executable, *command(mixed, stopped)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.count("graded before") == len(before) >= 5
+    assert results(stopped) == results(whole)
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "graded twice"
+    assert not (stopped / ".work").exists()
+    rows = list(csv.DictReader((stopped / "grades.csv").read_text().splitlines()))
+    points = {row["submission"]: float(row["points"]) for row in rows}
+    assert points == {name: 7.0 * name.startswith("right") for name in results(whole)}
+
+
+def test_interrupted_it_ends_at_once(mixed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = subprocess.Popen([sys.executable, *command(mixed, out)], stdout=subprocess.DEVNULL, stderr=-1)
+    while not (out / "grades").is_dir():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    wait_until_none_is_left(out)
+
+
+def test_what_changed_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    folder = honest(tmp_path / "submissions")
+    words = command(folder.parent, tmp_path / "out", jobs=1)[1:]
+    assert main(words) == 0
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("graded before") == 1
+    kernel = folder / "kernel.cu"
+    kernel.write_text(kernel.read_text().replace("acc += value", "acc -= value"))
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "graded before" not in out
+    assert "0 of 7" in out
+
+
+def test_a_failure_of_ours_is_of_one_submission_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mini_dnn.grading import run
+
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions", "first")
+    honest(tmp_path / "submissions", "second")
+    write = run.write_atomically
+
+    def full_disk(path: Path, data: bytes) -> None:
+        if path.name == "first.json":
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(run, "write_atomically", full_disk)
+    words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert "first: NOT GRADED, by no fault of its own: OSError: [Errno 28] No space left on device" in out
+    monkeypatch.undo()
+    assert main(words) == 0
+    assert sorted(results(tmp_path / "out")) == ["first", "second"]
+
+
+def test_a_full_disk_is_nobodys_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions")
+    monkeypatch.setattr("mini_dnn.grading.grader.LEAST_FREE_BYTES", 1 << 60)
+    assert main(command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]) == 1
+    assert "is full" in capsys.readouterr().out
+    assert not list((tmp_path / "out").glob("grades/*"))
+
+
+def test_one_submission_alone(tmp_path: Path) -> None:
+    setting = quick_setting(tmp_path)
+    (one,) = named([honest(tmp_path)])
+    grade = grade_one(one, setting)
+    assert isinstance(grade, Grade)
+    assert grade.points == 7
+    assert grade_one(one, setting) == grade, "known already, to the second"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--jobs", "0"], "expected 1 or more"),
+        (["--rubric", "fa99"], "expected a TOML file, or one of"),
+        (["--out", "/proc/nowhere"], "cannot be written"),
+        (["--out", sys.prefix + "/grades"], "which every submission can read"),
+    ],
+)
+def test_wrong_use(
+    change: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions")
+    assert main([*command(tmp_path / "submissions", tmp_path / "out")[1:], *change]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_isolation_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions")
+    words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
+    monkeypatch.setattr("mini_dnn.grading.landlock.version", lambda: 0)
+    assert main(words) == 2
+    assert "--weak-isolation" in capsys.readouterr().err
+    assert main([*words, "--weak-isolation"]) == 0
+    assert "7 of 7" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out/grades/honest.json").read_text())
+    assert "NO Landlock" in record["grade"]["checks"][-1]["staff"]
+
+
+def test_two_runs_into_one_folder(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, *command(mixed, out)], stdout=subprocess.DEVNULL) as process:
+        while not (out / ".work").is_dir():
+            time.sleep(0.01)
+        assert main(command(mixed, out)[1:]) == 2
+        assert "another run" in capsys.readouterr().err
+        process.kill()

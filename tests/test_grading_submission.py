@@ -1,0 +1,221 @@
+"""What a submission is: its variants, its files, its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grading_helpers import QUICK, honest, quick_setting
+
+from mini_dnn.errors import UsageError
+from mini_dnn.grading import rubric
+from mini_dnn.grading.grader import Grader
+from mini_dnn.grading.process import SubmissionError
+from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.submission import Submission, digest, named, read
+from mini_dnn.variant import ROOT
+
+REPOSITORY = (
+    QUICK
+    + """
+[[variant]]
+name = "m1/cpu"
+points = { correct = 2 }
+
+[[variant]]
+name = "m1/tiled_direct"
+points = { correct = 2 }
+
+[[variant]]
+name = "m3/restrict"
+required = false
+points = { correct = 1 }
+
+[[variant]]
+name = "m3/cublas"
+required = false
+points = { correct = 1 }
+
+[[variant]]
+name = "m3/sweep"
+required = false
+points = { correct = 1 }
+"""
+)
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    folders = [tmp_path / "ann/project", tmp_path / "bob/project", tmp_path / "eve's work"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert [one.name for one in named(folders[:1])] == ["project"]
+    assert [one.name for one in named(folders[:2])] == ["ann-project", "bob-project"]
+    assert [one.name for one in named(folders[2:])] == ["eve_s_work"]
+    with pytest.raises(UsageError, match="given twice"):
+        named([folders[0], tmp_path / "bob/../ann/project"])
+    with pytest.raises(UsageError, match="a submission is a folder"):
+        named([tmp_path / "nobody"])
+
+
+def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(QUICK)
+    asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("honest", honest(tmp_path))
+    first = digest(one, asked)
+    (one.folder / "__pycache__").mkdir()
+    (one.folder / "__pycache__/variant.pyc").write_text("x")
+    (one.folder / ".notes").write_text("x")
+    os.utime(one.folder / "kernel.cu")
+    assert digest(one, asked) == first
+    (one.folder / "tile.h").write_text("x")
+    assert digest(one, asked) != first
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: (folder / "secret.h").symlink_to("/etc/passwd"), "secret.h is a symbolic link"),
+        (lambda folder: (folder / "more").symlink_to(folder.parent), "more is a symbolic link"),
+        (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is no ordinary file"),
+        (lambda folder: (folder / "large.bin").write_bytes(bytes(9 << 20)), "or 8 MB"),
+        (lambda folder: [(folder / f"{i}.h").touch() for i in range(201)], "more than 200 files"),
+        (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
+    ],
+)
+def test_what_is_not_taken(make: object, message: str, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    make(folder)  # type: ignore[operator]
+    with pytest.raises(SubmissionError, match=message):
+        read(folder)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    for name in ("layers/custom", "milestones/m1/cpu", "milestones/m3/restrict", "milestones/m3/cublas"):
+        shutil.copytree(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def grader(tmp_path: Path) -> Iterator[Grader]:
+    if not Isolation().full:
+        pytest.skip(f"no isolation here: {Isolation()}")
+    (tmp_path / "repository.toml").write_text(REPOSITORY)
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "repository.toml"))
+    (setting.out / ".work").mkdir(parents=True)
+    with Grader(setting, setting.out / ".work") as opened:
+        yield opened
+
+
+def test_a_repository(repository: Path, grader: Grader) -> None:
+    grade = grader.grade(Submission("repository", repository))
+    checks = {check.name: check for check in grade.checks}
+    assert not grade.refused
+    assert checks["layers/custom: hidden"].points == 3
+    assert checks["m1/cpu: correct"].points == 2
+    missing = checks["m1/tiled_direct: submitted"]
+    assert (missing.status, missing.points, missing.max_points) == ("failed", 0, 2)
+    extra = checks["m3/restrict: correct"]
+    assert (extra.points, extra.max_points) == (1, 0), "extra points, not in the maximum"
+    assert checks["m3/cublas: correct"].status == "skipped"
+    assert "the emulator cannot" in checks["m3/cublas: correct"].message
+    assert checks["m3/sweep: submitted"].status == "skipped"
+    assert (grade.points, grade.max_points) == (4 + 3 + 2 + 1, 4 + 3 + 2 + 2)
+    assert "Landlock" in checks["isolation"].staff
+
+
+def test_a_link_to_anothers_folder(repository: Path, grader: Grader, tmp_path: Path) -> None:
+    shutil.move(repository / "layers", tmp_path / "others")
+    (repository / "layers").symlink_to(tmp_path / "others")
+    grade = grader.grade(Submission("repository", repository))
+    assert grade.checks[0].status == "failed"
+    assert "layers/custom is a symbolic link" in grade.checks[0].message
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("variant.py", "VARIANT = 1 +", "variant.py cannot be loaded: line 1: invalid syntax"),
+        ("kernel.cu", "extern __global__", "does not compile"),
+        ("variant.py", None, "there is no variant.py"),
+        ("kernel.cu", None, "there is no .*kernel.cu"),
+    ],
+)
+def test_what_cannot_be_run(
+    file: str, text: str | None, message: str, grader: Grader, tmp_path: Path
+) -> None:
+    folder = honest(tmp_path)
+    (folder / file).unlink() if text is None else (folder / file).write_text(text)
+    grade = grader.grade(Submission("honest", folder))
+    failed = next(check for check in grade.checks if check.status == "failed")
+    assert pytest.approx(0) == grade.points
+    assert re.search(message, failed.message), failed
+    assert str(grader._work) not in failed.message, "where it was graded is nobody's business"
+
+
+def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(
+        kernel.replace("if (pixel >= P * Q) return;", "if (pixel >= P * Q || C == 3) return;")
+    )
+    grade = grader.grade(Submission("honest", folder))
+    check = {check.name: check for check in grade.checks}["layers/custom: hidden"]
+    assert (check.status, check.points, check.hidden) == ("failed", 0, True)
+    assert "(1, 3, 12, 10)" in check.staff
+    assert "seed 4242" in check.staff
+    assert "12" not in check.message
+    assert "4242" not in check.message
+    assert grade.points == 4, "of a kernel that is right where it was shown what to do"
+
+
+def test_what_a_terminal_would_obey(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    (folder / "variant.py").write_text("raise ValueError('\\x1b[2J\\x1b]0;gone\\x07')")
+    (check, *_) = grader.grade(Submission("honest", folder)).checks
+    assert check.message.isprintable()
+    assert "?[2J?]0;gone?" in check.message
+
+
+def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    told = 'plan(s: ConvShape) -> list[Launch]:\n    assert s.C != 3, f"told {s}"\n'
+    (folder / "variant.py").write_text(text.replace("plan(s: ConvShape) -> list[Launch]:\n", told))
+    grade = grader.grade(Submission("honest", folder))
+    assert grade.points == 4
+    assert not any("told" in check.message for check in grade.checks)
+    assert any("told" in check.staff for check in grade.checks)
+
+
+LIBRARY = (
+    "argparse, bisect, collections, copy, csv, dataclasses, datetime, decimal, enum, fractions, functools, "
+    "heapq, inspect, io, itertools, json, logging, math, operator, os, pathlib, pprint, random, re, "
+    "statistics, string, sys, textwrap, time, traceback, types, typing, warnings, numpy.fft, numpy.linalg, "
+    "numpy.polynomial, numpy.testing"
+)
+
+
+def test_what_an_honest_plan_may_do(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    (folder / "sizes.json").write_text('{"threads": 64}')
+    more = f"""
+import {LIBRARY}
+from mini_dnn.plan import Images
+here = pathlib.Path(__file__).parent
+THREADS = json.loads((here / "sizes.json").read_text())["threads"]
+random.seed(1)
+logging.getLogger().warning("a message")
+print("sizes", THREADS)
+assert sys.dont_write_bytecode, "or an import would write files"
+"""
+    head, body = text.split("\n\n\ndef plan", 1)
+    (folder / "variant.py").write_text(f"{head}\n{more}\n\ndef plan{body}")
+    grade = grader.grade(Submission("honest", folder))
+    assert not grade.refused
+    assert grade.points == 7, grade.checks
