@@ -300,7 +300,8 @@ def test_a_profile_is_read(tmp_path: Path) -> None:
     file = tmp_path / "cluster.toml"
     file.write_text(
         'partition = "gpu"\naccount = "ece408"\nconstraint = "a40"\ngpus_per_node = 1\ncpus = 2\n'
-        'memory_gb = 16\nminutes = 20\njobs_at_once = 3\nsetup = ["module load cuda/12.4"]\n[sbatch]\nreservation = "class"\n'
+        'memory_gb = 16\nminutes = 20\njobs_at_once = 3\nsetup = ["module load cuda/12.4"]\n'
+        '[sbatch]\nreservation = "class"\n'
     )
     assert read_profile(file) == PROFILE
     file.write_text("")
