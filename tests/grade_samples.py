@@ -1,14 +1,23 @@
-"""Grades for tests of what is written from them: nasty texts, and secrets that no student may see."""
+"""Grades for tests of what is written from them, with nasty texts and secrets; and readers of the files."""
 
 import base64
+import csv
+import io
 import json
+import math
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from mini_dnn.grading.grades import Check, Grade
+from mini_dnn.grading.outputs import write_all
 
+NUMBER = (int, float)
 SECRET = "5ecre7"  # in every text that is not for students
 NASTY = (
     "<script>alert(1)</script>",
@@ -21,6 +30,8 @@ NASTY = (
     "@somebody <b>bold</b> &amp; *emphasis* http://evil.example",
     "\x00\x07\x08\r\rover",
 )
+
+slow = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 nasty = st.one_of(
     st.sampled_from(NASTY),
@@ -70,3 +81,51 @@ def payload(file: Path) -> Any:
     name, _, value = file.read_text().strip().partition("=")
     assert name == "MINIDNN_RESULTS"
     return json.loads(base64.b64decode(value))
+
+
+def matches(found: Any, fields: dict[str, Any]) -> None:
+    assert isinstance(found, dict)
+    assert set(found) == set(fields)
+    for name, kind in fields.items():
+        if isinstance(kind, set):
+            assert found[name] in kind, name
+        else:
+            assert isinstance(found[name], kind), name
+            assert kind is bool or not isinstance(found[name], bool), name
+        if isinstance(found[name], float):
+            assert math.isfinite(found[name]), name
+
+
+def strict(text: str) -> Any:
+    """JSON as other languages read it: without NaN."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def written(*grades: Grade, anonymous: bool = False) -> dict[str, str]:
+    """Text of all files, by path."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_all(grades, Path(folder), anonymous)
+        return {
+            str(path.relative_to(folder)): path.read_text()
+            for path in Path(folder).rglob("*")
+            if path.is_file()
+        }
+
+
+def of_student(grade: Grade, name: str) -> str:
+    return written(grade)[f"students/{grade.submission}/{name}"]
+
+
+def classroom(grade: Grade, folder: Path) -> Any:
+    write_all([grade], folder)
+    return payload(folder / "students" / grade.submission / "github-classroom.env")
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def html_of(markdown: str) -> list[str]:
+    """Kinds of everything that a reader of the page would make of it, inline parts too."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
+    return [part.type for token in tokens for part in (token, *(token.children or ()))]

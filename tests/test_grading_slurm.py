@@ -1,7 +1,6 @@
 """Grading jobs: on this machine, and on a cluster whose commands are stand-ins."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from slurm_stand_ins import install, scripts
 
 from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.grading import executors
@@ -31,49 +31,12 @@ PROFILE = Profile(
     sbatch={"reservation": "class"},
 )
 
-# What the real commands do, as far as submitit looks: an id is printed, tasks run in the background.
-SBATCH = """#!/bin/bash
-set -eu
-cp "$1" "$CLUSTER/script.$$.sh"
-last=$(sed -nE 's/^#SBATCH --array=0-([0-9]+).*/\\1/p' "$1")
-module() { echo "$@" >> "$CLUSTER/modules"; }
-export -f module
-export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_ID=$$
-for task in $(seq 0 "${last:-0}"); do
-  if [ -n "$last" ]; then export SLURM_ARRAY_JOB_ID=$$ SLURM_ARRAY_TASK_ID=$task; fi
-  bash "$1" < /dev/null > "$CLUSTER/log.$$.$task" 2>&1 &
-done
-echo "Submitted batch job $$"
-"""
-SRUN = """#!/bin/bash
-while [ "${1#--}" != "$1" ]; do
-  case "$1" in --output|--error) shift 2 ;; *) shift ;; esac
-done
-exec "$@"
-"""
-SACCT = """#!/bin/bash
-echo "JobID|State|NodeList"
-for script in "$CLUSTER"/script.*.sh; do
-  id=${script%.sh}; id=${id##*script.}
-  for task in 0 1 2 3; do echo "${id}_$task|$(cat "$CLUSTER/state")|"; done
-  echo "$id|$(cat "$CLUSTER/state")|"
-done
-"""
 WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)"
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which stand-ins of Slurm's commands keep what they were given; they are on the path."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    for name, text in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT}.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    (folder / "state").write_text("RUNNING")
-    monkeypatch.setenv("CLUSTER", str(folder))
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder
+    return install(tmp_path / "cluster", monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -85,10 +48,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def python(code: str, *words: str | Path) -> list[str]:
     return [sys.executable, "-c", code, *map(str, words)]
-
-
-def scripts(cluster: Path) -> list[str]:
-    return [path.read_text() for path in sorted(cluster.glob("script.*.sh"))]
 
 
 def eventually(what: Callable[[], bool], seconds: float = 20) -> bool:
