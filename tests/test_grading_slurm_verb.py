@@ -9,8 +9,10 @@ from slurm_stand_ins import install, scripts
 
 from mini_dnn.cli import main
 from mini_dnn.grading import executors
+from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.variant import ROOT
 
+pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 RUBRIC = """
 name = "tiny"
 [correct]
