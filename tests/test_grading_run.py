@@ -98,7 +98,7 @@ def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_
     assert results(stopped) == results(whole)
     assert {path: path.stat().st_mtime_ns for path in before} == before, "graded twice"
     assert not (stopped / ".work").exists()
-    rows = list(csv.DictReader((stopped / "grades.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((stopped / "staff" / "grades.csv").read_text().splitlines()))
     points = {row["submission"]: float(row["points"]) for row in rows}
     assert points == {name: 7.0 * name.startswith("right") for name in results(whole)}
 

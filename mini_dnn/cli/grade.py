@@ -11,11 +11,14 @@ from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import DEVICES
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric, submission
+from mini_dnn.grading.cluster import Profile, read_profile
+from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, Grade
+from mini_dnn.grading.jobs import grade_as_jobs
+from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.sandbox import Isolation
-from mini_dnn.grading.write import write_all
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -48,6 +51,18 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
     parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
     parser.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        default="local",
+        help="this machine, or a Slurm cluster with a job a submission (default local)",
+    )
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="with --executor slurm: what a job asks for, a TOML file"
+    )
+    parser.add_argument(
+        "--names", action="store_true", help="the leaderboard names submissions, not random aliases"
+    )
+    parser.add_argument(
         "--weak-isolation",
         action="store_true",
         help="go on where the system lacks Landlock or seccomp: only if you trust every submission",
@@ -59,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     """Grade, with a line a submission, and write the results."""
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected 1 or more; there are {os.cpu_count()} processors")
+    if args.profile and args.executor != "slurm":
+        raise UsageError(f"--profile {args.profile} is for --executor slurm; add that, or leave it out")
     setting = Setting(
         rubric=rubric.load(args.rubric),
         out=args.out,
@@ -73,8 +90,14 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
     report = _Report(len(submissions))
-    grades, failures = grade_all(submissions, setting, report)
-    write_all(grades, args.out)
+    if args.executor == "slurm":
+        profile = read_profile(args.profile) if args.profile else Profile()
+        grades, failures = grade_as_jobs(
+            submissions, setting, args.rubric, "slurm", profile, report, args.weak_isolation
+        )
+    else:
+        grades, failures = grade_all(submissions, setting, report)
+    write_all(grades, args.out, anonymous=not args.names)
     for name, why in failures.items():
         print(f"{name}: NOT GRADED, by no fault of its own: {why}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")

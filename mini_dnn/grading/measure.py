@@ -24,7 +24,7 @@ import numpy as np
 from mini_dnn.ceilings import copy_rates, peak_tflops
 from mini_dnn.device.base import Device
 from mini_dnn.execute import Execution
-from mini_dnn.machine import gpu_state
+from mini_dnn.nvml import gpu_state
 from mini_dnn.reference import check_conv2d, conv2d_bound, conv2d_float64
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant

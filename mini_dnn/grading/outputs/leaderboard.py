@@ -1,0 +1,112 @@
+"""The leaderboard: the fastest first, a table for each device, as times of two devices do not compare."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.device.cache import write_atomically
+from mini_dnn.errors import DataError
+from mini_dnn.grading.grades import Grade
+from mini_dnn.grading.outputs.text import code_span, one_line
+
+DIGITS = 3  # of milliseconds, after the point; what is equal so far is a tie
+
+
+@dataclass(frozen=True)
+class Row:
+    """A place."""
+
+    rank: int
+    name: str
+    op_ms: float
+
+
+@dataclass(frozen=True)
+class Board:
+    """The places of one device."""
+
+    rubric: str
+    device: str
+    rows: tuple[Row, ...]
+
+
+def boards(grades: Sequence[Grade], names: Mapping[str, str]) -> list[Board]:
+    """Boards of all rubrics and devices.
+
+    Submissions without an op time, or whose credit is refused, are not listed. Equal times share a rank, and
+    the next rank counts them all: 1, 2, 2, 4.
+
+    Parameters
+    ----------
+    names
+        What a submission is called, for those that are not to be called by their own name.
+    """
+    kinds = dict.fromkeys((grade.rubric, grade.device) for grade in grades if _listed(grade))
+    found = []
+    for rubric, device in kinds:
+        times = sorted(
+            (round(grade.op_ms, DIGITS), one_line(names.get(grade.submission, grade.submission)))
+            for grade in grades
+            if grade.op_ms is not None and _listed(grade) and (grade.rubric, grade.device) == (rubric, device)
+        )
+        rows = (Row(1 + sum(other < ms for other, _ in times), name, ms) for ms, name in times)
+        found.append(Board(one_line(rubric), one_line(device), tuple(rows)))
+    return found
+
+
+def as_json(found: Sequence[Board]) -> str:
+    """The boards for programs."""
+    content: dict[str, Any] = {"schema": "leaderboard-1", "boards": [asdict(board) for board in found]}
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def as_markdown(found: Sequence[Board]) -> str:
+    """The boards for people."""
+    parts = ["# Leaderboard\n"]
+    for board in found:
+        parts.append(f"Rubric {code_span(board.rubric)}, on {code_span(board.device)}.\n")
+        rows = ["| rank | name | op time, ms |", "| ---: | --- | ---: |"]
+        rows += [f"| {row.rank} | {code_span(row.name)} | {row.op_ms:.{DIGITS}f} |" for row in board.rows]
+        parts.append("\n".join(rows) + "\n")
+    if not found:
+        parts.append("Nobody has an op time yet.\n")
+    return "\n".join(parts)
+
+
+def aliases(submissions: Sequence[str], file: Path) -> dict[str, str]:
+    """A random name for each submission, the same again in the next run: kept in a file of the staff's.
+
+    Raises
+    ------
+    DataError
+        The file holds something else.
+    """
+    try:
+        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except ValueError as error:
+        raise _unreadable(file) from error
+    if not isinstance(known, dict) or not all(isinstance(name, str) for name in known.values()):
+        raise _unreadable(file)
+    for submission in submissions:
+        while submission not in known:
+            alias = f"entry-{secrets.token_hex(3)}"
+            if alias not in known.values():
+                known[submission] = alias
+    write_atomically(file, (json.dumps(known, indent=1) + "\n").encode())
+    return known
+
+
+def _listed(grade: Grade) -> bool:
+    return grade.op_ms is not None and not grade.refused
+
+
+def _unreadable(file: Path) -> DataError:
+    return DataError(
+        f"{file} should hold the names of the leaderboard, as JSON: {{submission: name}}. "
+        "Put it right, or delete it: then all get new names"
+    )

@@ -1,0 +1,99 @@
+"""Tables for the staff: a row a submission, and a row a check with everything that was found."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from mini_dnn.grading.grades import PASSED, Check, Grade
+from mini_dnn.grading.outputs.text import clean, one_line
+
+GRADES = (
+    "submission",
+    "rubric",
+    "points",
+    "max_points",
+    "refused",
+    "failed",
+    "public_passed",
+    "hidden_passed",
+    "op_ms",
+    "device",
+    "started",
+    "seconds",
+)
+CHECKS = (
+    "submission",
+    "check",
+    "hidden",
+    "status",
+    "points",
+    "max_points",
+    "seconds",
+    "message",
+    "staff",
+)
+FORMULA = ("=", "+", "-", "@", "\t")  # a spreadsheet takes text that starts so for a formula
+
+Cell = str | float | None
+
+
+def grades_csv(grades: Sequence[Grade]) -> str:
+    """One row a submission."""
+    return _csv(GRADES, (_grade_row(grade) for grade in grades))
+
+
+def checks_csv(grades: Sequence[Grade]) -> str:
+    """One row a check, hidden ones too, with the staff's texts."""
+    return _csv(CHECKS, (_check_row(grade, check) for grade in grades for check in grade.checks))
+
+
+def _grade_row(grade: Grade) -> list[Cell]:
+    failed = "; ".join(check.name for check in grade.checks if check.status != PASSED)
+    return [
+        one_line(grade.submission),
+        one_line(grade.rubric),
+        round(grade.points, 4),
+        round(grade.max_points, 4),
+        clean(grade.refused),
+        clean(failed),
+        _passed(check for check in grade.checks if not check.hidden),
+        _passed(check for check in grade.checks if check.hidden),
+        grade.op_ms,
+        one_line(grade.device),
+        one_line(grade.started),
+        round(grade.seconds, 3),
+    ]
+
+
+def _check_row(grade: Grade, check: Check) -> list[Cell]:
+    return [
+        one_line(grade.submission),
+        one_line(check.name),
+        "yes" if check.hidden else "no",
+        check.status,
+        0.0 if grade.refused else round(check.points, 4),
+        round(check.max_points, 4),
+        round(check.seconds, 3),
+        clean(check.message),
+        clean(check.staff),
+    ]
+
+
+def _passed(checks: Iterable[Check]) -> str:
+    found = [check.status == PASSED for check in checks]
+    return f"{sum(found)} of {len(found)}"
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return file.getvalue()
+
+
+def _cell(value: Cell) -> Cell:
+    """The value; text that a spreadsheet would run gets an apostrophe in front."""
+    return "'" + value if isinstance(value, str) and value.startswith(FORMULA) else value

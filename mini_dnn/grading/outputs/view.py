@@ -1,0 +1,146 @@
+"""What a student may see of a grade. Files for students are made from this view, and never from a `Check`.
+
+Hidden checks are one line of it, ``hidden tests: 3 of 5 passed``: their names and messages stay behind, as
+every check's ``staff`` text does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mini_dnn.grading.grades import FAILED, PASSED, Check, Grade
+from mini_dnn.grading.outputs.text import clean, cut, one_line
+
+HIDDEN = "hidden tests"
+FOLDED = "all checks"
+CUTS = (20_000, 4_000, 1_000, 200)  # characters of a message: the first that makes the file small enough
+DIGITS = 4  # of points, after the point
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of a result: a check, or all hidden ones."""
+
+    name: str
+    status: str  # "passed", "failed" or "skipped"
+    points: float
+    max_points: float
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class View:
+    """A result as its student sees it; all text is clean."""
+
+    submission: str
+    rubric: str
+    device: str
+    refused: str
+    op_ms: float | None
+    seconds: float
+    items: tuple[Item, ...]
+
+    @property
+    def points(self) -> float:
+        """Points earned."""
+        return round(sum(item.points for item in self.items), DIGITS)
+
+    @property
+    def max_points(self) -> float:
+        """Points possible."""
+        return round(sum(item.max_points for item in self.items), DIGITS)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed, was skipped, or was refused."""
+        return not self.refused and all(item.status == PASSED for item in self.items)
+
+    @property
+    def fraction(self) -> float:
+        """Score from 0 to 1; where there are no points to earn, whether it passed."""
+        if self.max_points <= 0:
+            return float(self.passed)
+        return min(1.0, max(0.0, self.points / self.max_points))
+
+    @property
+    def summary(self) -> str:
+        """The result in a sentence or two."""
+        earned = f"{self.points:g} of {self.max_points:g} points."
+        return f"No credit: {self.refused}\n{earned}" if self.refused else earned
+
+
+def view_of(grade: Grade) -> View:
+    """What the student of a grade may see. If credit is refused, no check has points."""
+    refused = bool(grade.refused)
+    items = [_item(check, refused) for check in grade.checks if not check.hidden]
+    hidden = [check for check in grade.checks if check.hidden]
+    if hidden:
+        items.append(_hidden(hidden, refused))
+    return View(
+        submission=one_line(grade.submission),
+        rubric=one_line(grade.rubric),
+        device=one_line(grade.device),
+        refused=clean(grade.refused).strip(),
+        op_ms=grade.op_ms,
+        seconds=round(grade.seconds, 3),
+        items=tuple(items),
+    )
+
+
+def fitted(view: View, build: Callable[[View], Any], max_bytes: int) -> str:
+    """JSON of what ``build`` makes of a view, in at most ``max_bytes``: messages are cut, or all made one."""
+    for characters in CUTS:
+        text = _json(build(_cut(view, characters)))
+        if len(text.encode()) <= max_bytes:
+            return text
+    return _json(build(_folded(view)))
+
+
+def _item(check: Check, refused: bool) -> Item:
+    return Item(
+        name=one_line(check.name),
+        status=check.status,
+        points=0.0 if refused else round(check.points, DIGITS),
+        max_points=round(check.max_points, DIGITS),
+        message=clean(check.message).strip(),
+        seconds=round(check.seconds, 3),
+    )
+
+
+def _hidden(checks: list[Check], refused: bool) -> Item:
+    passed = sum(check.status == PASSED for check in checks)
+    return Item(
+        name=HIDDEN,
+        status=PASSED if passed == len(checks) else FAILED,
+        points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
+        max_points=round(sum(check.max_points for check in checks), DIGITS),
+        message=f"{passed} of {len(checks)} passed",
+        seconds=round(sum(check.seconds for check in checks), 3),
+    )
+
+
+def _cut(view: View, characters: int) -> View:
+    items = tuple(replace(item, message=cut(item.message, characters)) for item in view.items)
+    return replace(view, refused=cut(view.refused, characters), items=items)
+
+
+def _folded(view: View) -> View:
+    """One item in place of all."""
+    passed = sum(item.status == PASSED for item in view.items)
+    item = Item(
+        name=FOLDED,
+        status=PASSED if passed == len(view.items) else FAILED,
+        points=view.points,
+        max_points=view.max_points,
+        message=f"{passed} of {len(view.items)} passed; they are too many to be listed here",
+        seconds=view.seconds,
+    )
+    return replace(_cut(view, min(CUTS)), items=(item,))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

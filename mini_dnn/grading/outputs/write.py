@@ -1,0 +1,98 @@
+"""Everything that a grading run writes for people and for grading services."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mini_dnn.device.cache import write_atomically
+from mini_dnn.errors import DataError, MiniDnnError
+from mini_dnn.grading.grades import Grade
+from mini_dnn.grading.outputs import leaderboard, staff
+from mini_dnn.grading.outputs.github_classroom import github_classroom
+from mini_dnn.grading.outputs.gradescope import gradescope
+from mini_dnn.grading.outputs.page import page
+from mini_dnn.grading.outputs.prairielearn import prairielearn
+from mini_dnn.grading.outputs.view import View, view_of
+
+FORMATS: dict[str, Callable[[View], str]] = {
+    "gradescope.json": gradescope,
+    "prairielearn.json": prairielearn,
+    "github-classroom.env": github_classroom,
+}
+
+
+def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> None:
+    """Write the results of a grading run.
+
+    ========================================  ==========================================================
+    ``students/NAME/result.md``               what the student reads
+    ``students/NAME/gradescope.json``         ``results.json`` of Gradescope
+    ``students/NAME/prairielearn.json``       ``results.json`` of PrairieLearn
+    ``students/NAME/github-classroom.env``    the variable for GitHub Classroom's reporter
+    ``staff/grades.csv``, ``checks.csv``      a row a submission, a row a check
+    ``staff/aliases.json``                    who is who on the leaderboard, if it is anonymous
+    ``leaderboard.md``, ``leaderboard.json``  the fastest first
+    ========================================  ==========================================================
+
+    ``students/`` and the leaderboard can be handed out; ``staff/`` cannot.
+
+    Parameters
+    ----------
+    grades
+        At most one of a submission.
+    folder
+        Made if need be. Files of an earlier run are replaced, each at once.
+    anonymous
+        Whether the leaderboard gives random names in place of the submissions'.
+
+    Raises
+    ------
+    DataError
+        A submission's name is no folder name or is there twice; or ``aliases.json`` is damaged.
+    MiniDnnError
+        A file cannot be written.
+    """
+    submissions = [grade.submission for grade in grades]
+    for name in submissions:
+        _check_name(name, submissions)
+    try:
+        aliases = leaderboard.aliases(submissions, folder / "staff" / "aliases.json") if anonymous else {}
+        boards = leaderboard.boards(grades, aliases)
+        for grade in grades:
+            view = view_of(grade)
+            listed = grade.op_ms is not None and not grade.refused
+            alias = aliases.get(grade.submission, "") if listed else ""
+            files = {"result.md": page(view, alias)}
+            files |= {name: content(view) for name, content in FORMATS.items()}
+            for name, text in files.items():
+                _write(folder / "students" / grade.submission / name, text)
+        _write(folder / "staff" / "grades.csv", staff.grades_csv(grades))
+        _write(folder / "staff" / "checks.csv", staff.checks_csv(grades))
+        _write(folder / "leaderboard.md", leaderboard.as_markdown(boards))
+        _write(folder / "leaderboard.json", leaderboard.as_json(boards))
+    except OSError as error:
+        raise MiniDnnError(
+            f"results cannot be written to {folder}: {error}. No grade is lost: make room there, and run the "
+            "same command again"
+        ) from error
+
+
+def _check_name(name: str, submissions: Sequence[str]) -> None:
+    if name in ("", ".", "..") or "/" in name or "\0" in name or not _encodable(name):
+        raise DataError(f"a grade is for the submission {name!r}, which is no folder's name: who wrote it?")
+    if submissions.count(name) > 1:
+        raise DataError(f"two grades are for {name!r}, and results need a name each: rename one submission")
+
+
+def _encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, text.encode())

@@ -1,0 +1,51 @@
+"""Stand-ins for Slurm's commands, which run jobs as processes of this machine."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# What the real commands do, as far as submitit looks: an id is printed, tasks run in the background.
+SBATCH = """#!/bin/bash
+set -eu
+cp "$1" "$CLUSTER/script.$$.sh"
+last=$(sed -nE 's/^#SBATCH --array=0-([0-9]+).*/\\1/p' "$1")
+module() { echo "$@" >> "$CLUSTER/modules"; }
+export -f module
+export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_ID=$$
+for task in $(seq 0 "${last:-0}"); do
+  if [ -n "$last" ]; then export SLURM_ARRAY_JOB_ID=$$ SLURM_ARRAY_TASK_ID=$task; fi
+  bash "$1" < /dev/null > "$CLUSTER/log.$$.$task" 2>&1 &
+done
+echo "Submitted batch job $$"
+"""
+SRUN = """#!/bin/bash
+while [ "${1#--}" != "$1" ]; do
+  case "$1" in --output|--error) shift 2 ;; *) shift ;; esac
+done
+exec "$@"
+"""
+SACCT = """#!/bin/bash
+echo "JobID|State|NodeList"
+for script in "$CLUSTER"/script.*.sh; do
+  id=${script%.sh}; id=${id##*script.}
+  for task in 0 1 2 3; do echo "${id}_$task|$(cat "$CLUSTER/state")|"; done
+  echo "$id|$(cat "$CLUSTER/state")|"
+done
+"""
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put them first on the path; the folder keeps what they were given, and ``state``, which sacct tells."""
+    folder.mkdir()
+    for name, text in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "state").write_text("RUNNING")
+    monkeypatch.setenv("CLUSTER", str(folder))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def scripts(cluster: Path) -> list[str]:
+    return [path.read_text() for path in sorted(cluster.glob("script.*.sh"))]
