@@ -32,8 +32,8 @@ VARIABLE_END = re.compile(
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 PTX_HINT = (
-    "\nThe emulator runs no inline PTX: give the wrapper of that instruction a second body in plain C++ "
-    "under #ifdef MINI_DNN_EMULATOR."
+    "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
+    "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
 )
 
 

@@ -163,13 +163,13 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
+typedef unsigned long long mbarrier;  // in shared memory; before sm_90 it lies there unused
+
 #ifdef PTX_BULK
 // ---- Barriers in shared memory that count arrivals and bytes. "Parallel Synchronization and Communication
 // Instructions: mbarrier".
 // A phase is complete when all arrivals and all expected bytes are there; then the next one begins. Phases alternate
 // in parity, the first is 0; a wait for a parity returns once the last phase of that parity is complete.
-
-typedef unsigned long long mbarrier;
 
 // By one thread; then fence_proxy_async() by it and __syncthreads().
 __device__ __forceinline__ void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
@@ -226,9 +226,15 @@ template <int groups>
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(groups) : "memory");
 }
-// What this thread has done to shared memory comes before what the copy engine does next. "membar / fence".
-__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif
+
+// What this thread has done to shared memory comes before what the copy engine does next. "membar / fence". Nothing
+// before sm_90, which has no such engine.
+__device__ __forceinline__ void fence_proxy_async() {
+#ifdef PTX_BULK
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 
 }  // namespace ptx
 
