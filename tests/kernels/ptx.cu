@@ -62,13 +62,13 @@ extern "C" __global__ void matrices(const uint4* memory, const int* rows, unsign
 
 // Two groups of copies a thread: `early` is what is in the shared memory before the first wait, `between` before the
 // second, `late` after it. All are 3 * 16 bytes a thread, for copies of 16, 8 and 4 bytes.
-__device__ void dump(const int (&tile)[64][12], int* out) {
-  for (int i = 0; i < 12; i++) out[12 * threadIdx.x + i] = tile[threadIdx.x][i];
+__device__ void dump(const int (&places)[64][12], int* out) {
+  for (int i = 0; i < 12; i++) out[12 * threadIdx.x + i] = places[threadIdx.x][i];
 }
 extern "C" __global__ void async_groups(const int* in, const int* valid, int* early, int* between, int* late) {
-  __shared__ __align__(16) int tile[64][12];
+  __shared__ __align__(16) int places[64][12];
   const int* mine = in + 12 * threadIdx.x;
-  int* place = tile[threadIdx.x];
+  int* place = places[threadIdx.x];
   for (int i = 0; i < 12; i++) place[i] = -1;
   ptx::cp_async<16>(place, mine, valid[0]);
   ptx::cp_async<8>(place + 4, mine + 4, valid[1]);
@@ -76,11 +76,11 @@ extern "C" __global__ void async_groups(const int* in, const int* valid, int* ea
   ptx::cp_async<4>(place + 6, mine + 6, valid[2]);
   ptx::cp_async<16>(place + 8, mine + 8);
   ptx::cp_async_commit();
-  if (early) dump(tile, early);
+  if (early) dump(places, early);
   ptx::cp_async_wait<1>();
-  if (between) dump(tile, between);
+  if (between) dump(places, between);
   ptx::cp_async_wait<0>();
-  dump(tile, late);
+  dump(places, late);
 }
 
 #ifdef PTX_BULK
@@ -162,6 +162,23 @@ extern "C" __global__ void bulk_store_early(float* out, int wait) {
     for (int i = 0; i < 32; i++) buffer[i] = -1;
     if (wait == 2) ptx::bulk_wait<0>();
   }
+}
+
+extern "C" __global__ void bulk_store_left(float* out) {
+  __shared__ __align__(128) float buffer[32];
+  buffer[threadIdx.x] = threadIdx.x;
+  ptx::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x == 0) ptx::bulk_store(out, buffer, sizeof buffer), ptx::bulk_commit();
+}
+
+extern "C" __global__ void bulk_wait_only(float* out) {
+  __shared__ ptx::mbarrier two;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&two, 2);
+  __syncthreads();
+  if (threadIdx.x == 0) ptx::mbarrier_arrive(&two);
+  ptx::mbarrier_wait(&two, 0);  // never
+  out[threadIdx.x] = 0;
 }
 #endif
 
