@@ -52,6 +52,21 @@ def test_against_float64(
     assert result.ok, str(result)
 
 
+@pytest.mark.parametrize("pair", [(12, 3), (20, 2), (40, 1)])
+@pytest.mark.parametrize("layer", ["conv1", "conv2"])
+def test_sizes_of_the_sweep(
+    layer: str, pair: tuple[int, int], device: Device, rng: np.random.Generator
+) -> None:
+    sweep = find("m3/mma_direct").sweep
+    assert sweep is not None
+    if device.has_clock and device.arch < 80:
+        pytest.skip("a block of this GPU has too little shared memory for some of them")
+    variant = replace(sweep.make(*pair), folder=find("m3/mma_direct").folder)
+    x, w = random(rng, layer_shape(layer).with_batch(2))
+    result = check_conv2d(x, w, conv2d(x, w, variant, device), "fp16")
+    assert result.ok, str(result)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_courses_layers_take_the_tensor_cores(name: str) -> None:
     for layer in ("conv1", "conv2"):

@@ -6,7 +6,7 @@
 //           one for high high, one for the two others, so that small terms are added to small ones.
 // Layout    as in m3/mma_direct: x, w, y in fp32, C order; the image stays fp32 in shared memory and is split in
 //           registers, where it is read.
-// Mapping   as in m3/mma_direct. Weights take twice the registers, sums too: a band has 6 rows where a group is one
+// Mapping   as in m3/mma_direct. Weights take twice the registers, sums too: a strip has 3 rows where a group is one
 //           pixel (C > 2), and a multiprocessor two blocks.
 // Roofline  bytes as in m3/mma_direct: 0.31 + 0.23 ms at 4.3 TB/s. Products three times as many, 4,200 + 6,804 an
 //           image: 0.17 + 0.28 ms at 990 TFLOP/s, about twice that at the rate of mma.sync: layer 1 at the pace of
@@ -19,7 +19,7 @@
 //           H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.
 #include <mini_dnn/ptx.cuh>
 
-constexpr int BAND = 2 * ROWS, THREADS = 32 * WARPS, TILE_M = 16 / SHIFTS;
+constexpr int BAND = 2 * ROWS * PARTS, THREADS = 32 * WARPS, TILE_M = 16 / SHIFTS;
 constexpr int STEPS = ((S + SHIFTS - 1) * (4 / SHIFTS) + 15) / 16;  // of 16 values along a filter row
 constexpr float LOW = 2048.0f;  // 2^11: keeps low halves as far from the subnormal numbers as the high ones
 constexpr int OVERRUN = 4 * SHIFTS * (STEPS + 1);  // floats by which a window may pass a row's end
@@ -71,7 +71,8 @@ __device__ __forceinline__ void load_quads(float (&v)[STEPS][4], const float* pi
     }
 }
 
-// A band of 4 SHIFTS columns from column q0 on: input rows one after the other, each to all output rows that it serves.
+// 2 ROWS rows of 4 SHIFTS columns from column q0 on: input rows one after the other, each to all output rows that it
+// serves.
 __device__ __forceinline__ void multiply(const unsigned (&a)[R][STEPS][4], const unsigned (&a_low)[R][STEPS][4],
                                          const float* __restrict__ in, float* __restrict__ slab, int q0, int W, int Q,
                                          int out_pitch) {
@@ -174,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (ids[i] < units) start_load(inputs + i * in_pitch, x, unit(ids[i]), H, W, in16, full + i);
     ptx::cp_async_commit();
   }
+  if (ids[0] >= units) return;
   unsigned a[R][STEPS][4], a_low[R][STEPS][4];
   load_weights(a, a_low, w, m0);
 
@@ -188,8 +190,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #endif
     ptx::cp_async_wait<INPUTS - 1>();
     __syncthreads();  // the input has landed for all, and the slab's last results have left
-    for (int q0 = threadIdx.x / 32 * 4 * SHIFTS; q0 < Q; q0 += WARPS * 4 * SHIFTS)
-      multiply(a, a_low, in, slab, q0, W, Q, out_pitch);
+    for (int job = threadIdx.x / 32; job < PARTS * ((Q - 1) / (4 * SHIFTS) + 1); job += WARPS) {
+      const int first = job % PARTS * 2 * ROWS;  // row of the band
+      multiply(a, a_low, in + first * W, slab + first * Q, job / PARTS * 4 * SHIFTS, W, Q, out_pitch);
+    }
     if (threadIdx.x == 0) {
       ids[buffer] = ahead;
       ahead = atomicAdd(&next[blockIdx.y], 1);

@@ -10,10 +10,10 @@
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. Shared memory: OUTPUTS slabs [TILE_M][out_pitch] of
 //           results, INPUTS buffers [C][BAND + R - 1][W] as in x; next[m tile] counts the units handed out.
 // Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Blocks stay and take units from a counter,
-//           in order, so that what is at work lies close together in memory. In a block a warp does columns of
-//           4 SHIFTS pixels. mma m16n8k16: row = channel SHIFTS + shift; column = group 2 + strip, 4 groups of SHIFTS
-//           pixels in the upper and the lower half (strip) of the band; k = quad t of step s: slots 2t, 2t + 1, 2t + 8,
-//           2t + 9, so that lane (g, t) needs quad t of group g / 2.
+//           in order, so that what is at work lies close together in memory. A warp does columns of 4 SHIFTS pixels
+//           in 2 ROWS rows of the band, one of its PARTS. mma m16n8k16: row = channel SHIFTS + shift; column = group 2
+//           + strip, 4 groups of SHIFTS pixels in the upper and the lower half of these rows (strips); k = quad t of
+//           step s: slots 2t, 2t + 1, 2t + 8, 2t + 9, so that lane (g, t) needs quad t of group g / 2.
 // Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000; halo
 // rows
 //           are read again (1.3 and 1.4 times the input), from L2. Products 1,400 + 2,268 an image, padding included:
@@ -28,7 +28,7 @@
 // Source    PTX ISA: mma.m16n8k16, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous data copies.
 #include <mini_dnn/ptx.cuh>
 
-constexpr int BAND = 2 * ROWS, THREADS = 32 * WARPS, TILE_M = 16 / SHIFTS;
+constexpr int BAND = 2 * ROWS * PARTS, THREADS = 32 * WARPS, TILE_M = 16 / SHIFTS;
 constexpr int STEPS = ((S + SHIFTS - 1) * (4 / SHIFTS) + 15) / 16;  // of 16 values along a filter row
 constexpr int OVERRUN = 4 * SHIFTS * (STEPS + 1);                   // floats by which a window may pass a row's end
 
@@ -72,7 +72,8 @@ __device__ __forceinline__ void load_quads(float (&v)[STEPS][4], const float* pi
     }
 }
 
-// A band of 4 SHIFTS columns from column q0 on: input rows one after the other, each to all output rows that it serves.
+// 2 ROWS rows of 4 SHIFTS columns from column q0 on: input rows one after the other, each to all output rows that it
+// serves.
 __device__ __forceinline__ void multiply(const unsigned (&a)[R][STEPS][4], const float* __restrict__ in,
                                          float* __restrict__ slab, int q0, int W, int Q, int out_pitch) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, q = q0 + SHIFTS * t + g % SHIFTS, plane = (BAND + R - 1) * W;
@@ -169,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (ids[i] < units) start_load(inputs + i * in_pitch, x, unit(ids[i]), H, W, in16, full + i);
     ptx::cp_async_commit();
   }
+  if (ids[0] >= units) return;
   unsigned a[R][STEPS][4];
   load_weights(a, w, m0);
 
@@ -183,8 +185,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #endif
     ptx::cp_async_wait<INPUTS - 1>();
     __syncthreads();  // the input has landed for all, and the slab's last results have left
-    for (int q0 = threadIdx.x / 32 * 4 * SHIFTS; q0 < Q; q0 += WARPS * 4 * SHIFTS)
-      multiply(a, in, slab, q0, W, Q, out_pitch);
+    for (int job = threadIdx.x / 32; job < PARTS * ((Q - 1) / (4 * SHIFTS) + 1); job += WARPS) {
+      const int first = job % PARTS * 2 * ROWS;  // row of the band
+      multiply(a, in + first * W, slab + first * Q, job / PARTS * 4 * SHIFTS, W, Q, out_pitch);
+    }
     if (threadIdx.x == 0) {
       ids[buffer] = ahead;
       ahead = atomicAdd(&next[blockIdx.y], 1);

@@ -162,8 +162,7 @@ void bulk_wait(unsigned groups, bool only_read) {
     for (Copy& copy : stores.closed[i]) hold(copy);
 }
 
-void async_block_started(Worker& w) {
-  if (!w.async || !w.async->used) return;
+void forget_copies(Worker& w) {
   for (unsigned i = 0; i < MAX_THREADS; i++) {
     for (Groups* groups : {&w.async->loads[i], &w.async->stores[i]}) {
       groups->closed.clear();
@@ -176,8 +175,8 @@ void async_block_started(Worker& w) {
 
 // A store whose source has been read is on its way, and there when the kernel is over. One that nobody waited for
 // reads shared memory of a block that is gone.
-void async_block_ended(Worker& w) {
-  if (!w.async || !w.async->used || w.failure.kind != FailureKind::none) return;
+void end_copies(Worker& w) {
+  if (w.failure.kind != FailureKind::none) return;
   auto end = [](Copy& copy) {
     if (copy.held.empty())
       check_copy_left(copy);

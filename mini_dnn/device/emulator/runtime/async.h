@@ -53,8 +53,15 @@ struct Async {
   std::vector<Barrier> barriers;
 };
 
-void async_block_started(Worker& worker);
-void async_block_ended(Worker& worker);  // may set worker.failure
+void forget_copies(Worker& worker);  // and mbarriers
+void end_copies(Worker& worker);     // may set worker.failure
+
+inline void async_block_started(Worker& worker) {
+  if (worker.async && worker.async->used) forget_copies(worker);
+}
+inline void async_block_ended(Worker& worker) {
+  if (worker.async && worker.async->used) end_copies(worker);
+}
 
 #ifdef EMULATOR_CHECKED
 void check_multiple(size_t value, size_t unit, const char* what, const void* call);  // ends the launch if it is none
