@@ -18,7 +18,7 @@ GRID_Y = 65535  # most blocks along y
 # By blocks on a multiprocessor: most warps of a block (128 registers a thread), and bytes of shared memory.
 # 64 KB is what every GPU since sm_75 grants a block; with fewer blocks a block has more, on large GPUs.
 MAX_WARPS = {3: 5, 2: 8, 1: 16}
-SHARED_LIMIT = {3: 64 * 1024, 2: 99 * 1024, 1: 200 * 1024}
+SHARED_LIMIT = {3: 64 * 1024, 2: 99 * 1024, 1: 224 * 1024}
 
 
 @dataclass(frozen=True)
