@@ -68,6 +68,14 @@ def test_product_of_tf32(kernels: Kernels, rng: np.random.Generator) -> None:
     assert np.abs(d - of_d(a.astype(float) @ b)).max() > 1e-4  # and not the full floats
 
 
+def test_max_nan(kernels: Kernels) -> None:
+    values = np.array([-np.inf, -1, 0, 2, np.inf, np.nan], np.float32)
+    a, b = (np.ascontiguousarray(x.reshape(-1)) for x in np.meshgrid(values, values))
+    d = np.zeros_like(a)
+    kernels("larger", (1,), (a.size,), a, b, d)
+    np.testing.assert_array_equal(d, np.maximum(a, b))
+
+
 def test_pack(kernels: Kernels, rng: np.random.Generator) -> None:
     x = rng.standard_normal(64).astype(np.float32) * 10.0 ** rng.integers(-8, 5, 64).astype(np.float32)
     x[:4] = 1 + 2.0**-11, 1 + 3 * 2.0**-11, 65519, -70000  # ties to even, the last finite, infinite

@@ -34,6 +34,10 @@ extern "C" __global__ void mma_tf32(const unsigned* a, const unsigned* b, float*
 }
 #endif
 
+extern "C" __global__ void larger(const float* a, const float* b, float* d) {
+  d[threadIdx.x] = ptx::max_nan(a[threadIdx.x], b[threadIdx.x]);
+}
+
 extern "C" __global__ void pack(const float* in, unsigned* packed, float* unpacked) {
   const int i = threadIdx.x;
   packed[i] = ptx::pack_halves(in[2 * i], in[2 * i + 1]);

@@ -13,7 +13,7 @@
 //           memory still, layer 2 at that of the tensor cores.
 // Gain      over m3/mma_direct: none in time, 1 and 1.9 times as long; the error of an fp32 sum instead of 2^-11.
 //           Over m3/register_tiling, the fastest in fp32: ten times and more.
-// Limits    those of m3/mma_direct. Values beyond 65,504 become infinite, those below 2^-14 lose digits.
+// Limits    those of m3/mma_direct. Values beyond 65,504 give NaN, those below 2^-14 lose digits.
 // Hazards   as in m3/mma_direct. What pack_halves rounds away is exact in fp32, and so is its product with 2^11.
 // Source    S. Markidis et al., "NVIDIA Tensor Core Programmability, Performance & Precision", arXiv:1803.04014;
 //           H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.

@@ -14,10 +14,9 @@
 //           in 2 ROWS rows of the band, one of its PARTS. mma m16n8k16: row = channel SHIFTS + shift; column = group 2
 //           + strip, 4 groups of SHIFTS pixels in the upper and the lower half of these rows (strips); k = quad t of
 //           step s: slots 2t, 2t + 1, 2t + 8, 2t + 9, so that lane (g, t) needs quad t of group g / 2.
-// Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000; halo
-// rows
-//           are read again (1.3 and 1.4 times the input), from L2. Products 1,400 + 2,268 an image, padding included:
-//           0.06 + 0.09 ms at 990 TFLOP/s, about twice that at the rate of mma.sync.
+// Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. Halo
+//           rows are read again (1.3 and 1.4 times the input), from L2. Products 1,400 + 2,268 an image, padding
+//           included: 0.06 + 0.09 ms at 990 TFLOP/s, about twice that at the rate of mma.sync.
 // Gain      over layers/custom: no copies into shared memory by instructions, no WMMA alignment, loads and stores under
 //           way while a block computes: 0.35 + 0.29 ms expected, 2 to 4 times; where not, too few bytes are under way.
 // Limits    C up to 4, filters up to 64 registers, a band within 64 KB; other shapes take conv_direct, which is slow.

@@ -1,10 +1,8 @@
 // PTX instructions that CUDA C++ has no words for, one small function each: #include <mini_dnn/ptx.cuh>
 //
-// For the GPU they are inline PTX, and where the architecture is too old an older form of the same meaning. For the
-// emulator they are exact twins in C++, which check more than the hardware does. Comments cite sections of the PTX ISA
-// by their titles. In fragment layouts g is lane / 4 and t is lane % 4; registers of halves hold two, the lower index
-// in the low bits. PTX_BULK is defined where bulk copies and mbarriers exist (sm_90); -DPTX_NO_BULK takes them away, to
-// try the old way.
+// For the GPU they are inline PTX, on older architectures an older form of the same meaning; for the emulator exact
+// twins in C++, which check more than the hardware does. Comments cite sections of the PTX ISA by their titles.
+// PTX_BULK: there are bulk copies and mbarriers (sm_90). -DPTX_NO_BULK takes them away, to try the older form.
 #pragma once
 
 #if (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900) && !defined(PTX_NO_BULK)  // no architecture: nvcc's host pass
@@ -19,6 +17,17 @@ namespace ptx {
 
 __device__ __forceinline__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
+// The larger one, or NaN if one of them is: fmaxf gives the other one then. "Floating Point Instructions: max".
+__device__ __forceinline__ float max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#else
+  return a != a || a > b ? a : b;
+#endif
+}
+
 // ---- Halves in registers
 
 // Two floats, rounded to nearest even. "Data Movement and Conversion Instructions: cvt".
@@ -27,7 +36,7 @@ __device__ __forceinline__ unsigned pack_halves(float low, float high) {
 #if __CUDA_ARCH__ >= 800
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
 #else
-  asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }"
+  asm("{.reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
       : "=r"(both)
       : "f"(low), "f"(high));
 #endif
@@ -41,9 +50,9 @@ __device__ __forceinline__ float2 unpack_halves(unsigned both) {
   return value;
 }
 
-// ---- Products of a warp: d (16,8) += a (16,k) b (k,8), fp32 sums. "Warp Level Matrix Instructions: mma", and
-// "Matrix Fragments for mma.m16n8k16" (and m16n8k8).
-// d: rows g and g + 8 (d[0..1], d[2..3]), columns 2t and 2t + 1.
+// ---- Products of a warp: d (16,8) += a (16,k) b (k,8), fp32 sums. "Matrix Fragments for mma.m16n8k8", "... m16n8k16".
+// Lane 4 g + t holds of d rows g and g + 8 (d[0..1], d[2..3]), columns 2 t and 2 t + 1. A register of halves holds two
+// consecutive k, the first in its low bits.
 
 // Halves, k = 8. a: rows g, g + 8, k = 2t, 2t + 1. b: k = 2t, 2t + 1, column g.
 __device__ __forceinline__ void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
@@ -78,9 +87,9 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (
 }
 #endif
 
-// ---- Matrices of 8 x 8 halves from shared memory: d[i] is row g, columns 2t, 2t + 1 of matrix i; with _trans column
-// g, rows 2t, 2t + 1. Lane 8 i + r passes the address of row r of matrix i, a multiple of 16 bytes. 9.7.14.5.15,
-// ldmatrix.
+// ---- Matrices of 8 x 8 halves from shared memory. "Warp-level matrix load instruction: ldmatrix". Lane 8 i + r passes
+// the address of row r of matrix i, a multiple of 16 bytes; lane 4 g + t gets as d[i] row g, columns 2 t and 2 t + 1 of
+// matrix i, with _trans column g, rows 2 t and 2 t + 1.
 
 __device__ __forceinline__ void ldmatrix(unsigned (&d)[1], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
@@ -141,11 +150,8 @@ __device__ __forceinline__ void cp_async(void* shared, const void* global, int v
     char part[bytes];
   };
   Vector value = {};
-  if (valid == bytes) {
-    value = *static_cast<const Vector*>(global);
-  } else {
-    for (int i = 0; i < valid; i++) value.part[i] = static_cast<const char*>(global)[i];
-  }
+  if (valid == bytes) value = *static_cast<const Vector*>(global);
+  for (int i = 0; valid < bytes && i < valid; i++) value.part[i] = static_cast<const char*>(global)[i];
   *static_cast<Vector*>(shared) = value;
 #endif
 }

@@ -6,6 +6,8 @@
 
 namespace emulator::ptx {
 
+inline float max_nan(float a, float b) { return a != a || a > b ? a : b; }
+
 inline unsigned pack_halves(float low, float high) { return float_to_half2(float_x4{low, high}); }
 inline float2 unpack_halves(unsigned both) {
   const float_x4 value = half2_to_float(both);
