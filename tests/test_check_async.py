@@ -75,6 +75,23 @@ def test_store_that_nobody_waits_for(kernels: Kernels) -> None:
     assert "ptx::bulk_store(out" in found.place.code
 
 
+def test_store_of_what_no_fence_follows(kernels: Kernels) -> None:
+    y = np.zeros(32, np.float32)
+    for fence in (1, 2):
+        kernels("bulk_store_fence", (1,), (32,), y, INT(fence))
+        assert (y == np.arange(32)).all()
+    found = finding(kernels, "bulk_store_fence", y, INT(0))
+    assert found.kind == "async"
+    assert found.what.startswith(
+        "bulk_store from buffer[0] of shared array buffer 32, which was written with no"
+    )
+    assert found.place is not None
+    assert "ptx::bulk_store(out" in found.place.code
+    assert found.other is not None
+    assert found.other.place is not None
+    assert found.other.place.code == "buffer[threadIdx.x] = threadIdx.x;"
+
+
 def test_deadlock(kernels: Kernels) -> None:
     x = np.zeros(32, np.float32)
     kernel = "bulk_wait_only"

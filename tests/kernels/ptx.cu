@@ -158,6 +158,7 @@ extern "C" __global__ void bulk_early(const float* in, float* early, int expecte
 extern "C" __global__ void bulk_store_early(float* out, int wait) {
   __shared__ __align__(128) float buffer[32];
   buffer[threadIdx.x] = threadIdx.x;
+  ptx::fence_proxy_async();
   __syncthreads();
   if (threadIdx.x == 0) {
     ptx::bulk_store(out, buffer, sizeof buffer);
@@ -174,6 +175,21 @@ extern "C" __global__ void bulk_store_left(float* out) {
   ptx::fence_proxy_async();
   __syncthreads();
   if (threadIdx.x == 0) ptx::bulk_store(out, buffer, sizeof buffer), ptx::bulk_commit();
+}
+
+// fence: by all threads, by the one that stores, or by none.
+extern "C" __global__ void bulk_store_fence(float* out, int fence) {
+  __shared__ __align__(128) float buffer[32];
+  ptx::fence_proxy_async();  // too early for anything
+  __syncthreads();
+  buffer[threadIdx.x] = threadIdx.x;
+  if (fence == 1) ptx::fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  if (fence == 2) ptx::fence_proxy_async();
+  ptx::bulk_store(out, buffer, sizeof buffer);
+  ptx::bulk_commit();
+  ptx::bulk_wait<0>();
 }
 
 extern "C" __global__ void bulk_wait_only(float* out) {

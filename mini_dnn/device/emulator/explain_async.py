@@ -21,6 +21,8 @@ CURES = {
     "buffer is used: (k / BUFFERS) & 1 for the k-th load",
     "bulk_store": "bulk_wait_read<n>() by the thread that started the store, then __syncthreads(), before "
     "its source is written again or the block ends",
+    "fence": "each thread that wrote the source calls fence_proxy_async() after that, then __syncthreads(); "
+    "the copy engine does not see a thread's writes otherwise",
     "multiple": "round sizes and row pitches up to it and align the arrays (__align__(16)); where an address "
     "follows the image's size, copy by smaller units",
     "deadlock": "compare the arrivals, the bytes and the parity with what the other threads do: "
@@ -41,6 +43,9 @@ def explain_copy(f: Fault) -> Finding | None:
     if state == "left":
         what = f"the block ends, and nobody has waited for the {copy} that reads from {where}"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[copy])
+    if state == "unfenced":
+        what = f"{copy} from {where}, which was written with no fence_proxy_async() after it"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["fence"])
     does = "read" if copy == "bulk_store" else "fill"
     group = "its group was never committed" if state == "open" else f"no {WAITS[copy]} came between"
     verb = "write" if f.own.write else "read"

@@ -25,5 +25,12 @@ void bulk_store(void* global, const void* shared, unsigned bytes);
 void bulk_commit();
 void bulk_wait(unsigned groups, bool only_read);
 
+// Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
+#ifdef EMULATOR_CHECKED
+void note_proxy_fence();
+#else
+inline void note_proxy_fence() {}
+#endif
+
 }  // namespace emulator
 #pragma GCC visibility pop

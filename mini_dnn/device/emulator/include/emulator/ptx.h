@@ -178,6 +178,6 @@ template <int groups>
 EMULATOR_ACCESS void bulk_wait() {
   emulator::bulk_wait(groups, false);
 }
-inline void fence_proxy_async() {}  // copies land at their wait, long after
+inline void fence_proxy_async() { note_proxy_fence(); }
 
 }  // namespace emulator::ptx

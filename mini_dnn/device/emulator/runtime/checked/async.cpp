@@ -1,6 +1,8 @@
 // Asynchronous copies in checked mode: their addresses, and who touches their bytes while they are under way.
 #include "../async.h"
 
+#include <algorithm>
+
 #include "access.h"
 
 namespace emulator {
@@ -23,6 +25,7 @@ struct Flights {
   uint32_t block_epoch = 0;
   std::vector<Flight> all;
   std::vector<uint32_t> words;
+  uint32_t fences[MAX_THREADS];  // when each thread called fence_proxy_async() last
 } flights;
 
 char* in_shared(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? const_cast<char*>(copy.from) : copy.to; }
@@ -35,6 +38,7 @@ void begin_block() {
   if (flights.block_epoch == c.block_epoch) return;
   flights.block_epoch = c.block_epoch;
   flights.all.clear();
+  std::fill_n(flights.fences, MAX_THREADS, 0);
   flights.words.assign((c.shared_end - c.shared_start) / WORD + 1, 0);
 }
 
@@ -93,6 +97,31 @@ void check_multiple(size_t value, size_t unit, const char* what, const void* cal
   stop(FailureKind::finding);
 }
 
+// The copy engine may not see what a thread wrote to shared memory with no fence after it: one by that thread, before
+// the barrier, or by the one that starts the copy.
+void check_fenced(const Copy& copy) {
+  const Region* r = find_region(copy.from);
+  if (!r || !r->cells) return;
+  const size_t first = (copy.from - r->start) >> r->shift, last = (copy.from + copy.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) {
+    const Cell& cell = r->cells[i];
+    if (cell.writer == NOBODY || cell.write_epoch < the_check.block_epoch ||  // nobody of this block has written it
+        cell.write_epoch <= flights.fences[cell.writer] || cell.write_epoch <= flights.fences[copy.thread])
+      continue;
+    const Flight writer{copy.kind, cell.writer, cell.write_pc, false};
+    const uint64_t pc = the_check.last_pc;
+    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, {0, 0, copy.thread, this_block(), pc});
+    the_check.finding.other.write = 1;
+    the_check.pending = false;
+    stop(FailureKind::finding);
+  }
+}
+
+void note_proxy_fence() {
+  begin_block();
+  flights.fences[linear_thread] = the_check.epoch;
+}
+
 void check_copy_started(Copy& copy) {
   begin_block();
   const Check& c = the_check;
@@ -102,6 +131,7 @@ void check_copy_started(Copy& copy) {
   const bool is_store = copy.kind == CopyKind::bulk_store;
   check_access(in_global(copy), copy.valid, is_store, false, copy.call);
   check_access(shared, copy.bytes, !is_store, false, copy.call);
+  if (is_store) check_fenced(copy);
   copy.id = flights.all.size();
   flights.all.push_back({copy.kind, copy.thread, c.last_pc, copy.kind == CopyKind::bulk_load});
   each_word(shared, copy.bytes, [&](uint32_t& word) { word = copy.id + 1; });
