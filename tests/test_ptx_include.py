@@ -8,6 +8,7 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.device import sources
+from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.export import expand
@@ -60,14 +61,17 @@ def test_with_nvcc(variant: Variant, arch: str) -> None:
 
 def test_counted_by_the_hash(variant: Variant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [file.name for file in sources.source_files(variant.source)] == ["kernel.cu", "ptx.cuh"]
-    before = sources.source_hash(variant.source)
+    before, code_before = sources.source_hash(variant.source), code_hash(variant.source)
     other = tmp_path / "include"
     shutil.copytree(sources.INCLUDE, other)
     monkeypatch.setattr(sources, "INCLUDE", other)
     assert sources.source_hash(variant.source) == before
     header = other / "mini_dnn" / "ptx.cuh"
-    header.write_text(header.read_text() + "// changed\n")
+    header.write_text(header.read_text() + "// a comment\n")
     assert sources.source_hash(variant.source) != before
+    assert code_hash(variant.source) == code_before
+    header.write_text(header.read_text() + "#define CHANGED\n")
+    assert code_hash(variant.source) != code_before
 
 
 def test_expand_needs_no_include_path(emulator: EmulatorDevice, variant: Variant, tmp_path: Path) -> None:
