@@ -3,11 +3,12 @@
 // Idea      A half has 11 significant bits, two have 22: v = high + low / LOW, with high the nearest half and low the
 //           half of what it leaves out, times LOW = 2^11. Then x w = high high + (high low + low high) / LOW, and the
 //           product of both lows, 2^-22 of the whole, is left out. Three products instead of one, with fp32 sums:
-//           one for high high, one for the two others, so that small terms are added to small ones.
+//           one for high high, one for the two others, so that small terms are added to small ones. The first one
+//           is of one filter row at a time: the tensor cores cut sums off, an addition outside of them rounds.
 // Layout    as in m3/mma_direct: x, w, y in fp32, C order; the image stays fp32 in shared memory and is split in
 //           registers, where it is read.
-// Mapping   as in m3/mma_direct. Weights take twice the registers, sums too: a strip has 3 rows where a group is one
-//           pixel (C > 2), and a multiprocessor two blocks.
+// Mapping   as in m3/mma_direct. Weights take twice the registers, sums too: a strip has 2 rows where a group is one
+//           pixel (C > 2), else 4, and a multiprocessor has two blocks.
 // Roofline  bytes as in m3/mma_direct: 0.31 + 0.23 ms at 4.3 TB/s. Products three times as many, 4,200 + 6,804 an
 //           image: 0.17 + 0.28 ms at 990 TFLOP/s, about twice that at the rate of mma.sync: layer 1 at the pace of
 //           memory still, layer 2 at that of the tensor cores.
@@ -92,14 +93,18 @@ __device__ __forceinline__ void multiply(const unsigned (&a)[R][STEPS][4], const
       for (int i = 0; i < 2; i++) split(b[step][i], b_low[step][i], v[step][2 * i], v[step][2 * i + 1]);
     if (h + 1 < ROWS + R - 1) load_quads(v, pixel += W, plane);  // on their way during these products
 #pragma unroll
-    for (int r = R - 1; r >= 0; r--)
+    for (int r = R - 1; r >= 0; r--) {
+      if (h - r < 0 || h - r >= ROWS) continue;
+      float part[4] = {};  // of a filter row
 #pragma unroll
-      for (int step = 0; step < STEPS; step++)
-        if (h - r >= 0 && h - r < ROWS) {
-          ptx::mma_m16n8k16(acc_low[h - r], a_low[r][step], b[step]);
-          ptx::mma_m16n8k16(acc[h - r], a[r][step], b[step]);
-          ptx::mma_m16n8k16(acc_low[h - r], a[r][step], b_low[step]);
-        }
+      for (int step = 0; step < STEPS; step++) {
+        ptx::mma_m16n8k16(part, a[r][step], b[step]);
+        ptx::mma_m16n8k16(acc_low[h - r], a_low[r][step], b[step]);
+        ptx::mma_m16n8k16(acc_low[h - r], a[r][step], b_low[step]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i++) acc[h - r][i] += part[i];
+    }
     if (h < R - 1) continue;
     float (&done)[4] = acc[h - (R - 1)];
     for (int i = 0; i < 4; i++) done[i] += acc_low[h - (R - 1)][i] / LOW;

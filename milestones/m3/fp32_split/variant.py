@@ -7,7 +7,7 @@ from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 FLOAT_BYTES = 4
 TILE_N = 4  # groups of pixels of a product, in each of two strips
 STEP = 16  # length of the reduction in one product
-MAX_ROWS = {4: 8, 2: 8, 1: 3}  # of a strip, by pixels of a group: registers for the sums and the weights
+MAX_ROWS = {4: 4, 2: 4, 1: 2}  # of a strip, by pixels of a group: registers for the sums and the weights
 MAX_WEIGHTS = 64  # registers that a thread keeps weights in
 MAX_CHANNELS = 4  # of the input: one quad
 MAX_M = 1024  # output channels, so that one block clears all counters
