@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.execute import buffer_shapes
 from mini_dnn.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*"(?P<path>[^"]+)"')
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 WIDTH = 116
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
@@ -107,20 +107,19 @@ def _argument(value: Argument) -> str:
 
 
 def _inlined(file: Path, within: Sequence[Path], once: set[Path]) -> str:
-    """The file's text with each ``#include "..."`` of a local file replaced by that file's text."""
+    """The file's text with the text of each file of the kernel's, or of this project's, that it includes."""
     text = file.read_text()
     if PRAGMA_ONCE.search(text):
         once.add(file)
         text = PRAGMA_ONCE.sub("", text)
     lines: list[str] = []
     for line in text.splitlines():
-        match = INCLUDE.match(line)
-        path = (file.parent / match["path"]).resolve() if match else None
-        if match is None or path is None or not path.is_file():  # "cuda_fp16.h" in quotes is the toolkit's
+        match, path = LOCAL_INCLUDE.match(line), included(file, line)
+        if match is None or path is None:  # "cuda_fp16.h" in quotes is the toolkit's
             lines.append(line)
         elif path in once or path in (*within, file):  # a circle ends here: its guard would make it empty
-            lines.append(f"// {match['path']} is above")
+            lines.append(f"// {match['spelled']} is above")
         else:
             body = _inlined(path, (*within, file), once).strip("\n")
-            lines += [f"// ---- {match['path']} ----", body, f"// ---- end of {match['path']} ----"]
+            lines += [f"// ---- {match['spelled']} ----", body, f"// ---- end of {match['spelled']} ----"]
     return "\n".join(lines) + "\n"

@@ -160,12 +160,12 @@ class Variant:
         Raises
         ------
         VariantError
-            It is a whole network.
+            It is more: with what follows it, or a whole network.
         """
         if self.op != "conv2d":
             raise VariantError(
-                f"{self.name} computes {self.op}, a whole network, where a convolution is asked for; "
-                "'run.py --resident' takes it, and 'run.py list' shows all"
+                f"{self.name} computes {self.op}, where a convolution alone is asked for; "
+                "'run.py --resident' takes whole networks, and 'run.py list' shows all"
             )
         return self
 

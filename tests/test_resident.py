@@ -130,7 +130,7 @@ def test_wrong_use(network: Network, emulator: Device) -> None:
     with pytest.raises(VariantError, match="no whole network; --resident takes layers, fused, whole"):
         find_step("m3")
     ones = np.ones((1, 1, 2, 2), np.float32)
-    with pytest.raises(VariantError, match=r"--resident. takes it"):
+    with pytest.raises(VariantError, match=r"--resident. takes whole networks"):
         conv2d(ones, ones, find_step("whole"), emulator)
     with pytest.raises(VariantError, match="resized by lenet/whole only"):
         ResidentLenet(network, find_step("fused"), emulator, LenetBatch(4, True, 28))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, store, stored
-from mini_dnn.device.sources import source_hash
+from mini_dnn.device.sources import INCLUDE, source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
@@ -55,7 +55,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
         return known
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "kernel.cubin")
-        command = [str(nvcc), "-cubin", *flags, str(source), "-o", str(target)]
+        command = [str(nvcc), "-cubin", f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]
         with busy(f"nvcc compiles {source.parent.name} ..."):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

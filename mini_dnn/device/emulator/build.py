@@ -12,6 +12,7 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, store, stored
 from mini_dnn.device.emulator.compiler import CHECKED_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
+from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
@@ -31,8 +32,8 @@ VARIABLE_END = re.compile(
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 PTX_HINT = (
-    "\nThe emulator runs no inline PTX: give the wrapper of that instruction a second body in plain C++ "
-    "under #ifdef MINI_DNN_EMULATOR."
+    "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
+    "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
 )
 
 
@@ -113,7 +114,8 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
         lines.append(f'#include "{path}"')
         wrapper.write_text("\n".join(lines) + "\n")
-        include = [f"-isystem{INCLUDE}", f"-I{path.parent}", f"-ffile-prefix-map={path.parent}/="]
+        include = [f"-isystem{INCLUDE}", f"-I{PROJECT_INCLUDE}", f"-I{path.parent}"]
+        include.append(f"-ffile-prefix-map={path.parent}/=")
         flags = [*compiler.kernel_flags, *(CHECKED_FLAGS if checked else ()), *include]
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:

@@ -29,9 +29,9 @@ from mini_dnn.device.emulator.explain import (
     Place,
     explain_endless,
     explain_fault,
-    explain_stuck,
     explain_warp,
 )
+from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
@@ -42,7 +42,7 @@ SUBSCRIPT, WARP = 4, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
-KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned"}
+KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned", 20: "async"}
 
 
 class KernelError(LaunchError):
@@ -183,7 +183,7 @@ class CheckedEmulator(EmulatorDevice):
         me = Party(None, tuple(failure.block), tuple(failure.thread))
         text = self._with_places(failure.text.decode(errors="replace"), module)
         if kind == FailureKind.DEADLOCK:
-            return KernelError(explain_stuck(text, module.source, kernel, me))
+            return KernelError(explain_wait(text, module.source, kernel, me))
         if kind == FailureKind.WARP:
             return KernelError(explain_warp(text, module.source, kernel, me))
         if kind in (FailureKind.ENDLESS, FailureKind.CANCELLED):
@@ -213,7 +213,7 @@ class CheckedEmulator(EmulatorDevice):
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
         )
-        return KernelError(explain_fault(fault))
+        return KernelError(explain_copy(fault) or explain_fault(fault))
 
     def _with_places(self, text: str, module: EmulatorModule) -> str:
         """A text of the runtime with file and line for each ``@`` and address."""

@@ -8,4 +8,5 @@
 #include "emulator/math.h"
 #include "emulator/half.h"
 #include "emulator/wmma.h"
+#include "emulator/ptx.h"
 #include "emulator/launch.h"

@@ -1,7 +1,7 @@
 // Says which threads of a stuck block wait where.
 #include <cstdarg>
 
-#include "scheduler.h"
+#include "async.h"
 
 namespace emulator {
 
@@ -47,12 +47,16 @@ struct Threads {
   const Wait* waits[MAX_THREADS] = {};  // of those that wait, or have let others go before
   unsigned absent[MAX_THREADS] = {};    // lanes that a thread waits for
   bool ready[MAX_THREADS] = {};
+  const Barrier* barriers[MAX_THREADS] = {};  // mbarriers
 };
 
 void gather(Worker& w, Threads& all) {
   auto note = [&](const Fiber* f) { all.waits[f->linear] = &f->wait; };
   for (Fiber* f = w.waiting.first; f; f = f->next) note(f);
   for (Fiber* f = w.ready.first; f; f = f->next) note(f), all.ready[f->linear] = true;
+  if (w.async)
+    for (const Barrier& b : w.async->barriers)
+      for (const Barrier::Waiter& waiter : b.waiters) note(waiter.fiber), all.barriers[waiter.fiber->linear] = &b;
   for (unsigned i = 0; i < w.total; i += WARP) {
     const Warp& warp = w.warps[i / WARP];
     for (int r = 0; r < warp.open; r++) {
@@ -78,6 +82,14 @@ void add_wait(Text& text, const Wait& wait, bool ready, bool with_column, unsign
   add_threads(text, WARP, [&](unsigned lane) { return absent >> lane & 1; });
 }
 
+void add_barrier(Text& text, const Barrier& b) {
+  text.add(" for an mbarrier in phase %u (parity %u)", b.phase, b.phase % 2);
+  if (b.pending) text.add(", of whose %u arrivals %u have not come", b.arrivals, b.pending);
+  if (b.expected_bytes || !b.copies.empty())
+    text.add(", which expects %llu bytes and is brought %llu", (unsigned long long)b.expected_bytes,
+             (unsigned long long)b.copied_bytes());
+}
+
 }  // namespace
 
 void tell_threads(Worker& w) {
@@ -89,7 +101,8 @@ void tell_threads(Worker& w) {
     if (!all.waits[i] || told[i]) continue;
     const Wait& wait = *all.waits[i];
     auto here = [&](unsigned j) {
-      return all.waits[j] && all.ready[i] == all.ready[j] && same_wait(*all.waits[j], wait);
+      return all.waits[j] && all.ready[i] == all.ready[j] && all.barriers[i] == all.barriers[j] &&
+             same_wait(*all.waits[j], wait);
     };
     bool with_column = false;  // of two calls on one line
     for (unsigned j = 0; j < w.total; j++) {
@@ -101,6 +114,7 @@ void tell_threads(Worker& w) {
     text.add("\n  threads ");
     add_threads(text, w.total, here);
     add_wait(text, wait, all.ready[i], with_column, all.absent[i]);
+    if (all.barriers[i]) add_barrier(text, *all.barriers[i]);
   }
   auto exited = [&](unsigned i) { return w.warps[i / WARP].exited >> i % WARP & 1; };
   auto running = [&](unsigned i) { return !all.waits[i] && !exited(i); };

@@ -1,6 +1,6 @@
 // Threads of a block as fibers. They are lazy: one fiber runs thread 0, 1, 2 ... to their ends, and only when a
 // thread waits does the next one get a stack of its own. A kernel without barriers needs one stack and no switch.
-#include "scheduler.h"
+#include "async.h"
 
 #include <bit>
 #include <cstdarg>
@@ -169,6 +169,7 @@ void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {
   check_block_started();
+  async_block_started(w);
   w.started = 0;
   w.alive = w.total;
   w.ready.first = w.waiting.first = nullptr;
@@ -181,6 +182,7 @@ void run_block(Worker& w) {
   }
   w.current = take_fiber(w, fiber_main);
   switch_context(w.host, w.current->context);
+  async_block_ended(w);
 }
 
 }  // namespace emulator

@@ -88,6 +88,8 @@ struct Failure {
   char text[4096];
 };
 
+struct Async;  // async.h
+
 struct Worker {
   // the block
   void (*run)(void* const*);
@@ -110,6 +112,7 @@ struct Worker {
   Fiber* free_fibers = nullptr;
   int fiber_count = 0;
   Fiber fibers[MAX_THREADS];
+  Async* async = nullptr;  // copies and mbarriers of the block, once a kernel uses them
   // how the launch ended
   sigjmp_buf after_fault;
   volatile bool in_kernel = false;

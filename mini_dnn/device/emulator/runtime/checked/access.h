@@ -58,6 +58,7 @@ inline void check_access(const void* address, size_t bytes, bool write, bool ato
   const auto* p = static_cast<const char*>(address);
   if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
   const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
+  if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) return check_elsewhere(a);
   c.last_pc = a.pc;

@@ -37,7 +37,7 @@ struct Region {
 };
 
 // checked.py has the same numbers and fields.
-enum class FindingKind : int { none, out_of_bounds, race, uninitialised, subscript, misaligned };
+enum class FindingKind : int { none, out_of_bounds, race, uninitialised, subscript, misaligned, async = 20 };
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
@@ -102,5 +102,8 @@ const char* lane_state(unsigned lane);  // why a lane of this thread's warp did 
 
 [[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
 void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
+// Ends the launch if the bytes of an asynchronous copy are touched that is not over; checked/async.cpp.
+extern bool copies_under_way;
+void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc);
 
 }  // namespace emulator

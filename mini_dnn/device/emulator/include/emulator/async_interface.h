@@ -1,0 +1,36 @@
+// What the twins of asynchronous copies and mbarriers (ptx.h) call in the runtime library.
+//
+// A copy lands when a thread waits for it, and not before: what is read earlier is what was there. Each thread has
+// groups of cp.async and groups of bulk stores; bulk loads belong to the mbarrier that counts their bytes.
+#pragma once
+#include "runtime_interface.h"
+
+#pragma GCC visibility push(default)
+namespace emulator {
+
+// Ends the launch if an address, or a size, is not a multiple of `unit`.
+void require_multiple(size_t value, size_t unit, const char* what, Site site);
+
+void copy_async(void* shared, const void* global, unsigned bytes, unsigned valid);
+void copy_async_commit();
+void copy_async_wait(unsigned groups);
+
+void barrier_init(void* barrier, unsigned arrivals, Site site);
+void barrier_arrive(void* barrier, unsigned expected_bytes, Site site);
+bool barrier_try_wait(void* barrier, unsigned parity, Site site);  // false: after others have run
+void barrier_wait(void* barrier, unsigned parity, Site site);
+
+void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site);
+void bulk_store(void* global, const void* shared, unsigned bytes);
+void bulk_commit();
+void bulk_wait(unsigned groups, bool only_read);
+
+// Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
+#ifdef EMULATOR_CHECKED
+void note_proxy_fence();
+#else
+inline void note_proxy_fence() {}
+#endif
+
+}  // namespace emulator
+#pragma GCC visibility pop

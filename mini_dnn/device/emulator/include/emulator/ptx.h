@@ -1,0 +1,183 @@
+// Twins of the PTX wrappers of mini_dnn/ptx.cuh, which says what each does and where the PTX ISA has it.
+#pragma once
+#include "async_interface.h"
+#include "half_bits.h"
+#include "wmma.h"
+
+namespace emulator::ptx {
+
+inline float max_nan(float a, float b) { return a != a || a > b ? a : b; }
+
+inline unsigned pack_halves(float low, float high) { return float_to_half2(float_x4{low, high}); }
+inline float2 unpack_halves(unsigned both) {
+  const float_x4 value = half2_to_float(both);
+  return {value[0], value[1]};
+}
+
+namespace product {
+
+// What a lane passes to a product, whatever its type: registers as they are.
+struct Operands {
+  float* d;
+  const unsigned *a, *b;
+};
+
+// Element i of a register of two halves, or of one float whose low 13 bits are not read.
+struct Halves {
+  static constexpr int per_register = 2;
+  static void read(unsigned bits, float* out, int stride) {
+    const float_x4 pair = half2_to_float(bits);
+    out[0] = pair[0];
+    out[stride] = pair[1];
+  }
+};
+struct Tf32 {
+  static constexpr int per_register = 1;
+  static void read(unsigned bits, float* out, int) { out[0] = __uint_as_float(bits & ~0x1fffu); }
+};
+
+// d (16,8) += a (16,k) b (k,8): a register holds consecutive k, lane (g, t) from k = t per_register on; registers of a
+// go down eight rows first, then on to the next quarter or half of k.
+template <class Type, int k>
+EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
+  if (arrived != 0xffffffffu) fail("mma.sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  constexpr int width = 4 * Type::per_register;  // of k in one register of the warp
+  alignas(64) float a[16][k], b[k][8], d[16][8];
+  for (int lane = 0; lane < 32; lane++) {
+    const auto& mine = *static_cast<const Operands*>(arguments[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < k / width; i++) {
+      const int first = i * width + t * Type::per_register;
+      Type::read(mine.a[2 * i], &a[g][first], 1);
+      Type::read(mine.a[2 * i + 1], &a[g + 8][first], 1);
+      Type::read(mine.b[i], &b[first][g], 8);
+    }
+    for (int i = 0; i < 4; i++) d[g + i / 2 * 8][2 * t + i % 2] = mine.d[i];
+  }
+  wmma::product::multiply<16, 8, k>(d, b, [&](int row, int l) { return a[row][l]; });
+  for (int lane = 0; lane < 32; lane++) {
+    float* mine = static_cast<const Operands*>(arguments[lane])->d;
+    for (int i = 0; i < 4; i++) mine[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+  }
+}
+
+}  // namespace product
+
+inline void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0, Site site = Site::current()) {
+  const unsigned a[] = {a0, a1};
+  product::Operands operands{d, a, &b0};
+  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Halves, 8>, "mma_m16n8k8", site);
+}
+inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site = Site::current()) {
+  product::Operands operands{d, a, b};
+  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Halves, 16>, "mma_m16n8k16", site);
+}
+inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                             Site site = Site::current()) {
+  product::Operands operands{d, a, b};
+  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Tf32, 8>, "mma_m16n8k8_tf32", site);
+}
+
+namespace matrices {
+
+struct Rows {
+  unsigned* d;
+  const void* row;
+};
+
+template <int count, bool transposed>
+EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
+  if (arrived != 0xffffffffu) fail("ldmatrix needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  for (int i = 0; i < count; i++) {
+    uint16_t matrix[8][8];
+    for (int r = 0; r < 8; r++) memcpy(matrix[r], static_cast<const Rows*>(arguments[8 * i + r])->row, 16);
+    for (int lane = 0; lane < 32; lane++) {
+      const int g = lane / 4, t = lane % 4;
+      const unsigned low = transposed ? matrix[2 * t][g] : matrix[g][2 * t];
+      const unsigned high = transposed ? matrix[2 * t + 1][g] : matrix[g][2 * t + 1];
+      static_cast<const Rows*>(arguments[lane])->d[i] = low | high << 16;
+    }
+  }
+}
+
+template <int count, bool transposed>
+EMULATOR_ACCESS void load(unsigned (&d)[count], const void* row, Site site) {
+  if (lane() < 8 * count) {  // the others' addresses are not used
+    require_multiple(reinterpret_cast<size_t>(row), 16, "address of a row for ldmatrix", site);
+    note_read(row, 16);
+  }
+  Rows rows{d, row};
+  warp_barrier(0xffffffffu, &rows, whole_warp<count, transposed>, "ldmatrix", site);
+}
+
+}  // namespace matrices
+
+template <int count>
+EMULATOR_ACCESS void ldmatrix(unsigned (&d)[count], const void* row, Site site = Site::current()) {
+  static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
+  matrices::load<count, false>(d, row, site);
+}
+template <int count>
+EMULATOR_ACCESS void ldmatrix_trans(unsigned (&d)[count], const void* row, Site site = Site::current()) {
+  static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
+  matrices::load<count, true>(d, row, site);
+}
+
+template <int bytes>
+EMULATOR_ACCESS void cp_async(void* shared, const void* global, int valid = bytes, Site site = Site::current()) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
+  if (valid < 0 || valid > bytes)
+    fail("cp_async (%s:%u): %d of %d bytes are valid", site.file_name(), site.line(), valid, bytes);
+  require_multiple(reinterpret_cast<size_t>(shared), bytes, "address that cp_async writes", site);
+  require_multiple(reinterpret_cast<size_t>(global), bytes, "address that cp_async reads", site);
+  copy_async(shared, global, bytes, valid);
+}
+EMULATOR_ACCESS void cp_async_commit() { copy_async_commit(); }
+template <int groups>
+EMULATOR_ACCESS void cp_async_wait() {
+  copy_async_wait(groups);
+}
+
+typedef unsigned long long mbarrier;
+
+EMULATOR_ACCESS void mbarrier_init(mbarrier* barrier, unsigned arrivals, Site site = Site::current()) {
+  barrier_init(barrier, arrivals, site);
+}
+EMULATOR_ACCESS void mbarrier_arrive(mbarrier* barrier, Site site = Site::current()) {
+  barrier_arrive(barrier, 0, site);
+}
+EMULATOR_ACCESS void mbarrier_arrive_expect_tx(mbarrier* barrier, unsigned bytes, Site site = Site::current()) {
+  barrier_arrive(barrier, bytes, site);
+}
+EMULATOR_ACCESS bool mbarrier_try_wait(mbarrier* barrier, unsigned parity, Site site = Site::current()) {
+  return barrier_try_wait(barrier, parity, site);
+}
+EMULATOR_ACCESS void mbarrier_wait(mbarrier* barrier, unsigned parity, Site site = Site::current()) {
+  barrier_wait(barrier, parity, site);
+}
+
+EMULATOR_ACCESS void bulk_load(void* shared, const void* global, unsigned bytes, mbarrier* barrier,
+                               Site site = Site::current()) {
+  require_multiple(reinterpret_cast<size_t>(shared), 16, "address that bulk_load writes", site);
+  require_multiple(reinterpret_cast<size_t>(global), 16, "address that bulk_load reads", site);
+  require_multiple(bytes, 16, "size of bulk_load", site);
+  emulator::bulk_load(shared, global, bytes, barrier, site);
+}
+EMULATOR_ACCESS void bulk_store(void* global, const void* shared, unsigned bytes, Site site = Site::current()) {
+  require_multiple(reinterpret_cast<size_t>(global), 16, "address that bulk_store writes", site);
+  require_multiple(reinterpret_cast<size_t>(shared), 16, "address that bulk_store reads", site);
+  require_multiple(bytes, 16, "size of bulk_store", site);
+  emulator::bulk_store(global, shared, bytes);
+}
+EMULATOR_ACCESS void bulk_commit() { emulator::bulk_commit(); }
+template <int groups>
+EMULATOR_ACCESS void bulk_wait_read() {
+  emulator::bulk_wait(groups, true);
+}
+template <int groups>
+EMULATOR_ACCESS void bulk_wait() {
+  emulator::bulk_wait(groups, false);
+}
+inline void fence_proxy_async() { note_proxy_fence(); }
+
+}  // namespace emulator::ptx

@@ -1,0 +1,192 @@
+// Copies that land when they are waited for, and mbarriers: include/emulator/async_interface.h says what each means.
+#include "async.h"
+
+#define CALL __builtin_return_address(0)
+
+namespace emulator {
+
+namespace {
+
+Async& the_async() {
+  Worker& w = *this_worker;
+  if (!w.async) w.async = new Async;  // for the life of the process, as the worker itself
+  w.async->used = true;
+  return *w.async;
+}
+
+void land(const Copy& copy) {
+  memcpy(copy.to, copy.from, copy.valid);
+  memset(copy.to + copy.valid, 0, copy.bytes - copy.valid);
+  check_copy_landed(copy);
+}
+
+void hold(Copy& copy) {
+  if (!copy.held.empty()) return;
+  copy.held.assign(copy.from, copy.from + copy.bytes);
+  check_copy_landed(copy);
+}
+
+void commit(Groups& groups) {
+  for (const Copy& copy : groups.open) check_copy_committed(copy);
+  groups.closed.push_back(std::move(groups.open));
+  groups.open.clear();
+}
+
+// For each copy of all but the latest `left` groups of a thread, which are then forgotten.
+template <class Finish>
+void finish(Groups& groups, unsigned left, Finish finish_copy) {
+  if (groups.closed.size() <= left) return;
+  const auto end = groups.closed.end() - left;
+  for (auto group = groups.closed.begin(); group != end; group++)
+    for (Copy& copy : *group) finish_copy(copy);
+  groups.closed.erase(groups.closed.begin(), end);
+}
+
+void write_held(Copy& copy) {
+  hold(copy);
+  memcpy(copy.to, copy.held.data(), copy.bytes);
+}
+
+// The check comes first: other threads may run in it, and start copies or initialise mbarriers.
+Barrier& find_barrier(void* address, const char* what, Site site, const void* call) {
+  check_barrier_used(address, false, call);
+  for (Barrier& barrier : the_async().barriers)
+    if (barrier.address == address) return barrier;
+  fail("%s (%s:%u): no thread of the block has initialised this mbarrier", what, site.file_name(), site.line());
+}
+
+bool is_complete(const Barrier& b, unsigned parity) { return b.phase % 2 != parity % 2; }
+
+// Begins the next phase if all of this one is there. Copies land then, so someone must be waiting for them (`wanted`).
+void settle(Barrier& b, bool wanted) {
+  if (b.pending || b.copied_bytes() != b.expected_bytes || !(wanted || b.copies.empty())) return;
+  for (const Copy& copy : b.copies) land(copy);
+  b.copies.clear();
+  b.expected_bytes = 0;
+  b.pending = b.arrivals;
+  b.phase++;
+  check_phase_completed();
+  auto goes_on = [&](const Barrier::Waiter& waiter) {
+    const bool ready = is_complete(b, waiter.parity);
+    if (ready) this_worker->ready.push(waiter.fiber);
+    return ready;
+  };
+  std::erase_if(b.waiters, goes_on);
+}
+
+}  // namespace
+
+void require_multiple(size_t value, size_t unit, const char* what, Site site) {
+  if (value % unit == 0) return;
+  check_multiple(value, unit, what, CALL);
+  fail("%s:%u: the %s is not a multiple of %zu bytes: %zu past one", site.file_name(), site.line(), what, unit,
+       value % unit);
+}
+
+void copy_async(void* shared, const void* global, unsigned bytes, unsigned valid) {
+  auto* to = static_cast<char*>(shared);
+  Copy copy{to, static_cast<const char*>(global), bytes, valid, CopyKind::cp_async, linear_thread, CALL, 0, {}};
+  check_copy_started(copy);
+  the_async().loads[linear_thread].open.push_back(copy);
+}
+
+void copy_async_commit() { commit(the_async().loads[linear_thread]); }
+
+void copy_async_wait(unsigned groups) { finish(the_async().loads[linear_thread], groups, land); }
+
+void barrier_init(void* address, unsigned arrivals, Site site) {
+  require_multiple(reinterpret_cast<size_t>(address), 8, "address of an mbarrier", site);
+  if (!arrivals) fail("mbarrier_init (%s:%u): a phase needs at least one arrival", site.file_name(), site.line());
+  check_barrier_used(address, true, CALL);
+  auto& barriers = the_async().barriers;
+  std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });
+  barriers.push_back({address, arrivals, arrivals, 0, 0, {}, {}});
+}
+
+void barrier_arrive(void* address, unsigned expected_bytes, Site site) {
+  Barrier& b = find_barrier(address, "mbarrier_arrive", site, CALL);
+  if (!b.pending) settle(b, true);  // on a GPU that phase would be over by now
+  if (!b.pending)
+    fail(
+        "mbarrier_arrive (%s:%u): all %u arrivals of this phase have come, but of %llu expected bytes copies bring "
+        "%llu",
+        site.file_name(), site.line(), b.arrivals, (unsigned long long)b.expected_bytes,
+        (unsigned long long)b.copied_bytes());
+  b.pending--;
+  b.expected_bytes += expected_bytes;
+  settle(b, !b.waiters.empty());
+}
+
+bool barrier_try_wait(void* address, unsigned parity, Site site) {
+  Barrier& b = find_barrier(address, "mbarrier_try_wait", site, CALL);
+  if (!is_complete(b, parity)) settle(b, true);
+  if (is_complete(b, parity)) return true;
+  yield();
+  return false;
+}
+
+void barrier_wait(void* address, unsigned parity, Site site) {
+  Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
+  if (!is_complete(b, parity)) settle(b, true);
+  if (is_complete(b, parity)) return;
+  Worker& w = *this_worker;
+  w.current->wait = {"mbarrier_wait", site, 0};
+  b.waiters.push_back({w.current, parity});
+  wait_for_others(w);
+}
+
+void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site) {
+  auto* to = static_cast<char*>(shared);
+  Copy copy{to, static_cast<const char*>(global), bytes, bytes, CopyKind::bulk_load, linear_thread, CALL, 0, {}};
+  check_copy_started(copy);
+  Barrier& b = find_barrier(barrier, "bulk_load", site, CALL);
+  if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
+  b.copies.push_back(copy);
+  settle(b, !b.waiters.empty());
+}
+
+void bulk_store(void* global, const void* shared, unsigned bytes) {
+  auto* to = static_cast<char*>(global);
+  Copy copy{to, static_cast<const char*>(shared), bytes, bytes, CopyKind::bulk_store, linear_thread, CALL, 0, {}};
+  check_copy_started(copy);
+  the_async().stores[linear_thread].open.push_back(copy);
+}
+
+void bulk_commit() { commit(the_async().stores[linear_thread]); }
+
+void bulk_wait(unsigned groups, bool only_read) {
+  Groups& stores = the_async().stores[linear_thread];
+  if (!only_read) return finish(stores, groups, write_held);
+  const size_t count = stores.closed.size() > groups ? stores.closed.size() - groups : 0;
+  for (size_t i = 0; i < count; i++)
+    for (Copy& copy : stores.closed[i]) hold(copy);
+}
+
+void forget_copies(Worker& w) {
+  for (unsigned i = 0; i < MAX_THREADS; i++) {
+    for (Groups* groups : {&w.async->loads[i], &w.async->stores[i]}) {
+      groups->closed.clear();
+      groups->open.clear();
+    }
+  }
+  w.async->barriers.clear();
+  w.async->used = false;
+}
+
+// A store whose source has been read is on its way, and there when the kernel is over. One that nobody waited for
+// reads shared memory of a block that is gone.
+void end_copies(Worker& w) {
+  if (w.failure.kind != FailureKind::none) return;
+  auto end = [](Copy& copy) {
+    if (copy.held.empty())
+      check_copy_left(copy);
+    else
+      write_held(copy);
+  };
+  for (unsigned i = 0; i < w.total; i++) {
+    for (Copy& copy : w.async->stores[i].open) check_copy_left(copy);
+    finish(w.async->stores[i], 0, end);
+  }
+}
+
+}  // namespace emulator

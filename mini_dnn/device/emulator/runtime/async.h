@@ -1,0 +1,84 @@
+// Asynchronous copies and mbarriers of a worker's block, and what the checks of checked mode are told of them.
+#pragma once
+#include <vector>
+
+#include "scheduler.h"
+
+#include "../include/emulator/async_interface.h"
+
+namespace emulator {
+
+enum class CopyKind : int { cp_async, bulk_load, bulk_store };
+
+// A copy that has been started. It is under way until it is forgotten.
+struct Copy {
+  char* to;
+  const char* from;
+  unsigned bytes, valid;  // what lies behind the valid ones becomes zero
+  CopyKind kind;
+  unsigned thread;  // that started it
+  const void* call;
+  unsigned id;             // of the checks
+  std::vector<char> held;  // by a bulk store that has read its source
+};
+
+// The copies of one kind that a thread has started: closed groups, oldest first, and those since the last commit.
+struct Groups {
+  std::vector<std::vector<Copy>> closed;
+  std::vector<Copy> open;
+};
+
+struct Barrier {
+  void* address;
+  unsigned arrivals, pending;
+  unsigned phase;           // how many are complete
+  uint64_t expected_bytes;  // of the present phase
+  std::vector<Copy> copies;
+  struct Waiter {
+    Fiber* fiber;
+    unsigned parity;
+  };
+  std::vector<Waiter> waiters;
+
+  uint64_t copied_bytes() const {
+    uint64_t sum = 0;
+    for (const Copy& copy : copies) sum += copy.bytes;
+    return sum;
+  }
+};
+
+struct Async {
+  bool used = false;  // by this block
+  Groups loads[MAX_THREADS], stores[MAX_THREADS];
+  std::vector<Barrier> barriers;
+};
+
+void forget_copies(Worker& worker);  // and mbarriers
+void end_copies(Worker& worker);     // may set worker.failure
+
+inline void async_block_started(Worker& worker) {
+  if (worker.async && worker.async->used) forget_copies(worker);
+}
+inline void async_block_ended(Worker& worker) {
+  if (worker.async && worker.async->used) end_copies(worker);
+}
+
+#ifdef EMULATOR_CHECKED
+void check_multiple(size_t value, size_t unit, const char* what, const void* call);  // ends the launch if it is none
+void check_copy_started(Copy& copy);
+void check_copy_committed(const Copy& copy);
+void check_copy_landed(const Copy& copy);  // and is under way no more
+void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
+void check_barrier_used(void* barrier, bool initialised, const void* call);
+void check_phase_completed();
+#else
+inline void check_multiple(size_t, size_t, const char*, const void*) {}
+inline void check_copy_started(Copy&) {}
+inline void check_copy_committed(const Copy&) {}
+inline void check_copy_landed(const Copy&) {}
+inline void check_copy_left(const Copy&) {}
+inline void check_barrier_used(void*, bool, const void*) {}
+inline void check_phase_completed() {}
+#endif
+
+}  // namespace emulator

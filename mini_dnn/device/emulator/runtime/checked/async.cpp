@@ -1,0 +1,183 @@
+// Asynchronous copies in checked mode: their addresses, and who touches their bytes while they are under way.
+#include "../async.h"
+
+#include <algorithm>
+
+#include "access.h"
+
+namespace emulator {
+
+bool copies_under_way = false;
+
+namespace {
+
+constexpr size_t WORD = 4;
+
+struct Flight {
+  CopyKind kind;
+  unsigned thread;
+  uint64_t pc;
+  bool committed;
+};
+
+// Of one block: its copies so far, and for each word of shared memory the number of the copy that is under way there.
+struct Flights {
+  uint32_t block_epoch = 0;
+  std::vector<Flight> all;
+  std::vector<uint32_t> words;
+  uint32_t fences[MAX_THREADS];  // when each thread called fence_proxy_async() last
+} flights;
+
+char* in_shared(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? const_cast<char*>(copy.from) : copy.to; }
+const char* in_global(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? copy.to : copy.from; }
+
+uint64_t this_block() { return check_block_order(the_check.block_epochs.size() - 1); }
+
+void begin_block() {
+  const Check& c = the_check;
+  if (flights.block_epoch == c.block_epoch) return;
+  flights.block_epoch = c.block_epoch;
+  flights.all.clear();
+  std::fill_n(flights.fences, MAX_THREADS, 0);
+  flights.words.assign((c.shared_end - c.shared_start) / WORD + 1, 0);
+}
+
+template <class Visit>
+void each_word(const char* p, size_t bytes, Visit visit) {
+  const size_t first = (p - the_check.shared_start) / WORD, last = (p + bytes - 1 - the_check.shared_start) / WORD;
+  for (size_t i = first; i <= last && i < flights.words.size(); i++) visit(flights.words[i]);
+}
+
+const Region* find_region(const char* p) {
+  for (const Region& r : the_check.regions)
+    if (p >= r.start && p < r.start + r.bytes) return &r;
+  return nullptr;
+}
+
+// What a copy brought is written now. The copy engine is no thread: those who waited may all read it.
+void note_landed(const Copy& copy) {
+  const Check& c = the_check;
+  const Region* r = find_region(copy.to);
+  if (!r || !r->cells) return;
+  const size_t first = (copy.to - r->start) >> r->shift, last = (copy.to + copy.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) {
+    Cell& cell = r->cells[i];
+    cell.write_epoch = c.epoch;
+    cell.write_warp_epoch = c.warp_epochs[copy.thread / WARP];
+    cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : NOBODY;
+    cell.write_pc = flights.all[copy.id].pc;
+    cell.write_atomic = false;
+  }
+}
+
+void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
+  constexpr const char* names[] = {"cp_async", "bulk_load", "bulk_store"};
+  const Region* r = find_region(p);
+  Finding& f = the_check.finding;
+  f.kind = FindingKind::async;
+  f.memory = r ? r->memory : Memory::unknown;
+  f.index = r ? r->index : 0;
+  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
+  f.offset = r ? p - r->start : 0;
+  f.bytes = bytes;
+  f.own = own;
+  f.other = {flight.kind != CopyKind::bulk_store, 0, flight.thread, this_block(), flight.pc};
+  snprintf(f.type, sizeof f.type, "%s %s", names[int(flight.kind)], state);
+}
+
+}  // namespace
+
+void check_multiple(size_t value, size_t unit, const char* what, const void* call) {
+  Finding& f = the_check.finding;
+  f.kind = FindingKind::misaligned;
+  f.offset = value % unit;
+  f.bytes = unit;
+  f.own = {0, 0, linear_thread, this_block(), uint64_t(static_cast<const char*>(call) - the_check.target.base)};
+  snprintf(f.type, sizeof f.type, "%s", what);
+  stop(FailureKind::finding);
+}
+
+// The copy engine may not see what a thread wrote to shared memory with no fence after it: one by that thread, before
+// the barrier, or by the one that starts the copy.
+void check_fenced(const Copy& copy) {
+  const Region* r = find_region(copy.from);
+  if (!r || !r->cells) return;
+  const size_t first = (copy.from - r->start) >> r->shift, last = (copy.from + copy.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) {
+    const Cell& cell = r->cells[i];
+    if (cell.writer == NOBODY || cell.write_epoch < the_check.block_epoch ||  // nobody of this block has written it
+        cell.write_epoch <= flights.fences[cell.writer] || cell.write_epoch <= flights.fences[copy.thread])
+      continue;
+    const Flight writer{copy.kind, cell.writer, cell.write_pc, false};
+    const uint64_t pc = the_check.last_pc;
+    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, {0, 0, copy.thread, this_block(), pc});
+    the_check.finding.other.write = 1;
+    the_check.pending = false;
+    stop(FailureKind::finding);
+  }
+}
+
+void note_proxy_fence() {
+  begin_block();
+  flights.fences[linear_thread] = the_check.epoch;
+}
+
+void check_copy_started(Copy& copy) {
+  begin_block();
+  const Check& c = the_check;
+  const char* shared = in_shared(copy);
+  if (shared < c.shared_start || shared >= c.shared_end)
+    fail("an asynchronous copy was given an address that is not in shared memory where it must be");
+  const bool is_store = copy.kind == CopyKind::bulk_store;
+  check_access(in_global(copy), copy.valid, is_store, false, copy.call);
+  check_access(shared, copy.bytes, !is_store, false, copy.call);
+  if (is_store) check_fenced(copy);
+  copy.id = flights.all.size();
+  flights.all.push_back({copy.kind, copy.thread, c.last_pc, copy.kind == CopyKind::bulk_load});
+  each_word(shared, copy.bytes, [&](uint32_t& word) { word = copy.id + 1; });
+  copies_under_way = true;
+}
+
+void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = true; }
+
+void check_copy_landed(const Copy& copy) {
+  each_word(in_shared(copy), copy.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
+  if (copy.kind != CopyKind::bulk_store) note_landed(copy);
+}
+
+void check_copy_left(const Copy& copy) {
+  const Flight& flight = flights.all[copy.id];
+  note_finding(flight, "left", copy.from, copy.bytes, {0, 0, flight.thread, this_block(), flight.pc});
+  this_worker->failure.kind = FailureKind::finding;
+}
+
+void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
+  const Check& c = the_check;
+  if (!c.active || p < c.shared_start || p >= c.shared_end) return;
+  if (flights.block_epoch != c.block_epoch) {  // those of a block that is over
+    copies_under_way = false;
+    return;
+  }
+  uint32_t found = 0;
+  each_word(p, bytes, [&](uint32_t word) { found = word ? word : found; });
+  if (!found) return;
+  const Flight& flight = flights.all[found - 1];
+  if (flight.kind == CopyKind::bulk_store && !write) return;  // both read
+  note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, this_block(), pc});
+  the_check.pending = false;
+  stop(FailureKind::finding);
+}
+
+// The first use of an mbarrier writes it, all others update it.
+void check_barrier_used(void* barrier, bool initialised, const void* call) {
+  check_access(barrier, 8, initialised, !initialised, call);
+}
+
+// What came before the arrivals is ordered before what comes after the waits. Time moves on for all threads, which
+// hides some races, and never tells of one that is none.
+void check_phase_completed() {
+  give_up_pending();
+  the_check.epoch++;
+}
+
+}  // namespace emulator

@@ -1,0 +1,247 @@
+// PTX instructions that CUDA C++ has no words for, one small function each: #include <mini_dnn/ptx.cuh>
+//
+// For the GPU they are inline PTX, on older architectures an older form of the same meaning; for the emulator exact
+// twins in C++, which check more than the hardware does. Comments cite sections of the PTX ISA by their titles.
+// PTX_BULK: there are bulk copies and mbarriers (sm_90). -DPTX_NO_BULK takes them away, to try the older form.
+#pragma once
+
+#if (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900) && !defined(PTX_NO_BULK)  // no architecture: nvcc's host pass
+#define PTX_BULK 1
+#endif
+
+#ifdef MINI_DNN_EMULATOR
+namespace ptx = emulator::ptx;
+#else
+
+namespace ptx {
+
+__device__ __forceinline__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
+
+// The larger one, or NaN if one of them is: fmaxf gives the other one then. "Floating Point Instructions: max".
+__device__ __forceinline__ float max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#else
+  return a != a || a > b ? a : b;
+#endif
+}
+
+// ---- Halves in registers
+
+// Two floats, rounded to nearest even. "Data Movement and Conversion Instructions: cvt".
+__device__ __forceinline__ unsigned pack_halves(float low, float high) {
+  unsigned both;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#else
+  asm("{.reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
+      : "=r"(both)
+      : "f"(low), "f"(high));
+#endif
+  return both;
+}
+__device__ __forceinline__ float2 unpack_halves(unsigned both) {
+  float2 value;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+      : "=f"(value.x), "=f"(value.y)
+      : "r"(both));
+  return value;
+}
+
+// ---- Products of a warp: d (16,8) += a (16,k) b (k,8), fp32 sums. "Matrix Fragments for mma.m16n8k8", "... m16n8k16".
+// Lane 4 g + t holds of d rows g and g + 8 (d[0..1], d[2..3]), columns 2 t and 2 t + 1. A register of halves holds two
+// consecutive k, the first in its low bits.
+
+// Halves, k = 8. a: rows g, g + 8, k = 2t, 2t + 1. b: k = 2t, 2t + 1, column g.
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a0), "r"(a1), "r"(b0));
+}
+
+// Halves, k = 16: a[2..3] and b[1] are as a[0..1] and b[0], eight k further. Before sm_80 as two of k = 8.
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  mma_m16n8k8(d, a[0], a[1], b[0]);
+  mma_m16n8k8(d, a[2], a[3], b[1]);
+#endif
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+// TF32, k = 8, operands as bits of floats, whose low 13 bits are not read. sm_80.
+// a: rows g, g + 8 at k = t (a[0..1]), then at k = t + 4 (a[2..3]). b: k = t, t + 4, column g.
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+// ---- Matrices of 8 x 8 halves from shared memory. "Warp-level matrix load instruction: ldmatrix". Lane 8 i + r passes
+// the address of row r of matrix i, a multiple of 16 bytes; lane 4 g + t gets as d[i] row g, columns 2 t and 2 t + 1 of
+// matrix i, with _trans column g, rows 2 t and 2 t + 1.
+
+__device__ __forceinline__ void ldmatrix(unsigned (&d)[1], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+               : "=r"(d[0])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix(unsigned (&d)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(d[0]), "=r"(d[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix(unsigned (&d)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_trans(unsigned (&d)[1], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+               : "=r"(d[0])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_trans(unsigned (&d)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(d[0]), "=r"(d[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_trans(unsigned (&d)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// ---- Copies of a thread from global to shared memory that run on while it works.
+// "Data Movement and Conversion Instructions: cp.async" (non-bulk copy).
+// They have landed, for this thread, after the wait for their group; other threads need a barrier after that.
+
+// 4, 8 or 16 bytes, both addresses multiples of that; bytes from `valid` on become zero and are not read. Before sm_80
+// a plain load and store.
+template <int bytes>
+__device__ __forceinline__ void cp_async(void* shared, const void* global, int valid = bytes) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
+#if __CUDA_ARCH__ >= 800
+  if constexpr (bytes == 16)  // past L1, which has no use for what goes to shared memory
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(valid)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)), "l"(global), "n"(bytes),
+                 "r"(valid)
+                 : "memory");
+#else
+  struct alignas(bytes) Vector {
+    char part[bytes];
+  };
+  Vector value = {};
+  if (valid == bytes) value = *static_cast<const Vector*>(global);
+  for (int i = 0; valid < bytes && i < valid; i++) value.part[i] = static_cast<const char*>(global)[i];
+  *static_cast<Vector*>(shared) = value;
+#endif
+}
+// Closes a group: this thread's copies since the last commit.
+__device__ __forceinline__ void cp_async_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until at most the `groups` latest groups of this thread are under way.
+template <int groups>
+__device__ __forceinline__ void cp_async_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+
+typedef unsigned long long mbarrier;  // in shared memory; before sm_90 it lies there unused
+
+#ifdef PTX_BULK
+// ---- Barriers in shared memory that count arrivals and bytes. "Parallel Synchronization and Communication
+// Instructions: mbarrier".
+// A phase is complete when all arrivals and all expected bytes are there; then the next one begins. Phases alternate
+// in parity, the first is 0; a wait for a parity returns once the last phase of that parity is complete.
+
+// By one thread; then fence_proxy_async() by it and __syncthreads().
+__device__ __forceinline__ void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(mbarrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// Arrives once, and lets the phase wait for so many bytes more.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(mbarrier* barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+// May sleep for a while; true: the phase is complete.
+__device__ __forceinline__ bool mbarrier_try_wait(mbarrier* barrier, unsigned parity) {
+  unsigned complete;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(complete)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+  return complete;
+}
+__device__ __forceinline__ void mbarrier_wait(mbarrier* barrier, unsigned parity) {
+  while (!mbarrier_try_wait(barrier, parity)) {
+  }
+}
+
+// ---- Bulk copies: one thread starts them, the copy engine makes them. "Data Movement and Conversion
+// Instructions: cp.async.bulk" (bulk copy).
+// Both addresses and the size are multiples of 16 bytes.
+
+// Global to shared memory; has landed for those who waited for the phase of `barrier` that expects the bytes.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes, mbarrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+// Shared to global memory, in groups of this thread. All who wrote the source call fence_proxy_async() and then meet
+// at a barrier, before.
+__device__ __forceinline__ void bulk_store(void* global, const void* shared, unsigned bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until all but the `groups` latest groups have read their source: it may be written again.
+template <int groups>
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
+}
+// Waits until all but the `groups` latest groups are complete.
+template <int groups>
+__device__ __forceinline__ void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(groups) : "memory");
+}
+#endif
+
+// What this thread has done to shared memory comes before what the copy engine does next. "membar / fence". Nothing
+// before sm_90, which has no such engine.
+__device__ __forceinline__ void fence_proxy_async() {
+#ifdef PTX_BULK
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+}  // namespace ptx
+
+#endif

@@ -1,0 +1,154 @@
+"""m3/mma_direct and m3/fp32_split: bulk copies and older forms, bands of all kinds, nothing left behind."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mini_dnn.course import layer_shape
+from mini_dnn.device import Device
+from mini_dnn.execute import Execution
+from mini_dnn.reference import check_conv2d
+from mini_dnn.runner import conv2d
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant, find
+
+NAMES = ("m3/mma_direct", "m3/fp32_split")
+# (N, C, H, W), (M, R, S): rows in units of 16 bytes or not, one band or several, several tiles of channels
+SHAPES = {
+    "layer 1, last band short": ((2, 1, 40, 86), (4, 7, 7)),
+    "layer 2, odd rows": ((3, 4, 37, 40), (16, 7, 7)),
+    "layer 2, odd columns": ((2, 4, 40, 37), (16, 7, 7)),
+    "output not in units": ((2, 1, 20, 24), (3, 3, 4)),
+    "input not in units": ((3, 1, 21, 23), (5, 2, 4)),
+    "two channels": ((3, 2, 36, 32), (20, 3, 5)),
+    "three channels": ((2, 3, 24, 28), (40, 5, 5)),
+    "one row of output": ((5, 1, 7, 64), (4, 7, 7)),
+    "more than one tile of columns a warp": ((1, 1, 10, 300), (4, 3, 3)),
+    "not for the tensor cores": ((2, 5, 9, 8), (3, 3, 3)),
+}
+
+
+def random(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+
+
+def kernels(variant: Variant, shape: ConvShape) -> list[str]:
+    return [step.kernel for step in variant.steps(shape)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize(("name", "old"), [(NAMES[0], False), (NAMES[0], True), (NAMES[1], False)])
+def test_against_float64(
+    name: str, shape: tuple, old: bool, device: Device, rng: np.random.Generator
+) -> None:
+    (N, C, H, W), (M, R, S) = shape
+    x, w = random(rng, ConvShape(N, C, H, W, M, R, S))
+    variant = find(name)
+    if old:
+        variant = replace(variant, defines=lambda s: {**find(name).defines_for(s), "PTX_NO_BULK": 1})
+    result = check_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
+    assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("pair", [(12, 3), (20, 2), (40, 1)])
+@pytest.mark.parametrize("layer", ["conv1", "conv2"])
+def test_sizes_of_the_sweep(
+    layer: str, pair: tuple[int, int], device: Device, rng: np.random.Generator
+) -> None:
+    sweep = find("m3/mma_direct").sweep
+    assert sweep is not None
+    if device.has_clock and device.arch < 80:
+        pytest.skip("a block of this GPU has too little shared memory for some of them")
+    variant = replace(sweep.make(*pair), folder=find("m3/mma_direct").folder)
+    x, w = random(rng, layer_shape(layer).with_batch(2))
+    result = check_conv2d(x, w, conv2d(x, w, variant, device), "fp16")
+    assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_courses_layers_take_the_tensor_cores(name: str) -> None:
+    for layer in ("conv1", "conv2"):
+        assert kernels(find(name), layer_shape(layer)) == ["reset", "conv"]
+    assert kernels(find(name), ConvShape(1, 5, 9, 9, 2, 3, 3)) == ["conv_direct"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_launch_that_was_killed_leaves_nothing(name: str, device: Device, rng: np.random.Generator) -> None:
+    """Whatever the counters hold, the next run is right; so is one that runs again at once."""
+    shape = ConvShape(7, 1, 23, 30, 4, 3, 3)
+    x, w = random(rng, shape)
+    variant = find(name)
+    module = device.compile(variant.source, variant.defines_for(shape))
+    execution = Execution(variant, shape, module, device)
+    try:
+        execution.fill()  # the counters too
+        device.copy_in(execution.buffers["x"], x)
+        device.copy_in(execution.buffers["w"], w)
+        for _ in range(2):
+            device.fill(execution.buffers["y"])
+            execution.kernels()
+            y = np.empty(shape.y, np.float32)
+            device.copy_out(execution.buffers["y"], y)
+            assert check_conv2d(x, w, y, variant.precision).ok
+    finally:
+        execution.free()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> None:
+    """Two convolutions on two streams, whose launches overlap on a GPU, have counters of their own."""
+    shape = ConvShape(40, 1, 23, 30, 4, 3, 3)
+    variant = find(name)
+    on_stream_1 = replace(variant, plan=lambda s: [replace(step, stream=1) for step in variant.steps(s)])
+    module = device.compile(variant.source, variant.defines_for(shape))
+    runs = [Execution(v, shape, module, device) for v in (variant, on_stream_1)]
+    try:
+        inputs = [random(rng, shape) for _ in runs]
+        for execution, (x, w) in zip(runs, inputs, strict=True):
+            execution.fill()
+            device.copy_in(execution.buffers["x"], x)
+            device.copy_in(execution.buffers["w"], w)
+        for _ in range(3):
+            for execution in runs:
+                execution.kernels()
+        for execution, (x, w) in zip(runs, inputs, strict=True):
+            y = np.empty(shape.y, np.float32)
+            device.copy_out(execution.buffers["y"], y)
+            assert check_conv2d(x, w, y, variant.precision).ok
+    finally:
+        for execution in runs:
+            execution.free()
+
+
+@pytest.mark.parametrize("H", [20, 23])
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_stays_in_its_image(name: str, H: int, device: Device, rng: np.random.Generator) -> None:
+    """Although buffers are used again, and zero weights meet what lies behind a band."""
+    shape = ConvShape(60, 1, H, 20, 4, 5, 5)
+    x, w = random(rng, shape)
+    x[::2] = np.nan
+    variant = find(name)
+    y = conv2d(x, w, variant, device)
+    result = check_conv2d(x[1::2], w, y[1::2], variant.precision)
+    assert result.ok, str(result)
+    assert np.isnan(y[::2]).all()
+
+
+def test_split_is_as_good_as_fp32(device: Device, rng: np.random.Generator) -> None:
+    """Of the size of a plain fp32 sum's error, over values of all sizes, and far below that of halves."""
+    shape = ConvShape(4, 4, 40, 40, 16, 7, 7)
+    x, w = random(rng, shape)
+    scale = 10.0 ** rng.uniform(-3, 3, (shape.N, 1, 1, 1)).astype(np.float32)
+    x *= scale
+    plain = conv2d(x, w, "m1", device)
+    exact = sum(
+        np.einsum("nchw,mc->nmhw", x[:, :, r : r + shape.P, s : s + shape.Q].astype(float), w[:, :, r, s])
+        for r in range(shape.R)
+        for s in range(shape.S)
+    )
+    y, halves = conv2d(x, w, "m3/fp32_split", device), conv2d(x, w, "m3/mma_direct", device)
+    for n in range(shape.N):
+        error, plain_error, halves_error = (np.linalg.norm(v[n] - exact[n]) for v in (y, plain, halves))
+        assert error <= 2 * plain_error
+        assert halves_error > 100 * error
