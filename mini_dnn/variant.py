@@ -235,7 +235,7 @@ def find(name: str | Path) -> Variant:
             f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
             "(CONTRIBUTING.md shows one)"
         )
-    known = [*SHORT_NAMES, *names()]
+    known = [*SHORT_NAMES, *names(), *network_names()]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}."
     raise VariantError(f"no variant '{name}'{hint} ('run.py list' shows all; a path to a folder works too)")

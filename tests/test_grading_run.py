@@ -181,6 +181,7 @@ def test_one_submission_alone(tmp_path: Path) -> None:
         (["--rubric", "fa99"], "expected a TOML file, or one of"),
         (["--out", "/proc/nowhere"], "cannot be written"),
         (["--out", sys.prefix + "/grades"], "which every submission can read"),
+        (["--out", str(ROOT / "mini_dnn/grades")], "among the code"),
     ],
 )
 def test_wrong_use(

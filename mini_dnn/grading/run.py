@@ -22,7 +22,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading import submission
 from mini_dnn.grading.grader import Grader, Setting
 from mini_dnn.grading.grades import Grade
-from mini_dnn.grading.sandbox import Isolation, code_folders
+from mini_dnn.grading.sandbox import PACKAGE, Isolation, code_folders
 from mini_dnn.grading.submission import Submission
 
 VERSION = 1  # of how grading is done: a new number grades everything again
@@ -53,6 +53,8 @@ def check_setting(
         )
     secret = [setting.out.resolve(), *(one.folder for one in submissions)]
     secret += [rubric_file.resolve()] if rubric_file else []
+    if setting.out.resolve().is_relative_to(PACKAGE):  # a new folder there would be readable
+        raise UsageError(f"--out {setting.out} lies in {PACKAGE}, among the code; name another folder")
     for path in secret:
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):
