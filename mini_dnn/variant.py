@@ -127,11 +127,12 @@ class Variant:
     def defines_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, int]:
         """Preprocessor definitions for this shape."""
         given = self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
-        if not isinstance(given, Mapping):
+        try:
+            return {name: int(index(value)) for name, value in dict(given).items()}
+        except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: defines gives {given!r}; expected names with values: {{'TILE': 16}}"
-            )
-        return given
+                f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
+            ) from error
 
     def scratch_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes of the scratch buffers for this shape."""

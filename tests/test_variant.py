@@ -124,7 +124,8 @@ def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None
         ("scratch=lambda s: ['col']", r"scratch gives \['col'\]; expected names with shapes"),
         ("scratch=lambda s: {'col': (s.N / 2,)}", r"shapes in whole numbers"),
         ("scratch=lambda s: {'col': 3}", r"shapes in whole numbers"),
-        ("defines=lambda s: ['TILE']", r"defines gives \['TILE'\]; expected names with values"),
+        ("defines=lambda s: ['TILE']", r"defines gives \['TILE'\]; expected names with whole numbers"),
+        ("defines={'TYPE': 'half'}", r"expected names with whole numbers"),
     ],
 )
 def test_broken_buffers_and_definitions_are_named(tmp_path: Path, given: str, message: str) -> None:
