@@ -11,7 +11,7 @@ import numpy as np
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.device.emulator.symbols import static_shared_bytes
-from mini_dnn.errors import LaunchError, SharedMemoryError
+from mini_dnn.errors import LaunchError, ShapeError, SharedMemoryError
 from mini_dnn.hints import hint, tail
 from mini_dnn.launches import check_launches, static_finding
 from mini_dnn.reference import check_conv2d
@@ -198,9 +198,18 @@ def _launch(variant: Variant, shape: ConvShape, device: CheckedEmulator) -> Find
 
 
 def inputs(shape: ConvShape, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random images ``(N, C, H, W) float32`` and filters ``(M, C, R, S) float32``."""
+    """Random images ``(N, C, H, W) float32`` and filters ``(M, C, R, S) float32``.
+
+    Raises
+    ------
+    ShapeError
+        They do not fit the memory.
+    """
     rng = np.random.default_rng(seed)
-    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    try:
+        return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    except (MemoryError, ValueError) as error:  # ValueError: more than any array may have
+        raise ShapeError(f"{shape} does not fit this machine's memory; take smaller sizes") from error
 
 
 def compare(x: np.ndarray, w: np.ndarray, y: np.ndarray, variant: Variant) -> Finding | None:

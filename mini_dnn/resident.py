@@ -35,7 +35,10 @@ def find_step(name: str) -> Variant:
     VariantError
         There is none, or it is a convolution.
     """
-    variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
+    try:
+        variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
+    except VariantError as error:
+        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(STEPS)}") from error
     if variant.op != "lenet":
         raise VariantError(
             f"{variant.name} computes one {variant.op} and no whole network; --resident takes "

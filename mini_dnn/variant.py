@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -125,11 +126,24 @@ class Variant:
 
     def defines_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, int]:
         """Preprocessor definitions for this shape."""
-        return self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
+        given = self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
+        try:
+            return {name: int(index(value)) for name, value in dict(given).items()}
+        except (TypeError, ValueError) as error:
+            raise VariantError(
+                f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
+            ) from error
 
     def scratch_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, tuple[int, ...]]:
         """Names and shapes of the scratch buffers for this shape."""
-        return dict(self._call("scratch", self.scratch, shape))
+        given = self._call("scratch", self.scratch, shape)
+        try:
+            return {name: tuple(map(index, sizes)) for name, sizes in dict(given).items()}
+        except (TypeError, ValueError) as error:
+            raise VariantError(
+                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers: "
+                "{'col': (s.K, s.cols)}"
+            ) from error
 
     def limit_for(self, shape: ConvShape | LenetBatch) -> str:
         """Which limit the shape hits; empty if the variant takes it."""
@@ -186,7 +200,7 @@ class Variant:
             return function(*args)
         except MiniDnnError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             where = _where(error, self.folder / "variant.py")
             raise VariantError(
                 f"{self.name}: {what} of {self.folder / 'variant.py'} fails: {where}"
@@ -235,7 +249,7 @@ def find(name: str | Path) -> Variant:
             f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
             "(CONTRIBUTING.md shows one)"
         )
-    known = [*SHORT_NAMES, *names()]
+    known = [*SHORT_NAMES, *names(), *network_names()]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}."
     raise VariantError(f"no variant '{name}'{hint} ('run.py list' shows all; a path to a folder works too)")
@@ -248,7 +262,7 @@ def _load(folder: Path) -> Variant:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
         exec(compile(file.read_text(), str(file), "exec"), vars(module))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise VariantError(f"{file} cannot be loaded: {_where(error, file)}") from error
     variant = getattr(module, "VARIANT", None)
     if not isinstance(variant, Variant):
@@ -259,6 +273,8 @@ def _load(folder: Path) -> Variant:
         raise VariantError(
             f"{file}: precision {variant.precision!r} is not one of {', '.join(map(repr, PRECISIONS))}"
         )
+    if not isinstance(variant.min_arch, int):
+        raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
     variant = replace(variant, name=_official_name(folder), folder=folder)
     if variant.plan is not None and not variant.source.is_file():
         raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
@@ -272,7 +288,7 @@ def _official_name(folder: Path) -> str:
     return str(folder)
 
 
-def _where(error: Exception, file: Path) -> str:
+def _where(error: BaseException, file: Path) -> str:
     """The error with the line of ``file`` where it happened."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"

@@ -210,7 +210,7 @@ class TestVerb:
     def test_clean(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         out = tmp_path / "verdict.json"
         assert main(["check", "--impl", "m2", "--shapes", "1,1,4,5,2,3,2", "--json", str(out)]) == 0
-        assert "no findings" in capsys.readouterr().out
+        assert "no findings at 1 shape (" in capsys.readouterr().out
         verdict = json.loads(out.read_text())
         assert verdict["clean"]
         assert verdict["shapes"][0]["W"] == 5
@@ -237,6 +237,11 @@ class TestVerb:
         [
             (["--impl", "cpu"], "it has no kernels to check"),
             (["--impl", "m1", "--json", "/no/such/folder/x.json", "--shapes", "1,1,1,1,1,1,1"], "--json"),
+            (
+                ["--impl", "m1", "--shapes", "1000000,64,9999,9999,1,1,1"],
+                "does not fit this machine's memory",
+            ),
+            (["--impl", "m1", "--shapes", f"{10**30},1,1,1,1,1,1"], "does not fit this machine's memory"),
         ],
     )
     def test_wrong_use(self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,6 +252,11 @@ class TestVerb:
         with pytest.raises(SystemExit, match="2"):
             main(["check", "--impl", "m1", "--shapes", "1,2,3"])
         assert "seven integers" in capsys.readouterr().err
+
+    def test_seed_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            main(["check", "--impl", "m1", "--seed", "-1"])
+        assert "a whole number from 0 on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", CHECKABLE)

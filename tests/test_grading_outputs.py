@@ -156,7 +156,7 @@ def test_a_page_holds_no_markup_of_a_submission(grade: Grade) -> None:
     assert not {"html_block", "html_inline", "link_open", "image", "em_open"} & set(kinds)
     assert kinds.count("strong_open") == 1  # the points
     assert kinds.count("table_open") == 1
-    shown = sum(not check.hidden for check in grade.checks) + any(check.hidden for check in grade.checks)
+    shown = len(grade.public_checks) + bool(grade.hidden_checks)
     assert kinds.count("tr_open") == 1 + shown
     assert kinds.count("td_open") == 3 * shown
 
@@ -167,6 +167,20 @@ def test_hidden_tests_are_one_line() -> None:
     assert "2 of 3 passed" in page
     (test,) = [t for t in strict(of_student(grade(), "gradescope.json"))["tests"] if "hidden" in t["name"]]
     assert (test["score"], test["max_score"], test["output"]) == (2, 3, "2 of 3 passed")
+
+
+def test_the_record_of_the_isolation_is_no_hidden_test() -> None:
+    isolation = Check("isolation", "passed", staff="Landlock 7", hidden=True)
+    assert "2 of 3 passed" in of_student(grade(checks=(*grade().checks, isolation)), "result.md")
+    assert "hidden tests" not in of_student(grade(checks=(isolation,)), "result.md")
+
+
+def test_what_was_skipped_did_not_fail() -> None:
+    timed = Check("layers/custom: performance", "skipped", 0, 2, "not measured")
+    page = of_student(grade(checks=(timed,), device="CPU emulator (no GPU: none here)"), "result.md")
+    assert "## What failed" not in page
+    assert "not measured" in page.split("## What was not run")[1]
+    assert "on `CPU emulator`" in page
 
 
 def test_a_page_says_what_failed_and_the_points() -> None:

@@ -39,6 +39,9 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
     assert found.variant("layers/custom").points == {"correct": 4.0, "hidden": 3.0}
 
 
+RELATIVE_TO = "[performance]\nbatch = 1\nfull = 0.5\nnone = 1\nreference ="
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -48,13 +51,17 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
         ("seconds = 4", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
         ("seconds = 4", "second = 4", "unknown key 'limits.second'"),
         ("memory_mb = 2048", "memory_mb = true", "expected a whole number"),
-        ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "seven whole numbers N, C, H, W, M, R, S"),
+        ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "seven whole numbers each: N, C, H, W, M, R, S"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9, 21, 3, 20, 5]]", "the filter 20 x 5 is larger"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[]", "lists of whole numbers"),
         ("seeds = [4242]", "seeds = [-1]", "whole numbers from 0 on"),
         ('precision = "fp16"', 'precision = "fp8"', "expected one of fp32, tf32, fp16, fp16_sum"),
-        ("correct = 4,", "corect = 4,", "points are for correct, hidden"),
+        ("correct = 4,", "corect = 4,", "unknown key 'variant.points.corect'; known are accuracy"),
         ("correct = 4,", "correct = -4,", "expected 0 or more"),
+        ("correct = 4,", "correct = inf,", "expected 0 or more"),
+        ("points = {", "points = 4 #", "[variant.points] must be a table"),
+        ('"layers/custom"', '"../../custom"', "expected layers/custom, or a folder under milestones/"),
+        ("[hidden]", f"{RELATIVE_TO} 'm2/unroll_gem'\n[hidden]", "did you mean 'm2/unroll_gemm'?"),
         ("correct = 4,", "accuracy = 4,", "there is no table"),
         ("[[variant]]", "[variant]", "one or more tables"),
         ("[limits]", "[limits", "is no TOML"),

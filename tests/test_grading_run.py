@@ -174,6 +174,17 @@ def test_one_submission_alone(tmp_path: Path) -> None:
     assert grade_one(one, setting) == grade, "known already, to the second"
 
 
+def test_times_that_nobody_measured_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = "[performance]\nbatch = 1\nfull = 1\nnone = 2\n\n[[variant]]"
+    text = QUICK.replace("[[variant]]", table).replace("hidden = 3", "performance = 3")
+    (tmp_path / "quick.toml").write_text(text)
+    assert main(command(honest(tmp_path / "submissions").parent, tmp_path / "out", jobs=1)[1:]) == 0
+    out = capsys.readouterr().out
+    assert "4 of 7" in out
+    assert "device    CPU emulator" in out
+    assert "NOTE: 1 of them have no points for performance" in out
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -181,6 +192,7 @@ def test_one_submission_alone(tmp_path: Path) -> None:
         (["--rubric", "fa99"], "expected a TOML file, or one of"),
         (["--out", "/proc/nowhere"], "cannot be written"),
         (["--out", sys.prefix + "/grades"], "which every submission can read"),
+        (["--out", str(ROOT / "mini_dnn/grades")], "among the code"),
     ],
 )
 def test_wrong_use(

@@ -59,6 +59,9 @@ def test_names_are_unique(tmp_path: Path) -> None:
         named([folders[0], tmp_path / "bob/../ann/project"])
     with pytest.raises(UsageError, match="a submission is a folder"):
         named([tmp_path / "nobody"])
+    (tmp_path / "eve_s_work").mkdir()
+    with pytest.raises(UsageError, match="would have one name"):
+        named([folders[2], tmp_path / "eve_s_work"])
 
 
 def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:

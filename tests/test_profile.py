@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from profile_samples import CLEAN, MEMCHECK, NSYS, RAW
 
+from mini_dnn.check import inputs
 from mini_dnn.cli import main
 from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import open_device
@@ -193,7 +194,7 @@ class TestWorkload:
         device = open_device("emulator")
         monkeypatch.setattr(device, "free_bytes", lambda: 300_000)  # two images
         with pytest.raises(DeviceError, match=r"does not fit.*take a smaller --batch: 2"):
-            workload.convolve(find("m1"), workload.inputs([layer_shape("conv1", 4)]), device)
+            workload.convolve(find("m1"), [inputs(layer_shape("conv1", 4), seed=0)], device)
 
     def test_rehearsal_passes_on_why_it_failed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def ends(status: int) -> None:

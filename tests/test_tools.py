@@ -217,6 +217,13 @@ class TestNew:
         assert "run.py --impl 'my idea' --device emulator --batch 100 --check\n" in text
         assert "run.py diff 'my idea'\n" in text
 
+    def test_next_commands_of_a_network(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        main(["new", "mine", "--from", "networks/lenet/whole"])
+        assert "run.py --resident mine --device emulator --batch 100 --check\n" in capsys.readouterr().out
+
     def test_never_overwrites(self, tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir()
         with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):

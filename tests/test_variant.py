@@ -89,7 +89,9 @@ def test_folder_without_variant(tmp_path: Path) -> None:
         ("def plan(:\n", r"cannot be loaded: line 1: .*def plan\(:"),
         ("x = 1\ny = x / 0\n", r"line 2 \(y = x / 0\): ZeroDivisionError"),
         ("import nonsense_module\n", r"line 1 .*ModuleNotFoundError"),
+        ("import sys\nsys.exit(3)\n", r"line 2 .*SystemExit: 3"),
         ("x = 1\n", r"defines no VARIANT"),
+        (MINIMAL.replace('idea="mine"', 'idea="", min_arch="80"'), r"min_arch is '80'; expected a number"),
         (MINIMAL.replace("plan=plan, ", ""), r"needs either plan= \(kernels\) or host="),
         (MINIMAL.replace('idea="mine"', 'idea="", precision="fp8"'), r"precision 'fp8' is not one of"),
         (MINIMAL.replace('idea="mine"', 'idae="mine"'), r"unexpected keyword argument 'idae'"),
@@ -114,6 +116,23 @@ def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None
     variant = find(write(tmp_path / "broken", text))
     with pytest.raises(VariantError, match=message):
         variant.steps(ConvShape(2, 1, 3, 3, 1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("scratch=lambda s: ['col']", r"scratch gives \['col'\]; expected names with shapes"),
+        ("scratch=lambda s: {'col': (s.N / 2,)}", r"shapes in whole numbers"),
+        ("scratch=lambda s: {'col': 3}", r"shapes in whole numbers"),
+        ("defines=lambda s: ['TILE']", r"defines gives \['TILE'\]; expected names with whole numbers"),
+        ("defines={'TYPE': 'half'}", r"expected names with whole numbers"),
+    ],
+)
+def test_broken_buffers_and_definitions_are_named(tmp_path: Path, given: str, message: str) -> None:
+    variant = find(write(tmp_path / "broken", MINIMAL.replace('idea="mine"', f'idea="", {given}')))
+    shape = ConvShape(2, 1, 3, 3, 1, 1, 1)
+    with pytest.raises(VariantError, match=message):
+        (variant.scratch_for(shape), variant.defines_for(shape))
 
 
 def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

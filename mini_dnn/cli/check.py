@@ -27,7 +27,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "check",
-        help="find what is wrong with a kernel, without a GPU",
+        help="find what is wrong with a kernel, without a GPU or on one",
         description="Run a variant on the emulator in checked mode, or on a GPU under Compute Sanitizer, at "
         "irregular shapes: accesses out of bounds, races, divergent barriers, reads of what nobody wrote, "
         "impossible launches, outputs that nobody wrote, wrong results. "
@@ -56,7 +56,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="the GPU that the emulator holds launches to, by its compute capability: 75 is 7.5 "
         "(default 90); cuda takes what is there",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs and the random order (default 0)")
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="of the inputs and the random order (default 0)"
+    )
     parser.add_argument(
         "--schedules",
         nargs="+",
@@ -82,6 +84,12 @@ def _shape(text: str) -> ConvShape:
         raise argparse.ArgumentTypeError(
             f"'{text}' is no N,C,H,W,M,R,S such as 2,1,9,21,3,2,5: {reason}"
         ) from error
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed: a whole number from 0 on is needed")
+    return int(text)
 
 
 def _steps(text: str) -> int:
@@ -170,13 +178,10 @@ def describe(report: Report) -> list[str]:
             f"   shape    {shapes[0]}" + (f", and {len(shapes) - 1} more" if len(shapes) > 1 else "")
         )
         lines.append(f"   cure     {finding.cure}")
-    count = len(report.findings)
-    verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
-    return [
-        *lines,
-        "",
-        f"{report.variant}: {verdict} at {len(report.results)} shapes (seed {report.seed})",
-    ]
+    count, tried = len(report.findings), len(report.results)
+    verdict = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
+    where = f"{tried} shape{'s' * (tried > 1)}"
+    return [*lines, "", f"{report.variant}: {verdict} at {where} (seed {report.seed})"]
 
 
 def _details(finding: Finding) -> list[str]:

@@ -11,6 +11,7 @@ from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import DEVICES
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric, submission
+from mini_dnn.grading.checks import NOT_TIMED
 from mini_dnn.grading.cluster import Profile, read_profile
 from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
@@ -98,6 +99,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         grades, failures = grade_all(submissions, setting, report)
     write_all(grades, args.out, anonymous=not args.names)
+    for device in sorted({grade.device for grade in grades}):
+        print(f"device    {device}")
+    untimed = sum(any(check.message == NOT_TIMED for check in grade.checks) for grade in grades)
+    if untimed:
+        print(
+            f"NOTE: {untimed} of them have no points for performance, as the emulator has no clock; grade "
+            "again with --device cuda on a machine with a GPU"
+        )
     for name, why in failures.items():
         print(f"{name}: NOT GRADED, by no fault of its own: {why}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")

@@ -21,17 +21,18 @@ def run(args: argparse.Namespace) -> int:
     """Print two lines for each variant: what it is called, and its idea."""
     short = {name: short for short, name in SHORT_NAMES.items()}
     console = Console(highlight=False, soft_wrap=True)
-    for name in names() + network_names():
+    listed = names() + network_names()
+    width = max(map(len, listed))
+    for name in listed:
+        label = f"{short.get(name, ''):<4} [bold]{escape(name):<{width}}[/bold]"
         try:
             variant = find(name)
         except VariantError as error:
-            console.print(
-                f"{short.get(name, ''):<4} [bold]{escape(name):<22}[/bold] broken: {escape(str(error))}\n"
-            )
+            console.print(f"{label} broken: {escape(str(error))}\n")
             continue
         facts = [variant.precision, "on the host" if variant.host else "on a GPU or the emulator"]
         facts += [f"improves on {variant.parent}"] if variant.parent else []
-        console.print(f"{short.get(name, ''):<4} [bold]{escape(name):<22}[/bold] {', '.join(facts)}")
+        console.print(f"{label} {', '.join(facts)}")
         console.print(f"     {escape(variant.idea)}\n")
     console.print(
         "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu; "

@@ -31,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     folder = create(args.name, source)
     name = shlex.quote(args.name if MILESTONE.fullmatch(args.name) else str(folder))
     program = f"python {shlex.quote(os.path.relpath(ROOT / 'run.py'))}"
-    emulated = f"{program} --impl {name} --device emulator --batch 100"
+    flag, what = ("--impl", "each convolution") if source.op == "conv2d" else ("--resident", "the result")
+    emulated = f"{program} {flag} {name} --device emulator --batch 100"
     print(f"{folder} holds kernel.cu and variant.py, copied from {source.name}. Next:")
     print(f"\nrun it, without a GPU:\n  {emulated}")
-    print(f"\ncompare each convolution with float64:\n  {emulated} --check")
+    print(f"\ncompare {what} with float64:\n  {emulated} --check")
     print(f"\nsee what you have changed:\n  {program} diff {name}")
     return 0

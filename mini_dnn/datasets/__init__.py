@@ -105,8 +105,8 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
     """
     if data.name != fashion_mnist.NAME:
         raise UsageError(
-            f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send those of 86×86, "
-            f"or ask for '{fashion_mnist.NAME}'"
+            f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send those of 86×86 "
+            f"(--send uint8), or ask for '{fashion_mnist.NAME}'"
         )
     return fashion_mnist.load_published(data.split, data_dir)
 

@@ -6,8 +6,9 @@ from mini_dnn.device.base import Device
 from mini_dnn.errors import DeviceError, UsageError
 
 DEVICES = ("auto", "cuda", "emulator")
+NO_GPU = " (no GPU: "  # in a description, before the reason and a closing bracket
 
-__all__ = ["DEVICES", "Device", "check_name", "open_device"]
+__all__ = ["DEVICES", "NO_GPU", "Device", "check_name", "open_device"]
 
 
 def open_device(name: str = "auto") -> Device:
@@ -31,7 +32,7 @@ def open_device(name: str = "auto") -> Device:
         if name == "cuda":
             raise
         emulator = _emulator()
-        emulator.description += f" (no GPU: {error})"
+        emulator.description += f"{NO_GPU}{error})"
         return emulator
 
 

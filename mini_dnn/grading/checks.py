@@ -24,6 +24,7 @@ from mini_dnn.hints import hint
 from mini_dnn.reference import check_conv2d
 
 HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
+NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
 HIDDEN_MESSAGE = (
     "a test that is not shown failed: try odd batches and shapes that no tile divides "
     "(run.py check, and infer --check)"
@@ -146,7 +147,7 @@ class Judge:
         asked = self._rubric.performance
         assert asked is not None, "the rubric was checked"
         if not self._has_clock:
-            return Outcome(SKIPPED, "not measured: the emulator has no clock, what a CPU takes says nothing")
+            return Outcome(SKIPPED, NOT_TIMED)
         if self._subject.head.host:
             return Outcome(SKIPPED, "not measured: NumPy runs on the host")
         op_ms, staff = op_time(self._subject, asked, self._asked.precision)

@@ -6,7 +6,6 @@ a submission may have written it.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
@@ -17,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from mini_dnn.device.cache import write_atomically
 from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.grading.cluster import Profile
+from mini_dnn.grading.locks import is_free, locked
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor, Job
@@ -73,7 +73,7 @@ def run_on(
     """
     folder.mkdir(parents=True, exist_ok=True)
     keys = {_key(command): list(command) for command in commands}
-    with _locked(folder / "lock", f"another run is using {folder}; wait for it, or end it"):
+    with locked(folder / "lock", f"another run is using {folder}; wait for it, or end it"):
         pool = _pool(executor, profile, folder)
         with _owner(folder, executor) as owner:
             jobs = _still_there(executor, folder, keys)
@@ -87,7 +87,7 @@ def run_command(command: Sequence[str], status: Path, owner: Path | None) -> Non
     try:
         code = None
         while code is None:
-            if owner is not None and _is_free(owner):
+            if owner is not None and is_free(owner):
                 return
             try:
                 code = process.wait(POLL_S)
@@ -217,42 +217,17 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _locked(path: Path, refusal: str) -> Iterator[TextIO]:
-    """A file that this process alone has locked; the system unlocks it, however the process ends."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(refusal) from error
-        except OSError as error:
-            raise UsageError(f"{path} cannot be locked ({error}); choose a folder elsewhere") from error
-        yield file
-
-
-@contextmanager
 def _owner(folder: Path, executor: str) -> Iterator[Path | None]:
     """For jobs of this machine, a file of this run that is locked as long as it lives."""
     if executor == "slurm":
         yield None
         return
     path = (folder / f".owner-{os.getpid()}-{time.monotonic_ns()}").resolve()
-    with _locked(path, f"{path} is in use"):
+    with locked(path, f"{path} is in use"):
         try:
             yield path
         finally:
             path.unlink(missing_ok=True)
-
-
-def _is_free(path: Path) -> bool:
-    """Whether nobody has locked the file, or it is gone."""
-    try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _submitit() -> Any:

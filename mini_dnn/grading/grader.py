@@ -18,7 +18,7 @@ from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
 from mini_dnn.grading.checks import Findings, Ground
 from mini_dnn.grading.forkserver import ForkServer
-from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
+from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
 from mini_dnn.grading.process import FORBIDDEN, SubmissionError
 from mini_dnn.grading.rubric import Rubric, VariantRubric
@@ -109,7 +109,7 @@ class Grader:
                 op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        made.append(Check("isolation", PASSED, staff=self._isolation(), hidden=True))
+        made.append(Check(ISOLATION, PASSED, staff=self._isolation(), hidden=True))
         _refuse_full_disk(self._work)
         return Grade(
             submission=one.name,
@@ -131,9 +131,8 @@ class Grader:
         try:
             source = one.variant(asked.name, self._setting.rubric)
             if source is None:
-                return _one_check(
-                    asked, SKIPPED if not asked.required else FAILED, f"there is no {asked.name}"
-                )
+                message = f"there is no {asked.name}; submit that folder, with variant.py and kernel.cu"
+                return _one_check(asked, FAILED if asked.required else SKIPPED, message)
             submission.write(submission.read(source), copy)
             with self._subject(copy, folder / "cache") as subject:
                 findings = checks.judge(self._ground, asked, subject, self._place.has_clock)

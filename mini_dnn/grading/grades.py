@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+ISOLATION = "isolation"  # the check that tells the staff how a submission was confined; no test of it
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ class Grade:
     op_ms: float | None = None
     started: str = ""
     seconds: float = 0.0
+
+    @property
+    def public_checks(self) -> list[Check]:
+        """Those whose details the student sees."""
+        return [check for check in self.checks if not check.hidden]
+
+    @property
+    def hidden_checks(self) -> list[Check]:
+        """Those of which the student learns how many passed."""
+        return [check for check in self.checks if check.hidden and check.name != ISOLATION]
 
     @property
     def points(self) -> float:

@@ -51,19 +51,20 @@ else is no convolution. Late days are for the system that collects the submissio
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.grading.tables import Table
 from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import PRECISIONS
+from mini_dnn.variant import PRECISIONS, find
 
 PRESETS = Path(__file__).parent / "rubrics"
 CHECKS = ("correct", "hidden", "accuracy", "checked", "performance")
+VARIANT_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,8 @@ def _rubric(top: Table, digest: str) -> Rubric:
     )
     top.finish()
     for variant in variants:
-        for check, points in variant.points.items():
-            if points and getattr(rubric, check) is None:
+        for check in variant.points:
+            if getattr(rubric, check) is None:
                 raise UsageError(
                     f"{variant.name} has points for '{check}', and there is no table [{check}]; "
                     "add it, or take the points out"
@@ -212,12 +213,15 @@ def _rubric(top: Table, digest: str) -> Rubric:
 
 def _shapes(table: Table) -> Shapes:
     rows = table.rows("shapes")
+    for row in rows:
+        if len(row) != len(fields(ConvShape)):
+            raise UsageError(
+                f"'{table.name}.shapes' has {row}; expected seven whole numbers each: N, C, H, W, M, R, S"
+            )
     try:
         shapes = tuple(ConvShape(*row) for row in rows)
-    except (TypeError, ShapeError) as error:
-        raise UsageError(
-            f"{table.name}.shapes: each shape is seven whole numbers N, C, H, W, M, R, S: {error}"
-        ) from error
+    except ShapeError as error:
+        raise UsageError(f"'{table.name}.shapes': {error}") from error
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
     table.finish()
     return Shapes(shapes, seeds)
@@ -256,20 +260,25 @@ def _performance(table: Table) -> Performance:
             f"performance: full = {performance.full:g} earns all points and none = {performance.none:g} "
             "earns none, so full must be the smaller time"
         )
+    if performance.reference:
+        find(performance.reference).as_convolution()  # an error now, and not in the middle of the night
     return performance
 
 
 def _variant(table: Table, precision: str) -> VariantRubric:
-    given: dict[str, Any] = table.get("points", {})
-    wrong = [key for key in given if key not in CHECKS]
-    if wrong:
-        raise UsageError(f"variant.points has '{wrong[0]}'; points are for {', '.join(CHECKS)}")
-    points = Table(given, "variant.points")
+    given = table.table("points", {})
+    points = {check: given.number(check, 0.0, least=0.0) for check in CHECKS}
+    given.finish()
     variant = VariantRubric(
         name=table.text("name"),
         precision=table.choice("precision", PRECISIONS, precision),
         required=table.flag("required", True),
-        points={key: points.number(key, least=0.0) for key in given},
+        points={check: worth for check, worth in points.items() if worth},
     )
+    if not VARIANT_NAME.fullmatch(variant.name):
+        raise UsageError(
+            f"variant.name is '{variant.name}'; expected layers/custom, or a folder under milestones/ "
+            "such as m1/direct"
+        )
     table.finish()
     return variant

@@ -7,9 +7,7 @@ not graded again.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,8 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading import submission
 from mini_dnn.grading.grader import Grader, Setting
 from mini_dnn.grading.grades import Grade
-from mini_dnn.grading.sandbox import Isolation, code_folders
+from mini_dnn.grading.locks import locked
+from mini_dnn.grading.sandbox import PACKAGE, Isolation, code_folders
 from mini_dnn.grading.submission import Submission
 
 VERSION = 1  # of how grading is done: a new number grades everything again
@@ -53,6 +52,8 @@ def check_setting(
         )
     secret = [setting.out.resolve(), *(one.folder for one in submissions)]
     secret += [rubric_file.resolve()] if rubric_file else []
+    if setting.out.resolve().is_relative_to(PACKAGE):  # a new folder there would be readable
+        raise UsageError(f"--out {setting.out} lies in {PACKAGE}, among the code; name another folder")
     for path in secret:
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):
@@ -169,21 +170,13 @@ def _folder_of_our_own(out: Path) -> Iterator[Path]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = os.open(out / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(f"--out {out} cannot be written: {error.strerror}; name another folder") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise UsageError(
-            f"--out {out}: another run is grading into it; wait for it, or name another"
-        ) from error
     work = out / ".work"
-    try:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(mode=0o700)
-        yield work.resolve()
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        os.close(lock)
+    with locked(out / ".lock", f"--out {out}: another run is grading into it; wait for it, or name another"):
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(mode=0o700)
+            yield work.resolve()
+        finally:
+            shutil.rmtree(work, ignore_errors=True)

@@ -54,7 +54,8 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     Raises
     ------
     UsageError
-        A folder is not there, or is given twice.
+        A folder is not there, is given twice, or differs from another only in characters that no name of a
+        result has.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -70,6 +71,10 @@ def named(folders: Sequence[Path]) -> list[Submission]:
         names = [re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:])) for folder in resolved]
         if len(set(names)) == len(names):
             break
+    same = [name for name, count in Counter(names).items() if count > 1]
+    if same:
+        clash = [str(folder) for folder, name in zip(resolved, names, strict=True) if name == same[0]]
+        raise UsageError(f"results of {' and '.join(clash)} would have one name; rename one of the folders")
     return [Submission(name, folder) for name, folder in zip(names, resolved, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -84,7 +85,7 @@ class Table:
     def number(self, key: str, default: Any = REQUIRED, least: float | None = None) -> float:
         """A number: above 0, unless ``least`` says otherwise."""
         value = self._typed(key, default, int | float, "a number")
-        if not value > 0 if least is None else not value >= least:
+        if not math.isfinite(value) or (value <= 0 if least is None else value < least):
             expected = "a number above 0" if least is None else f"{least:g} or more"
             raise UsageError(f"'{self._path(key)}' is {value}; expected {expected}")
         return float(value)

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 
 import numpy as np
 
+from mini_dnn.check import inputs
 from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import open_device
 from mini_dnn.device.base import Buffer, Device
@@ -30,12 +31,6 @@ class UnfilledCudaDevice(CudaDevice):
 
     def fill(self, buffer: Buffer) -> None:
         """Do nothing."""
-
-
-def inputs(shapes: Sequence[ConvShape]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Random images ``(N, C, H, W) float32`` and filters ``(M, C, R, S) float32`` for each shape."""
-    rng = np.random.default_rng(0)
-    return [(rng.standard_normal(s.x, np.float32), rng.standard_normal(s.w, np.float32)) for s in shapes]
 
 
 def convolve(variant: Variant, arrays: Sequence[tuple[np.ndarray, np.ndarray]], device: Device) -> None:
@@ -81,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         variant = find(args.variant)
         with closing(UnfilledCudaDevice() if args.unfilled else open_device("cuda")) as device:
             print(device.description, flush=True)
-            arrays = inputs(shapes)
+            arrays = [inputs(shape, seed=0) for shape in shapes]
             convolve(variant, arrays, device)
             if args.capture:
                 with profiler_range():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mini_dnn.grading.grades import PASSED
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.outputs.text import code_block, code_span
 from mini_dnn.grading.outputs.view import Item, View
 
@@ -22,7 +22,8 @@ def page(view: View, alias: str = "") -> str:
         parts.append(f"## No credit\n\n{code_block(view.refused)}")
     parts.append(_table(view.items))
     said = [item for item in view.items if item.message]
-    parts += _section("What failed", (item for item in said if item.status != PASSED))
+    parts += _section("What failed", (item for item in said if item.status == FAILED))
+    parts += _section("What was not run", (item for item in said if item.status == SKIPPED))
     parts += _section("What passed", (item for item in said if item.status == PASSED))
     if alias:
         parts.append(f"The leaderboard calls you {code_span(alias)}.\n")

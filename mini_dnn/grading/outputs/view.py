@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mini_dnn.device import NO_GPU
 from mini_dnn.grading.grades import FAILED, PASSED, Check, Grade
 from mini_dnn.grading.outputs.text import clean, cut, one_line
 
@@ -76,14 +77,13 @@ class View:
 def view_of(grade: Grade) -> View:
     """What the student of a grade may see. If credit is refused, no check has points."""
     refused = bool(grade.refused)
-    items = [_item(check, refused) for check in grade.checks if not check.hidden]
-    hidden = [check for check in grade.checks if check.hidden]
-    if hidden:
-        items.append(_hidden(hidden, refused))
+    items = [_item(check, refused) for check in grade.public_checks]
+    if grade.hidden_checks:
+        items.append(_hidden(grade.hidden_checks, refused))
     return View(
         submission=one_line(grade.submission),
         rubric=one_line(grade.rubric),
-        device=one_line(grade.device),
+        device=one_line(grade.device.partition(NO_GPU)[0]),
         refused=clean(grade.refused).strip(),
         op_ms=grade.op_ms,
         seconds=round(grade.seconds, 3),
