@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, store, stored
-from mini_dnn.device.emulator.compiler import CHECKED_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
+from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
@@ -29,6 +29,7 @@ VARIABLE_END = re.compile(
     r"(?:\t\.(?:zero|byte|value|long|quad|float|double|ascii|string)\b.*\n)+",
     re.MULTILINE,
 )
+CLANG_VARIABLE_END = re.compile(r"^\t\.size\t[\w.$]+, (?P<size>\d+)\n", re.MULTILINE)
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 PTX_HINT = (
@@ -88,6 +89,8 @@ def build_kernels(
         if not IDENTIFIER.fullmatch(name):
             raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
+    # findings name files, which the debug information knows by where they lay
+    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve()), str(HERE)]
     what = key(
         source_hash(source),
         runtime.name,
@@ -95,8 +98,7 @@ def build_kernels(
         *compiler.kernel_flags,
         *LINK_FLAGS,
         *settings,
-        # findings name files, which the debug information knows by where they lay
-        *((*CHECKED_FLAGS, source.resolve(), HERE) if checked else ()),
+        *(checks if checked else []),
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if stored(target) is None:
@@ -116,7 +118,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         wrapper.write_text("\n".join(lines) + "\n")
         include = [f"-isystem{INCLUDE}", f"-I{PROJECT_INCLUDE}", f"-I{path.parent}"]
         include.append(f"-ffile-prefix-map={path.parent}/=")
-        flags = [*compiler.kernel_flags, *(CHECKED_FLAGS if checked else ()), *include]
+        flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ()), *include]
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:
             found = scan(done.stdout)
@@ -147,11 +149,12 @@ def _build_with_redzones(
     assembly = wrapper.with_suffix(".s")
     done = compiler.run([*flags, "-S", str(wrapper), "-o", str(assembly)])
     if not done.returncode:
-        text = VARIABLE_END.sub(
+        end = CLANG_VARIABLE_END if compiler.is_clang else VARIABLE_END
+        text = end.sub(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
         )
         assembly.write_text(text)
-        done = compiler.run([*LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
+        done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done
 
 

@@ -166,12 +166,17 @@ def _out_of_bounds(f: Fault) -> Finding:
         last = f" (0 to {int(side[1]) - 1})" if side else ""
         what = f"index {f.subscript} is outside of an array declared as {f.type}{last}"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
-    flat, count = f.offset // f.array.itemsize, prod(f.array.shape)
+    count = prod(f.array.shape)
+    end = count * f.array.itemsize
+    offset = (
+        max(f.offset, end) if f.offset >= 0 else f.offset
+    )  # one that begins inside is wrong from the end on
+    flat = offset // f.array.itemsize
     verb = "update" if f.own.atomic else "write" if f.own.write else "read"
     if not f.array.memory or abs(f.offset) > FAR:
         what = f"{verb} at an address that belongs to no array, and is near none"
         return Finding(f.kind, what, f.kernel, f.own, cure=CURES["fault"])
-    index = f.array.index(f.offset)
+    index = f.array.index(offset)
     where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside of {f.array}, {where}"
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])

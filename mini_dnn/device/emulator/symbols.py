@@ -146,7 +146,8 @@ def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], in
             for _, child, bound in entries[i + 1 :]:
                 if child != "subrange_type":
                     break
-                shape.append(int(bound.get("upper_bound", "-1"), 0) + 1)
+                count = int(bound.get("count", "0"), 0)  # clang++ counts, g++ gives the last index
+                shape.append(count or int(bound.get("upper_bound", "-1"), 0) + 1)
         elif "byte_size" in attributes:
             size = int(attributes["byte_size"], 0)
             known = prod(shape) * size == nbytes

@@ -84,7 +84,7 @@ def view_of(grade: Grade) -> View:
         submission=one_line(grade.submission),
         rubric=one_line(grade.rubric),
         device=one_line(grade.device.partition(NO_GPU)[0]),
-        refused=clean(grade.refused).strip(),
+        refused=clean(grade.refused).strip() or ("refused, with no reason given" if refused else ""),
         op_ms=grade.op_ms,
         seconds=round(grade.seconds, 3),
         items=tuple(items),

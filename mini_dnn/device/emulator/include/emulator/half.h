@@ -36,13 +36,14 @@ struct alignas(4) __half2 {
 
   __half2() = default;
   __half2(__half x, __half y) : x(x), y(y) {}
+  EMULATOR_COPY_PAIR(__half2)
   explicit __half2(emulator::float_x4 f) {
     const uint32_t both = emulator::float_to_half2(f);
-    memcpy(this, &both, 4);
+    __builtin_memcpy(this, &both, 4);
   }
   emulator::float_x4 wide() const {
     uint32_t both;
-    memcpy(&both, this, 4);
+    __builtin_memcpy(&both, this, 4);
     return emulator::half2_to_float(both);
   }
 };

@@ -31,16 +31,16 @@ inline void halves_to_floats(const void* halves, float* floats) {
   int i = 0;
   for (; i + 8 <= n; i += 8) {
     short_x8 h;
-    memcpy(&h, from + 2 * i, sizeof h);
+    __builtin_memcpy(&h, from + 2 * i, sizeof h);
     const float_x8 f = __builtin_ia32_vcvtph2ps256(h);
-    memcpy(floats + i, &f, sizeof f);
+    __builtin_memcpy(floats + i, &f, sizeof f);
   }
   if (i < n) {
     typedef long long long_x2 __attribute__((vector_size(16)));
     long long h;
-    memcpy(&h, from + 2 * i, sizeof h);
+    __builtin_memcpy(&h, from + 2 * i, sizeof h);
     const float_x4 f = __builtin_ia32_vcvtph2ps(short_x8(long_x2{h}));
-    memcpy(floats + i, &f, sizeof f);
+    __builtin_memcpy(floats + i, &f, sizeof f);
   }
 }
 
@@ -55,26 +55,26 @@ inline float half_to_float(uint16_t h) {
     bits = rest + 0x38000000;
   else {  // subnormal: rest counts units of 2^-37
     const float small = float(rest) * 0x1p-37f;
-    memcpy(&bits, &small, 4);
+    __builtin_memcpy(&bits, &small, 4);
   }
   bits |= sign;
   float f;
-  memcpy(&f, &bits, 4);
+  __builtin_memcpy(&f, &bits, 4);
   return f;
 }
 
 inline uint16_t float_to_half(float f) {
   uint32_t bits;
-  memcpy(&bits, &f, 4);
+  __builtin_memcpy(&bits, &f, 4);
   const uint16_t sign = bits >> 16 & 0x8000;
   bits &= 0x7fffffff;
   if (bits > 0x7f800000) return sign | 0x7e00;
   if (bits >= 0x477ff000) return sign | 0x7c00;  // 65520 and more round to infinity
   if (bits < 0x38800000) {                       // below 2^-14: adding 0.5 rounds to units of 2^-24
     float small;
-    memcpy(&small, &bits, 4);
+    __builtin_memcpy(&small, &bits, 4);
     small += 0.5f;
-    memcpy(&bits, &small, 4);
+    __builtin_memcpy(&bits, &small, 4);
     return sign | uint16_t(bits - 0x3f000000);
   }
   return sign | uint16_t((bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13);
@@ -84,7 +84,7 @@ template <int n>
 inline void halves_to_floats(const void* halves, float* floats) {
   for (int i = 0; i < n; i++) {
     uint16_t h;
-    memcpy(&h, static_cast<const char*>(halves) + 2 * i, 2);
+    __builtin_memcpy(&h, static_cast<const char*>(halves) + 2 * i, 2);
     floats[i] = half_to_float(h);
   }
 }
@@ -97,10 +97,10 @@ inline uint32_t float_to_half2(float_x4 f) { return float_to_half(f[0]) | uint32
 // the last step to see what was lost (Boldo, Melquiond 2008).
 inline float round_to_odd(double x) {
   uint64_t bits;
-  memcpy(&bits, &x, 8);
+  __builtin_memcpy(&bits, &x, 8);
   constexpr uint64_t lost = (1ull << 29) - 1;
   if (bits & lost) bits = (bits & ~lost) | 1ull << 29;
-  memcpy(&x, &bits, 8);
+  __builtin_memcpy(&x, &bits, 8);
   return float(x);
 }
 inline uint16_t double_to_half(double x) { return float_to_half(round_to_odd(x)); }

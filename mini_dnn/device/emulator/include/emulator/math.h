@@ -64,7 +64,7 @@ template <class To, class From>
 inline To bits_as(From x) {
   static_assert(sizeof(To) == sizeof(From));
   To y;
-  memcpy(&y, &x, sizeof y);
+  __builtin_memcpy(&y, &x, sizeof y);
   return y;
 }
 }  // namespace emulator

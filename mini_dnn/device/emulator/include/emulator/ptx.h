@@ -90,7 +90,7 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
   if (arrived != 0xffffffffu) fail("ldmatrix needs all 32 lanes of a warp; mask 0x%08x came", arrived);
   for (int i = 0; i < count; i++) {
     uint16_t matrix[8][8];
-    for (int r = 0; r < 8; r++) memcpy(matrix[r], static_cast<const Rows*>(arguments[8 * i + r])->row, 16);
+    for (int r = 0; r < 8; r++) __builtin_memcpy(matrix[r], static_cast<const Rows*>(arguments[8 * i + r])->row, 16);
     for (int lane = 0; lane < 32; lane++) {
       const int g = lane / 4, t = lane % 4;
       const unsigned low = transposed ? matrix[2 * t][g] : matrix[g][2 * t];

@@ -5,11 +5,44 @@ namespace emulator::fp16 {
 struct __half;
 }
 
+// clang++ checks the alignment of what a function takes by reference, and not of a struct that it copies by itself.
+#if defined(EMULATOR_CHECKED) && defined(__clang__)
+#define EMULATOR_COPY __attribute__((always_inline)) constexpr
+#define EMULATOR_COPY_PAIR(name)                        \
+  EMULATOR_COPY name(const name& v) : x(v.x), y(v.y) {} \
+  EMULATOR_COPY name& operator=(const name& v) {        \
+    x = v.x, y = v.y;                                   \
+    return *this;                                       \
+  }
+#define EMULATOR_COPY_2(T, name)                    \
+  name() = default;                                 \
+  EMULATOR_COPY name(T x, T y = {}) : x(x), y(y) {} \
+  EMULATOR_COPY_PAIR(name)
+#define EMULATOR_COPY_4(T, name)                                                    \
+  name() = default;                                                                 \
+  EMULATOR_COPY name(T x, T y = {}, T z = {}, T w = {}) : x(x), y(y), z(z), w(w) {} \
+  EMULATOR_COPY name(const name& v) : x(v.x), y(v.y), z(v.z), w(v.w) {}             \
+  EMULATOR_COPY name& operator=(const name& v) {                                    \
+    x = v.x, y = v.y, z = v.z, w = v.w;                                             \
+    return *this;                                                                   \
+  }
+#else
+#define EMULATOR_COPY_PAIR(name)
+#define EMULATOR_COPY_2(T, name)
+#define EMULATOR_COPY_4(T, name)
+#endif
+
 #define EMULATOR_VECTORS(T, name, align2, align4)                              \
   struct name##1 { T x; };                                                     \
-  struct __attribute__((aligned(align2))) name##2 { T x, y; };                 \
+  struct __attribute__((aligned(align2))) name##2 {                            \
+    T x, y;                                                                    \
+    EMULATOR_COPY_2(T, name##2)                                                \
+  };                                                                           \
   struct name##3 { T x, y, z; };                                               \
-  struct __attribute__((aligned(align4))) name##4 { T x, y, z, w; };           \
+  struct __attribute__((aligned(align4))) name##4 {                            \
+    T x, y, z, w;                                                              \
+    EMULATOR_COPY_4(T, name##4)                                                \
+  };                                                                           \
   inline constexpr name##1 make_##name##1(T x) { return {x}; }                 \
   inline constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }         \
   inline constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \

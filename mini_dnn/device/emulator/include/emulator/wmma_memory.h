@@ -15,11 +15,11 @@ inline LanePart lane_part() {
 
 EMULATOR_ACCESS void copy_in(void* fragment, const void* memory, size_t bytes) {
   emulator::note_read(memory, bytes);
-  memcpy(fragment, memory, bytes);
+  __builtin_memcpy(fragment, memory, bytes);
 }
 EMULATOR_ACCESS void copy_out(void* memory, const void* fragment, size_t bytes) {
   emulator::note_write(memory, bytes);
-  memcpy(memory, fragment, bytes);
+  __builtin_memcpy(memory, fragment, bytes);
 }
 
 template <class Use, int m, int n, int k, class T, class Layout>

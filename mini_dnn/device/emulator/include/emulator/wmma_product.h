@@ -23,7 +23,7 @@ EMULATOR_NOT_CHECKED inline void read_operand(const __half* x, float* out) {
 }
 template <int n>
 EMULATOR_NOT_CHECKED inline void read_sum(const float* x, float* out) {
-  memcpy(out, x, n * sizeof *x);
+  __builtin_memcpy(out, x, n * sizeof *x);
 }
 template <int n>
 EMULATOR_NOT_CHECKED inline void read_sum(const __half* x, float* out) {
@@ -51,13 +51,13 @@ EMULATOR_NOT_CHECKED inline void multiply(float (&d)[m][n], const float (&b)[k][
   for (int j = 0; j < n; j += width) {
     for (int i = 0; i < m; i += block) {
       vector sum[block];
-      for (int r = 0; r < block; r++) memcpy(&sum[r], &d[i + r][j], sizeof(vector));
+      for (int r = 0; r < block; r++) __builtin_memcpy(&sum[r], &d[i + r][j], sizeof(vector));
       for (int l = 0; l < k; l++) {
         vector row;
-        memcpy(&row, &b[l][j], sizeof row);
+        __builtin_memcpy(&row, &b[l][j], sizeof row);
         for (int r = 0; r < block; r++) sum[r] += a(i + r, l) * row;
       }
-      for (int r = 0; r < block; r++) memcpy(&d[i + r][j], &sum[r], sizeof(vector));
+      for (int r = 0; r < block; r++) __builtin_memcpy(&d[i + r][j], &sum[r], sizeof(vector));
     }
   }
 }

@@ -61,21 +61,24 @@ ACCESS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
 
-// clang++ calls these for copies; g++ calls the C library, unseen.
-void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
-  check_access(from, bytes, false, false, PC);
-  check_access(to, bytes, true, false, PC);
-  return memcpy(to, from, bytes);
-}
-void* __tsan_memmove(void* to, const void* from, size_t bytes) {
-  check_access(from, bytes, false, false, PC);
-  check_access(to, bytes, true, false, PC);
-  return memmove(to, from, bytes);
-}
-void* __tsan_memset(void* to, int value, size_t bytes) {
-  check_access(to, bytes, true, false, PC);
-  return memset(to, value, bytes);
-}
+// Copies: clang++ calls the ones that begin with __tsan, and the linker turns calls of the C library to the others.
+#define COPIES(prefix)                                              \
+  void* prefix##memcpy(void* to, const void* from, size_t bytes) {  \
+    check_access(from, bytes, false, false, PC);                    \
+    check_access(to, bytes, true, false, PC);                       \
+    return memcpy(to, from, bytes);                                 \
+  }                                                                 \
+  void* prefix##memmove(void* to, const void* from, size_t bytes) { \
+    check_access(from, bytes, false, false, PC);                    \
+    check_access(to, bytes, true, false, PC);                       \
+    return memmove(to, from, bytes);                                \
+  }                                                                 \
+  void* prefix##memset(void* to, int value, size_t bytes) {         \
+    check_access(to, bytes, true, false, PC);                       \
+    return memset(to, value, bytes);                                \
+  }
+COPIES(__tsan_)
+COPIES(__wrap_)
 
 // Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
 #define UPDATE(bits, T, name, expression)                         \
@@ -95,6 +98,14 @@ void* __tsan_memset(void* to, int value, size_t bytes) {
     if (same) *p = v;                                                                               \
     *compare = old;                                                                                 \
     return same;                                                                                    \
+  }
+#define EXCHANGE_VALUE(bits, T)                                                           \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T compare, T v, int, int) { \
+    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                          \
+    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                           \
+    const T old = *p;                                                                     \
+    if (old == compare) *p = v;                                                           \
+    return old;                                                                           \
   }
 #define ATOMICS(bits, T)                                         \
   T __tsan_atomic##bits##_load(const volatile T* p, int) {       \
@@ -118,7 +129,8 @@ void* __tsan_memset(void* to, int value, size_t bytes) {
   UPDATE(bits, T, or, T(old | v))                                \
   UPDATE(bits, T, xor, T(old ^ v))                               \
   EXCHANGE(bits, T, strong)                                      \
-  EXCHANGE(bits, T, weak)
+  EXCHANGE(bits, T, weak)                                        \
+  EXCHANGE_VALUE(bits, T)
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
 ATOMICS(32, uint32_t)
