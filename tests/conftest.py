@@ -10,14 +10,6 @@ from mini_dnn.device import Device, open_device
 from mini_dnn.errors import DeviceError
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of the GPU run one after the other: some of them measure, or fill its memory."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.xdist_group("gpu"))
-
-
 @pytest.fixture(scope="session")
 def emulator() -> Iterator[Device]:
     with closing(open_device("emulator")) as opened:
