@@ -177,6 +177,19 @@ def server(tmp_path: Path) -> Iterator[ForkServer]:
     opened.close()
 
 
+def test_a_child_is_ended_however_early(server: ForkServer) -> None:
+    """Even before it leads a process group."""
+    for _ in range(100):
+        pipes = [os.pipe() for _ in range(3)]
+        since = time.monotonic()
+        pid = server.start("planner", Policy(), {"folder": "/"}, [pipes[0][0], pipes[1][1], pipes[2][1]])
+        assert server.end(pid) == signal.SIGKILL
+        assert time.monotonic() - since < 10
+        for pipe in pipes:
+            os.close(pipe[0])
+            os.close(pipe[1])
+
+
 def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
     source, private = tmp_path / "kernel", tmp_path / "private"
     source.mkdir()

@@ -178,6 +178,8 @@ def _end(pid: int, ended: dict[int, int]) -> int:
     """Kill a process group; how its leader ended, by itself or now."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+    if pid not in ended:
+        os.kill(pid, signal.SIGKILL)  # it may not have come to lead a group yet; nobody else has its number
     while pid not in ended:
         other, status = os.waitpid(-1, 0)  # also orphans, where this is the first process of a namespace
         ended[other] = status
