@@ -1,169 +1,312 @@
-// layers/custom: unroll -> GEMM -> permute fused into one kernel on the tensor cores (WMMA).
+// layers/custom: the final kernel: unroll -> GEMM -> permute in one launch, at the pace of memory.
 //
-// Idea      The unrolled matrix repeats itself. With its rows ordered (r, c, s), output row p's part is rows p STRIDE
-//           ... of one taller matrix x_tile, whose row (h, c, s) is image row h of channel c, shifted by s. So shared
-//           memory holds S shifted copies of the image instead of R S, each output row's operand is a window that
-//           slides down over it, and what a warp has loaded of it for one output row serves the R - 1 next ones.
-// Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. x_tile [row][PITCH] half, row = (h C + c) SHIFTS + s
-//           with S padded to SHIFTS, a multiple of 8: a window starts at a whole or a half step of 16. w_tile holds
-//           the filters for both phases, [phase][TILE_M][STEPS 16] half, zero in the padding.
-// Mapping   a block -> ROWS output rows x TILES_Q TILE_Q columns of an image, TILE_M channels; a warp -> TILE_Q of the
-//           columns. It keeps the filters and all its accumulators in registers, and goes on
-//           to the same rows of image n + gridDim.z: the filters are loaded once for several images.
-//           C, M, R, S and the tiles are compile-time constants; H, W and the batch are not. Layers whose tiles pass
-//           shared memory are done in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
-// Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000.
-//           FLOPs on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, below
-//           0.3 ms in all. What counts is instructions: the copies into shared memory, two halves at a time (8 for
-//           each pair of inputs, halo rows again), and the way of each result out through shared memory.
-// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 of an input instead of 49), with Q
-//           padded to whole tiles about a third; about a quarter of the reads from it; filters read once for 8 images.
-// Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
-//           reaches outputs next to its own (zero weights in the padding times infinity).
-// Hazards   x_tile's rows past the image must be finite, as zero weights meet them: they are filled with zeros.
-//           Results are staged in the tiles' memory: a barrier stands between the last product and the first result,
-//           and another before the next image's tiles.
-// Source    WMMA: CUDA C++ Programming Guide, "Warp Matrix Functions" (pointers aligned to 32 B, PITCH to 16 halves).
-#include <cuda_fp16.h>
-#include <mma.h>
+// Idea      Nothing is unrolled and nothing is permuted. With quads (mini_dnn/quads.cuh) the image itself is the
+//           tensor cores' operand: weights stay in registers for the whole launch, and a row of quads is read once for
+//           all output rows that it serves. No thread computes an address of global memory: the copy engine brings
+//           bands of the image and takes bands of the result, while the warps work on the band before.
+// Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. Shared memory: OUTPUTS slabs [TILE_M][out_pitch] of
+//           results, INPUTS bands as they are in x [C][BAND + R - 1][W], and the quads of one band, halves, in rows of
+//           `pitch`; with SPLIT those of the low halves behind them. next[m tile] counts the units handed out.
+// Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Blocks stay and take units from a counter,
+//           in order, so that what is at work lies close together in memory. A warp does jobs of 8 columns of quads in
+//           one strip of ROWS rows of quads, STRIPS a band, or at the right edge 2 or 4 columns of several strips.
+//           mma.m16n8k16: 16 rows = channels and pixels of a quad, 8 columns = quads, k = 4 quads of a filter row.
+//           With POOL, ReLU and a maximum over windows follow in registers, and y is the pooled output.
+// Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. Products
+//           800 + 2,142 an image, padding included: 0.06 + 0.15 ms at the 600 TFLOP/s that mma.sync reached in a loop
+//           of nothing else; with SPLIT three times as many.
+// Gain      over m3/sliding_window: each value is packed once instead of copied 14 times, operands without WMMA's
+//           alignment, loads and stores under way while a block computes: 0.35 + 0.29 ms expected instead of 0.9 + 1.1.
+// Limits    C up to 4, filters up to 64 registers; other shapes take conv_direct, which is slow. Values beyond 65,504
+//           become infinite (with SPLIT NaN). An infinity or NaN also reaches outputs next to its own (zeros of A times
+//           infinity). Bulk copies where rows are multiples of 16 bytes, else element by element.
+// Hazards   reset runs before each conv, on its stream, and nothing outlives a launch: one that was killed leaves no
+//           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
+// Source    PTX ISA: mma.m16n8k16, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous data copies. On
+//           SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.
+#include <mini_dnn/quads.cuh>
 
-using namespace nvcuda;
+constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 
-constexpr int STEP = 16;  // of k in one product
-constexpr int SHIFTS = (CHUNK_S + 7) / 8 * 8;
-constexpr int STRIDE = CHUNK_C * SHIFTS;            // rows of x_tile from one image row to the next
-constexpr int PHASES = STRIDE % STEP == 0 ? 1 : 2;  // an output row's window starts at a step, or in its middle too
-constexpr int STEPS = (CHUNK_R * STRIDE + (PHASES - 1) * STEP / 2 + STEP - 1) / STEP;  // of a window
-constexpr int X_STEPS = (ROWS - 1) * STRIDE / STEP + STEPS;                            // of all windows together
-constexpr int WARPS = TILES_Q, COLUMNS = TILES_Q * TILE_Q;
-constexpr int LINES = (X_STEPS * STEP + SHIFTS - 1) / SHIFTS;  // image rows x channels in x_tile
+#ifndef DIRECT
+typedef quads::Filter<C, M, R, S> Filter;
+constexpr int X = Filter::width, Y = Filter::height, TILE_M = Filter::tile_m;
+constexpr int BAND = STRIPS * ROWS * Y, THREADS = 32 * WARPS;
+constexpr int QUAD_ROWS = STRIPS * ROWS + Filter::rows - 1;  // of a band, with the filter's overhang
 
-typedef wmma::fragment<wmma::matrix_a, TILE_M, TILE_Q, STEP, half, wmma::row_major> WFragment;
-typedef wmma::fragment<wmma::matrix_b, TILE_M, TILE_Q, STEP, half, wmma::row_major> XFragment;
-typedef wmma::fragment<wmma::accumulator, TILE_M, TILE_Q, STEP, float> Accumulator;
+struct Unit {
+  int n, p0, rows;  // image, first output row, output rows; no rows: there is no more work
+};
+__device__ Unit unit(int id, int N, int P) {
+  const int bands = (P + BAND - 1) / BAND, n = id / bands, p0 = (id - n * bands) * BAND;
+  return {n, p0, n < N ? min(BAND, P - p0) : 0};
+}
 
-// Rows of x_tile for the chunk that starts at channel c0, image row h0, column q0: a warp per image row and channel, a
-// lane per pair of columns. It reads each input once, all loads of a line in flight together, and writes the pair to
-// every shift's row: the pair that starts at an even column for even shifts, the one a column on for odd shifts.
-__device__ void unroll(const float* __restrict__ x, half* x_tile, int h0, int q0, int c0, int H, int W) {
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned PAIRS = (COLUMNS + SHIFTS + 63) / 64;  // of a lane
-  for (unsigned line = warp; line < LINES; line += WARPS) {
-    const int h = h0 + line / CHUNK_C, c = c0 + line % CHUNK_C;
-    const float* row = x + ((long long)c * H + h) * W + q0;
-    const int end = h < H && c < C ? W - q0 : 0;  // columns from here on are outside the image
-    float value[PAIRS][3];
+// Starts the copies of a unit's input rows.
+__device__ void start_load(float* in, const float* x, Unit u, int H, int W, bool by16, ptx::mbarrier* full) {
+  const int rows = u.rows + R - 1, plane = (BAND + R - 1) * W;
+  const float* from = x + (long long)u.n * C * H * W + (long long)u.p0 * W;
+#ifdef PTX_BULK
+  if (by16) {
+    if (threadIdx.x > 0) return;
+    ptx::mbarrier_arrive_expect_tx(full, 4 * C * rows * W);
+    for (int c = 0; c < C; c++) ptx::bulk_load(in + c * plane, from + (long long)c * H * W, 4 * rows * W, full);
+    return;
+  }
+#endif
+  for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
+    for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
+    for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
+  }
+}
+
+// How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
+struct Walk {
+  int row, column, rows, columns, pitch;
+  __device__ explicit Walk(int pitch)
+      : row(threadIdx.x / pitch),
+        column(threadIdx.x % pitch),
+        rows(THREADS / pitch),
+        columns(THREADS % pitch),
+        pitch(pitch) {}
+  __device__ __forceinline__ void step() {
+    row += rows, column += columns;
+    if (column >= pitch) column -= pitch, row++;
+  }
+};
+
+// The quads of a band with `rows` rows of pixels. Zero where the image is not.
+__device__ __forceinline__ void to_quads(uint2* quad, Walk walk, const float* in, int rows, int W) {
+  const int plane = (BAND + R - 1) * W;
+  for (; walk.row < QUAD_ROWS; walk.step()) {
+    const int h0 = walk.row * Y, w0 = walk.column * X;
+    const float* const pixel = in + h0 * W + w0;
+    float v[4];
 #pragma unroll
-    for (unsigned i = 0; i < PAIRS; i++)
-#pragma unroll
-      for (unsigned k = 0; k < 3; k++) {
-        const int column = 64 * i + 2 * lane + k;
-        value[i][k] = column < end ? row[column] : 0.0f;
+    for (int e = 0; e < 4; e++) {
+      const int c = Filter::channel(e), h = Filter::y(e), w = Filter::x(e);
+      if constexpr (PAIRS) {  // two values in one load
+        const bool inside = h0 + h < rows && w0 < W;
+        const float2 both = inside ? *reinterpret_cast<const float2*>(pixel + c * plane + h * W) : make_float2(0, 0);
+        v[e] = w ? both.y : both.x;
+      } else {
+        v[e] = c < C && h0 + h < rows && w0 + w < W ? pixel[c * plane + h * W + w] : 0.0f;
       }
-    half* const tile = x_tile + line * SHIFTS * PITCH;
+    }
+    const int i = walk.row * walk.pitch + walk.column;
+    const uint2 high = quads::pack(v);
+    quad[i] = high;
+    if constexpr (SPLIT) quad[QUAD_ROWS * walk.pitch + i] = quads::pack_rest(v, high, quads::low_scale);
+  }
+}
+
+// Where this lane's sums of a job go: its columns 2t and 2t + 1 of quads, channel m and where X is 1 also m + 8.
+struct Target {
+  float* out;        // null: nowhere
+  int p, q;          // its first pixel before pooling: row of the band, column of the image
+  int rows, Q;       // that there are
+  int width, pitch;  // of a row and of a channel, where they go
+  bool shared;       // two lanes' columns are of one window
+};
+
+// Row p of quads: two or four neighbouring pixels.
+__device__ __forceinline__ void store(const Target& to, int p, const float (&sum)[4]) {
+  if (!to.out || (SHORT && to.p + p * Y >= to.rows)) return;
+  float* out = to.out + p * Y * to.width;
+  if constexpr (X == 2) {
+    if constexpr (VECTOR == 4) {
+      *reinterpret_cast<float4*>(out) = make_float4(sum[0], sum[2], sum[1], sum[3]);
+    } else {
+      const float in_order[4] = {sum[0], sum[2], sum[1], sum[3]};
 #pragma unroll
-    for (unsigned i = 0; i < PAIRS; i++) {
-      const half2 even = __floats2half2_rn(value[i][0], value[i][1]);
-      const half2 odd = __floats2half2_rn(value[i][1], value[i][2]);
+      for (int i = 0; i < 4; i++)
+        if (to.q + i < to.Q) out[i] = in_order[i];
+    }
+  } else {
 #pragma unroll
-      for (int s = 0; s < SHIFTS; s++) {
-        const int q = int(64 * i + 2 * lane) - s / 2 * 2;  // of the pair in this shift's row
-        if (q >= 0 && q < COLUMNS) *reinterpret_cast<half2*>(tile + s * PITCH + q) = s % 2 ? odd : even;
+    for (int i = 0; i < 4; i += 2, out += 8 * to.pitch)
+      if constexpr (VECTOR >= 2) {
+        *reinterpret_cast<float2*>(out) = make_float2(sum[i], sum[i + 1]);
+      } else {
+        out[0] = sum[i];
+        if (to.q + 1 < to.Q) out[1] = sum[i + 1];
       }
+  }
+}
+
+// Row p of quads into the maxima `top`, which begin at 0, the least that ReLU leaves; complete windows go out.
+// Columns past the image repeat its last quad, which changes no maximum.
+__device__ __forceinline__ void pool(const Target& to, int p, float (&top)[2], const float (&sum)[4]) {
+  // X 1: of channel m, of channel m + 8. X 2: two windows of channel m, or with POOL 4 one.
+  float v[2] = {ptx::max_nan(sum[0], sum[X == 2 ? 2 : 1]), ptx::max_nan(sum[X == 2 ? 1 : 2], sum[3])};
+  if constexpr (X == 2 && ODD) {  // the last quad has no right half
+    if (to.q + 1 >= to.Q) v[0] = sum[0];
+    if (to.q + 3 >= to.Q) v[1] = to.q + 2 < to.Q ? sum[1] : v[0];
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    if (!SHORT || to.p + p * Y < to.rows) top[i] = ptx::max_nan(top[i], v[i]);
+  if ((p + 1) * Y % POOL) return;
+  v[0] = top[0], v[1] = top[1];
+  top[0] = top[1] = 0.0f;
+  if constexpr (X == 2 && POOL == 4) v[0] = ptx::max_nan(v[0], v[1]);
+  if constexpr (X == 2 && POOL == 2 && Y == 2) {  // of the two lanes that have rows of both windows each takes one
+    const bool second = threadIdx.x & 16;
+    v[0] = ptx::max_nan(second ? v[1] : v[0], __shfl_xor_sync(~0u, second ? v[0] : v[1], 16));
+  } else if constexpr (Y == 2) {
+    v[0] = ptx::max_nan(v[0], __shfl_xor_sync(~0u, v[0], 16));
+  }
+  if constexpr (X == 1 && POOL == 4)
+    for (int i = 0; i < 2; i++)
+      if (to.shared) v[i] = ptx::max_nan(v[i], __shfl_xor_sync(~0u, v[i], 1));
+  if (!to.out || (SHORT && to.p / POOL * POOL + p * Y / POOL * POOL >= to.rows)) return;
+  float* const out = to.out + p * Y / POOL * to.width;
+  out[0] = v[0];
+  if constexpr (X == 1) out[8 * to.pitch] = v[1];
+  if constexpr (X == 2 && Y == 1 && POOL == 2)
+    if (to.q + 2 < to.Q) out[1] = v[1];
+}
+
+// A job: ROWS rows of 8 columns of quads.
+__device__ __forceinline__ void convolve(const Filter& filter, const Filter& low, const uint2* quad, int pitch,
+                                         const Target& to) {
+  float top[2] = {};
+  auto done = [&](int p, float (&sum)[4]) {
+    if constexpr (POOL == 1)
+      for (int i = 0; i < 4; i++) sum[i] = ptx::max_nan(sum[i], 0.0f);
+    if constexpr (POOL > 1) {
+      pool(to, p, top, sum);
+    } else {
+      store(to, p, sum);
     }
+  };
+  if constexpr (SPLIT) {
+    quads::multiply_split<ROWS>(filter, low, quad, QUAD_ROWS * pitch, pitch, done);
+  } else {
+    quads::multiply<ROWS>(filter, quad, pitch, done);
   }
 }
 
-// w_tile for the same chunk; zero where the filter or the channels end. Phase 1 is phase 0 moved by half a step.
-__device__ void load_w(const float* __restrict__ w, half* w_tile, int m0, int c0, int r0, int s0) {
-  for (int i = threadIdx.x; i < PHASES * TILE_M * STEPS * STEP; i += 32 * WARPS) {
-    const int phase = i / (TILE_M * STEPS * STEP), m = m0 + i / (STEPS * STEP) % TILE_M;
-    const int k = i % (STEPS * STEP) - phase * STEP / 2;
-    const int s = k % SHIFTS, c = k / SHIFTS % CHUNK_C, r = k / STRIDE;
-    const bool in_chunk = k >= 0 && s < CHUNK_S && r < CHUNK_R;
-    const bool inside = in_chunk && m < M && c0 + c < C && r0 + r < R && s0 + s < S;
-    w_tile[i] = __float2half(inside ? w[(((long long)m * C + c0 + c) * R + r0 + r) * S + s0 + s] : 0.0f);
+// Starts the copies of a slab to y, whose planes are P by Q: channel by channel, or at once where the slab is whole
+// images as they are in y.
+__device__ void start_store(float* y, const float* slab, Unit u, int m0, int P, int Q, int out_pitch) {
+  const int channels = min(TILE_M, M - m0), count = (u.rows + WINDOW - 1) / WINDOW * Q;
+  const bool whole = WHOLE && out_pitch == P * Q;
+  float* to = y + ((long long)u.n * M + m0) * P * Q + (long long)(u.p0 / WINDOW) * Q;
+#ifdef PTX_BULK
+  if (whole ? M * P * Q % 4 == 0 : BAND / WINDOW * Q % 4 == 0 && P * Q % 4 == 0) {  // in units of 16 bytes
+    const int m = threadIdx.x;
+    if (m < (whole ? 1 : channels))
+      ptx::bulk_store(to + (long long)m * P * Q, slab + m * out_pitch, 4 * (whole ? channels * P * Q : count));
+    ptx::bulk_commit();
+    return;
   }
+#endif
+  for (int m = 0; m < channels; m++, to += (long long)P * Q, slab += out_pitch)
+    for (int i = threadIdx.x; i < count; i += THREADS) to[i] = slab[i];
 }
 
-// The filters of a chunk, in registers.
-__device__ void load_fragments(WFragment (&w_fragment)[PHASES][STEPS], const half* w_tile) {
-#pragma unroll
-  for (int phase = 0; phase < PHASES; phase++)
-#pragma unroll
-    for (int k = 0; k < STEPS; k++)
-      wmma::load_matrix_sync(w_fragment[phase][k], w_tile + phase * TILE_M * STEPS * STEP + k * STEP, STEPS * STEP);
-}
+extern "C" __global__ void reset(unsigned* next) { next[threadIdx.x] = 0; }
 
-// Each step of the windows is loaded once and multiplied for every output row that it belongs to.
-__device__ void multiply(Accumulator (&acc)[ROWS], const WFragment (&w_fragment)[PHASES][STEPS], const half* x_tile) {
-#pragma unroll
-  for (int f = 0; f < X_STEPS; f++) {
-    XFragment x_fragment;
-    wmma::load_matrix_sync(x_fragment, x_tile + f * STEP * PITCH, PITCH);
-#pragma unroll
-    for (int p = 0; p < ROWS; p++) {
-      const int k = f - p * STRIDE / STEP, phase = p * STRIDE % STEP * 2 / STEP;
-      if (k >= 0 && k < STEPS) wmma::mma_sync(acc[p], w_fragment[phase][k], x_fragment, acc[p]);
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    conv(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, unsigned* next, int N, int H,
+         int W, int in_pitch, int out_pitch) {
+  extern __shared__ __align__(128) float memory[];
+  __shared__ Unit units[2 * INPUTS];  // in the buffers, and those that follow them
+  __shared__ ptx::mbarrier full[INPUTS];
+  const int P = H - R + 1, Q = W - S + 1, m0 = blockIdx.y * TILE_M;
+  const int PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;       // pooled
+  const bool by16 = BAND * W % 4 == 0 && (R - 1) * W % 4 == 0 && H * W % 4 == 0;  // rows in units of 16 bytes
+  const quads::Jobs jobs(STRIPS, (Q + X - 1) / X);
+  const int pitch = jobs.columns - 1 + Filter::steps * quads::per_step;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, dy = Filter::dy(g);
+  const Walk walk(pitch);
+  float* const inputs = memory + OUTPUTS * TILE_M * out_pitch;
+  uint2* const quad = reinterpret_cast<uint2*>(inputs + INPUTS * in_pitch);
+
+  int ahead = 0;  // thread 0: the unit that is loaded next
+  if (threadIdx.x == 0) {
+    const int first = atomicAdd(&next[blockIdx.y], INPUTS);
+    ahead = atomicAdd(&next[blockIdx.y], 1);
+    for (int i = 0; i < INPUTS; i++) units[i] = unit(first + i, N, P);
+#ifdef PTX_BULK
+    for (int i = 0; i < INPUTS; i++) ptx::mbarrier_init(&full[i], 1);
+#endif
+  }
+  ptx::fence_proxy_async();
+  __syncthreads();  // units are taken, mbarriers are there
+  if (!units[0].rows) return;
+  for (int i = 0; i < INPUTS; i++) {
+    if (units[i].rows) start_load(inputs + i * in_pitch, x, units[i], H, W, by16, full + i);
+    ptx::cp_async_commit();
+  }
+  Filter filter, low;
+  filter.load(w, m0);
+  if constexpr (SPLIT) low.load(w, m0, true, quads::low_scale);
+
+  for (int k = 0; units[k % (2 * INPUTS)].rows; k++) {
+    const int buffer = k % INPUTS, following = (k + INPUTS) % (2 * INPUTS);
+    const Unit u = units[k % (2 * INPUTS)];
+    float* const in = inputs + buffer * in_pitch;
+    float* const slab = memory + k % OUTPUTS * TILE_M * out_pitch;
+    bool landed = false;
+#ifdef PTX_BULK
+    if (by16) ptx::mbarrier_wait(&full[buffer], k / INPUTS & 1), landed = true;
+    ptx::bulk_wait_read<OUTPUTS - 1>();
+#endif
+    if (!landed) {
+      ptx::cp_async_wait<INPUTS - 1>();
+      __syncthreads();  // the input has landed for all
     }
-  }
-}
-
-// permute: a row of results leaves through shared memory, where each lane finds its own pixel. y: channel 0, column 0.
-__device__ void store(float* __restrict__ y, float* staged, const Accumulator& acc, int m0, int q, int Q, int PQ) {
-  const int lane = threadIdx.x % 32;
-  constexpr int AT_ONCE = 32 / TILE_Q, USED_M = M < TILE_M ? M : TILE_M;  // channels
-  wmma::store_matrix_sync(staged, acc, TILE_Q, wmma::mem_row_major);
-  __syncwarp();
-  float* out = y + (long long)(m0 + lane / TILE_Q) * PQ + q;
-#pragma unroll
-  for (int i = 0; i < (USED_M + AT_ONCE - 1) / AT_ONCE; i++, out += AT_ONCE * (long long)PQ) {
-    const int m = i * AT_ONCE + lane / TILE_Q;
-    if (q < Q && m < USED_M && (M % TILE_M == 0 || m0 + m < M)) *out = staged[i * 32 + lane];
-  }
-  __syncwarp();  // staged is free for the next row
-}
-
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    conv_fused(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int N, int H, int W) {
-  extern __shared__ __align__(128) half shared[];
-  half* const x_tile = shared;
-  half* const w_tile = shared + LINES * SHIFTS * PITCH;
-  const int P = H - R + 1, Q = W - S + 1;
-  const int blocks_q = (Q + COLUMNS - 1) / COLUMNS;
-  const int p0 = blockIdx.x / blocks_q * ROWS, q0 = blockIdx.x % blocks_q * COLUMNS;
-  const int m0 = blockIdx.y * TILE_M;
-  const int warp = threadIdx.x / 32;
-  const int column = warp * TILE_Q;  // this warp's first, in the block
-  float* const staged = reinterpret_cast<float*>(shared) + warp * TILE_M * TILE_Q;
-  constexpr bool ONE_CHUNK = CHUNK_C == C && CHUNK_R == R && CHUNK_S == S;
-
-  WFragment w_fragment[PHASES][STEPS];
-  bool loaded = false;  // the filters of a layer that is one chunk stay in registers
-  for (int n = blockIdx.z; n < N; n += gridDim.z) {
-    const float* const image = x + (long long)n * C * H * W;
-    Accumulator acc[ROWS];
-#pragma unroll
-    for (int p = 0; p < ROWS; p++) wmma::fill_fragment(acc[p], 0.0f);
-    for (int c0 = 0; c0 < C; c0 += CHUNK_C)
-      for (int r0 = 0; r0 < R; r0 += CHUNK_R)
-        for (int s0 = 0; s0 < S; s0 += CHUNK_S) {
-          const bool load = !ONE_CHUNK || !loaded;
-          unroll(image, x_tile, p0 + r0, q0 + s0, c0, H, W);
-          if (load) load_w(w, w_tile, m0, c0, r0, s0);
-          __syncthreads();  // the tiles are complete
-          if (load) load_fragments(w_fragment, w_tile);
-          loaded = true;
-          multiply(acc, w_fragment, x_tile + column);
-          __syncthreads();  // the tiles have been read
-        }
-#pragma unroll
-    for (int row = 0; row < ROWS; row++) {
-      const int p = p0 + row;
-      if (p >= P) break;  // the same for the whole warp
-      float* const out = y + (long long)n * M * P * Q + (long long)p * Q;
-      store(out, staged, acc[row], m0, q0 + column + threadIdx.x % TILE_Q, Q, P * Q);
+    to_quads(quad, walk, in, u.rows + R - 1, W);
+    if (threadIdx.x == 0) {
+      units[following] = unit(ahead, N, P);
+      ahead = atomicAdd(&next[blockIdx.y], 1);
     }
-    __syncthreads();  // the results have left: their place is x_tile's again
+    ptx::fence_proxy_async();
+    __syncthreads();  // the quads are there, the input has been read, the slab's last results have left
+    if (units[following].rows) start_load(in, x, units[following], H, W, by16, full + buffer);
+    ptx::cp_async_commit();
+    for (int job = warp; job < jobs.count; job += WARPS) {
+      const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
+      const int strip = min(from.strip, STRIPS - 1), column = min(from.column, jobs.columns - 1);
+      const int p = to.strip * ROWS * Y, q = to.column * X;
+      const bool exchanged = POOL == 2 && Y == 2;  // see pool()
+      const int column_out = (q + (exchanged ? 2 * dy : 0)) / WINDOW;
+      const bool stores = exchanged || POOL < 2 || (dy == 0 && q % WINDOW == 0);
+      Target target{nullptr, p + dy, q, u.rows, Q, PQ, out_pitch, job < jobs.full || jobs.width > 2};
+      if (to.strip < STRIPS && column_out < PQ && stores)
+        target.out = slab + Filter::m(g) * out_pitch + (POOL > 1 ? p / WINDOW : p + dy) * PQ + column_out;
+      convolve(filter, low, quad + strip * ROWS * pitch + column + t, pitch, target);
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();  // the slab is complete, the quads have been read
+    start_store(y, slab, u, m0, PP, PQ, out_pitch);
+  }
+#ifdef PTX_BULK
+  ptx::bulk_wait_read<0>();
+#endif
+}
+
+#endif
+
+// Any other shape: a thread for each output.
+extern "C" __global__ void conv_direct(const float* x, const float* w, float* y, int H, int W) {
+  const int P = H - R + 1, Q = W - S + 1, PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, n = blockIdx.z;
+  if (pixel >= PP * PQ) return;
+  const int p0 = pixel / PQ * WINDOW, q0 = pixel % PQ * WINDOW;
+  for (int m = blockIdx.y; m < M; m += gridDim.y) {
+    float result = 0.0f;
+    for (int p = p0; p < min(p0 + WINDOW, P); p++)
+      for (int q = q0; q < min(q0 + WINDOW, Q); q++) {
+        float acc = 0.0f;
+        for (int c = 0; c < C; c++)
+          for (int r = 0; r < R; r++)
+            for (int s = 0; s < S; s++)
+              acc += x[(((long long)n * C + c) * H + p + r) * W + q + s] * w[((m * C + c) * R + r) * S + s];
+        result = POOL ? ptx::max_nan(result, acc) : acc;
+      }
+    y[((long long)n * M + m) * PP * PQ + pixel] = result;
   }
 }

@@ -1,105 +1,32 @@
-"""layers/custom: unroll, multiply and permute in one kernel, on the tensor cores."""
+"""layers/custom: the final kernel, on quads and tensor cores."""
 
-from dataclasses import dataclass, replace
+from mini_dnn.quads import Tiling, cut, defines, fits, plan, scratch
+from mini_dnn.variant import ConvShape, Variant, ceil_div
 
-from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
-
-HALF_BYTES, FLOAT_BYTES = 2, 4
-STEP = 16  # length of the reduction in one tensor-core product
-SHARED_LIMIT = 64 * 1024  # bytes a block may have on every GPU since sm_75
-MAX_COLUMNS = 96  # output columns of a block
-MAX_SHIFTS = 32  # shifted copies of a row at a time
-MAX_STEPS = 14  # fragments of w that a warp keeps in registers
-MAX_IMAGES = 8  # that a block does, one after the other, where there are
-MANY_BLOCKS = 2048  # to keep every multiprocessor busy
-MAX_ROWS = {8: 8, 16: 9}  # output rows of a block by TILE_M: accumulators that a warp keeps
+SHARED_BYTES = 113 * 1024  # of a block, two of which share a multiprocessor with 227 KB
+MAX_BAND = 20  # output rows of a unit where a quad is several pixels
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How one block's work is cut; the kernel's definitions have the same names."""
+def tiling(s: ConvShape) -> Tiling | None:
+    """How the work is cut; None: the shape is for conv_direct.
 
-    TILE_M: int  # output channels and pixels of one tensor-core product
-    TILE_Q: int
-    TILES_Q: int  # products side by side in an output row
-    ROWS: int  # output rows of a block; a warp does all rows of one tile's columns
-    CHUNK_C: int  # channels, filter rows and filter columns that shared memory holds at a time
-    CHUNK_R: int
-    CHUNK_S: int
-
-    @property
-    def shifts(self) -> int:
-        """Shifted copies of a row: the columns of a chunk, padded so that windows start at half steps."""
-        return ceil_div(self.CHUNK_S, 8) * 8
-
-    @property
-    def stride(self) -> int:
-        """Rows of x_tile between one image row and the next."""
-        return self.CHUNK_C * self.shifts
-
-    @property
-    def phases(self) -> int:
-        """Places within a step where an output row's window may start."""
-        return 2 if self.stride % STEP else 1
-
-    @property
-    def steps(self) -> int:
-        """Steps of an output row's window."""
-        return ceil_div(self.CHUNK_R * self.stride + (self.phases - 1) * STEP // 2, STEP)
-
-    @property
-    def pitch(self) -> int:
-        """Halves between rows of x_tile: an odd multiple of 16, which spreads rows over the banks."""
-        return (self.TILES_Q * self.TILE_Q // 16 | 1) * 16
-
-    @property
-    def x_tile_rows(self) -> int:
-        """Rows of x_tile, whole lines of ``shifts``: the last window ends in the padding."""
-        steps = (self.ROWS - 1) * self.stride // STEP + self.steps
-        return ceil_div(steps * STEP, self.shifts) * self.shifts
-
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory: x_tile and w_tile, whose place the results take at the end."""
-        w_tile = self.phases * self.TILE_M * self.steps * STEP
-        tiles = HALF_BYTES * (self.x_tile_rows * self.pitch + w_tile)
-        return max(tiles, FLOAT_BYTES * self.TILES_Q * self.TILE_M * self.TILE_Q)
-
-
-def tiling(s: ConvShape) -> Tiling:
-    """As much of the filter at a time as registers and shared memory hold, and as many rows as fit beside."""
-    tile_m, tile_q = (8, 32) if s.M <= 8 else (16, 16)
-    tiles_q = min(ceil_div(s.Q, tile_q), MAX_COLUMNS // tile_q)
-    t = Tiling(tile_m, tile_q, tiles_q, 1, s.C, s.R, min(s.S, MAX_SHIFTS))
-    for name in ("CHUNK_C", "CHUNK_R"):
-        while (t.steps > MAX_STEPS or t.shared_bytes > SHARED_LIMIT) and getattr(t, name) > 1:
-            t = replace(t, **{name: ceil_div(getattr(t, name), 2)})
-    rows = min(MAX_ROWS[tile_m], s.P)
-    while replace(t, ROWS=rows).shared_bytes > SHARED_LIMIT:
-        rows -= 1
-    return replace(t, ROWS=rows)
-
-
-def defines(s: ConvShape) -> dict[str, int]:
-    """The layer's sizes and its tiles: compile-time constants to the kernel."""
-    t = tiling(s)
-    return {"C": s.C, "M": s.M, "R": s.R, "S": s.S, "PITCH": t.pitch, **vars(t)}
-
-
-def plan(s: ConvShape) -> list[Launch]:
-    """One launch: blocks of rows and columns along x, of channels along y, images along z."""
-    t = tiling(s)
-    strips = ceil_div(s.P, t.ROWS) * ceil_div(s.Q, t.TILES_Q * t.TILE_Q)
-    images = min(MAX_IMAGES, ceil_div(strips * s.N, MANY_BLOCKS))
-    grid = (strips, ceil_div(s.M, t.TILE_M), ceil_div(s.N, images))
-    return [Launch("conv_fused", grid, (32 * t.TILES_Q,), ("x", "w", "y", s.N, s.H, s.W), t.shared_bytes)]
+    Whole images leave in one copy each; bands do where an image would be too large, or has few channels.
+    """
+    if not fits(s):
+        return None
+    for bands in range(1 if s.C > 2 else ceil_div(s.P, MAX_BAND), s.P + 1):
+        t = cut(s, bands, 6, 2, 1, 1) if s.C > 2 else cut(s, bands, 5, 3, 1, 2)
+        if t.shared_bytes <= SHARED_BYTES:
+            return t
+    return None
 
 
 VARIANT = Variant(
     op="conv2d",
-    plan=plan,
-    defines=defines,
-    parent="m3/stack_2",
+    plan=lambda s: plan(s, tiling(s)),
+    scratch=lambda s: scratch(s, tiling(s)),
+    defines=lambda s: defines(s, tiling(s)),
+    parent="m3/sliding_window",
     precision="fp16",
-    idea="unroll along filter columns only: one operand in shared memory serves R output rows",
+    idea="quads of the image are the tensor cores' operand, copies by the copy engine, weights in registers",
 )

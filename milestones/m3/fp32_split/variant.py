@@ -1,112 +1,26 @@
-"""m3/fp32_split: m3/mma_direct with operands of two halves, as exact as fp32 arithmetic."""
+"""m3/fp32_split: the final kernel with fp32 accuracy from the tensor cores."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
+from mini_dnn.quads import Tiling, cut, defines, first_that_fits, fits, plan, scratch
+from mini_dnn.variant import ConvShape, Variant
 
-FLOAT_BYTES = 4
-TILE_N = 4  # groups of pixels of a product, in each of two strips
-STEP = 16  # length of the reduction in one product
-MAX_ROWS = {4: 4, 2: 4, 1: 2}  # of a strip, by pixels of a group: registers for the sums and the weights
-MAX_WEIGHTS = 64  # registers that a thread keeps weights in
-MAX_CHANNELS = 4  # of the input: one quad
-MAX_M = 1024  # output channels, so that one block clears all counters
-BUFFERS = ((3, 2), (2, 2), (2, 1))  # of bands of the input, of slabs of the output; the first that fits
-MAX_GRID = 480  # more than are resident anywhere: blocks that come late find no work
-THREADS = 256  # per block in conv_direct
-GRID_Y = 65535  # most blocks along y
-MAX_BAND = 16  # output rows of a unit of work
-MAX_WARPS = 5  # of a block
-BLOCKS = 2  # on a multiprocessor: 168 registers a thread
-SHARED_LIMIT = 64 * 1024  # bytes a block may have on every GPU since sm_75
+MAX_BAND = 20  # output rows of a unit of work
+WARPS, BLOCKS = 6, 2  # of a block; on a multiprocessor: 168 registers a thread
+MAX_ROWS = 2  # of quads in a strip where filters are large: registers for the sums of two products
+BUFFERS = ((2, 2), (2, 1))  # of bands of the input, of slabs of the output
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How the work is cut; the kernel's definitions have the same names."""
-
-    SHIFTS: int  # pixels of a group
-    ROWS: int  # output rows of a strip
-    PARTS: int  # of a band, two strips each
-    INPUTS: int  # bands of the input in shared memory
-    OUTPUTS: int  # slabs of the output
-    WARPS: int
-    BLOCKS: int  # on a multiprocessor
-    in_pitch: int  # floats of a band with the padding behind it
-    out_pitch: int  # floats of a slab's channel
-
-    @property
-    def tile_m(self) -> int:
-        """Output channels of a block."""
-        return 16 // self.SHIFTS
-
-    @property
-    def band(self) -> int:
-        """Output rows of a unit of work."""
-        return 2 * self.ROWS * self.PARTS
-
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block."""
-        slabs = self.OUTPUTS * self.tile_m * self.out_pitch
-        return FLOAT_BYTES * (slabs + self.INPUTS * self.in_pitch)
-
-
-def steps(s: ConvShape, shifts: int) -> int:
-    """Products along a filter row."""
-    return ceil_div((s.S + shifts - 1) * (4 // shifts), STEP)
-
-
-def cut(s: ConvShape, bands: int, inputs: int, outputs: int) -> Tiling:
-    """The tiling with so many bands, of about equal heights, and so many buffers."""
-    shifts = {1: 4, 2: 2}.get(s.C, 1)
-    parts = ceil_div(ceil_div(s.P, bands), 2 * MAX_ROWS[shifts])
-    rows = ceil_div(s.P, 2 * parts * bands)
-    band = 2 * parts * rows
-    jobs = parts * ceil_div(s.Q, TILE_N * shifts)
-    warps = ceil_div(jobs, ceil_div(jobs, MAX_WARPS))  # as many as take part in the last round too
-    overrun = 4 * shifts * (steps(s, shifts) + 1)
-    in_pitch = ceil_div(s.C * (band + s.R - 1) * s.W + overrun, 32) * 32
-    # whole lines and a part of one, so that channels that are stored together lie in different banks
-    out_pitch = ceil_div(band * s.Q, 32) * 32 + (8 if shifts == 1 else 16)
-    return Tiling(shifts, rows, parts, inputs, outputs, warps, BLOCKS, in_pitch, out_pitch)
+def tilings(s: ConvShape) -> Iterator[Tiling]:
+    """From tall bands to flat ones, with more buffers first."""
+    for bands in range(-(-s.P // MAX_BAND), s.P + 1):
+        for inputs, outputs in BUFFERS:
+            yield cut(s, bands, WARPS, BLOCKS, inputs, outputs, split=True, max_rows=MAX_ROWS)
 
 
 def tiling(s: ConvShape) -> Tiling | None:
-    """Bands as tall as shared memory allows; None: this shape is for conv_direct."""
-    if s.C > MAX_CHANNELS or 4 * s.R * steps(s, {1: 4, 2: 2}.get(s.C, 1)) > MAX_WEIGHTS or s.M > MAX_M:
-        return None
-    for bands in range(ceil_div(s.P, MAX_BAND), s.P + 1):
-        for inputs, outputs in BUFFERS:
-            t = cut(s, bands, inputs, outputs)
-            if t.shared_bytes <= SHARED_LIMIT:
-                return t
-    return None
-
-
-def defines(s: ConvShape, t: Tiling | None) -> dict[str, int]:
-    """The layer's sizes and its tiles: compile-time constants to the kernel."""
-    t = t or Tiling(1, 1, 1, 1, 1, 1, 1, 0, 0)
-    tiles = {name: value for name, value in vars(t).items() if name.isupper()}
-    return {"C": s.C, "M": s.M, "R": s.R, "S": s.S, **tiles, "PAIRS": int(t.SHIFTS > 1 and s.W % 2 == 0)}
-
-
-def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
-    """Two launches: the counters to zero, and blocks that stay until all units are done."""
-    if t is None:
-        grid = (ceil_div(s.P * s.Q, THREADS), min(s.M, GRID_Y), s.N)
-        return [Launch("conv_direct", grid, (THREADS,), ("x", "w", "y", s.H, s.W))]
-    tiles_m, units = ceil_div(s.M, t.tile_m), s.N * ceil_div(s.P, t.band)
-    args = ("x", "w", "y", "next", s.N, s.H, s.W, t.in_pitch, t.out_pitch)
-    return [
-        Launch("reset", (1,), (tiles_m,), ("next",)),
-        Launch("conv", (min(units, MAX_GRID), tiles_m), (32 * t.WARPS,), args, t.shared_bytes),
-    ]
-
-
-def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
-    """A counter for each tile of output channels, an integer in the place of a float32."""
-    return {"next": (ceil_div(s.M, t.tile_m),)} if t else {}
+    """How the work is cut; None: the shape is for conv_direct."""
+    return first_that_fits(tilings(s)) if fits(s) else None
 
 
 VARIANT = Variant(
@@ -114,7 +28,7 @@ VARIANT = Variant(
     plan=lambda s: plan(s, tiling(s)),
     scratch=lambda s: scratch(s, tiling(s)),
     defines=lambda s: defines(s, tiling(s)),
-    parent="m3/mma_direct",
+    parent="layers/custom",
     precision="fp32",
-    idea="each operand is a half and the half of what that left out: three products for fp32 accuracy",
+    idea="two halves for each operand, three products: fp32 accuracy from the tensor cores",
 )
