@@ -176,8 +176,8 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     read = [(file, read_json(file)) for file in files]
-    of_peers = [peers.read(content, file) for file, content in read if _schema(content) == peers.SCHEMA]
-    of_bench = [_record(content, file) for file, content in read if _schema(content) != peers.SCHEMA]
+    of_peers = [peers.read(content, file) for file, content in read if _schema(content) in peers.SCHEMAS]
+    of_bench = [_record(content, file) for file, content in read if _schema(content) not in peers.SCHEMAS]
     of_bench.sort(key=lambda pair: pair[0].started)
     latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in of_bench for r in rows}
     if not latest:
