@@ -215,8 +215,8 @@ def test_on_a_gpu(network: Network, data: ImageSet, cuda: Any, monkeypatch: pyte
     serving = ServingBench(network, data, cuda, TIMING)
     for use_graph in (True, False):
         row = serving.latency(find_step("whole"), "float32", 50, use_graph)
-        assert 0 < row["op_ms"] * 1e3 < row["max_us"]
-        assert row["p50_us"] <= row["p90_us"] <= row["p99_us"] <= row["max_us"]
+        assert row["op_ms"] > 0
+        assert 0 < row["p50_us"] <= row["p90_us"] <= row["p99_us"] <= row["max_us"]
     row = serving.throughput(find_step("whole"), "float32", 100, batches=4)
     assert row["batch_ms"] > row["copy_ms"] / 2
     assert serving.growth_of_network(find_step("whole"), 10)["op_ms"] > 0

@@ -118,6 +118,18 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
                 next(resident.serve_in_place(lambda room, count=count: count))
 
 
+def test_a_file_is_read_to_pinned_memory(network: Network, device: Device, tmp_path: Path) -> None:
+    """The example of networks/README.md."""
+    images = pictures(7)
+    images.tofile(tmp_path / "images")
+    shape = LenetBatch(4, is_bytes=True)
+    with closing(ResidentLenet(network, find_step("whole"), device, shape)) as resident:
+        with (tmp_path / "images").open("rb") as file:
+            found = list(resident.serve_in_place(lambda room: file.readinto(room) // room[0].nbytes))
+        assert [len(part) for part in found] == [4, 3]
+        np.testing.assert_array_equal(np.concatenate(found), resident.predict(images))
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_with_a_graph_and_without(step: str, network: Network, device: Device) -> None:
     images = to_float(pictures(5))

@@ -79,8 +79,7 @@ def _driver() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
-            f"cuda-bindings cannot be imported ({error}), and CUDA graphs need it; pip install -e '.[gpu]' "
-            "adds it. Its first number must not be above that of the driver's CUDA: with CUDA 12 it is "
-            "pip install 'cuda-bindings==12.*'"
+            f"cuda-bindings cannot be imported ({error}), and CUDA graphs need it; "
+            "pip install -e '.[gpu]' adds it"
         ) from error
     return driver
