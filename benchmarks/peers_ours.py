@@ -87,6 +87,7 @@ def _prepared(variant: Variant, problem: Problem, device: Device) -> Iterator[Pr
         execution.fill()
         for name, value in problem.inputs.items():
             device.copy_in(execution.buffers[name], value)
+        execution.set_up()
         device.synchronize()
         yield Prepared(execution.kernels, result)
     finally:
