@@ -1,101 +1,187 @@
-"""The course's two convolutions by cuDNN, through PyTorch, on the GPU that mini_dnn is measured on.
+"""Ours beside others on one GPU: convolutions, with ReLU and pool, and the whole network.
 
-Run it where PyTorch with CUDA is installed: ``python benchmarks/peers.py --out FILE.json``.
-Times are medians between events, with a cold L2 cache, after a warm-up in which cuDNN tries its algorithms.
+``python benchmarks/peers.py --out FILE.json --picture FILE.svg`` measures and draws;
+``python benchmarks/peers.py --from FILE.json --picture FILE.svg`` draws what was measured.
+
+Beside our kernels: what moving the bytes alone takes, cuDNN and PyTorch, CuPy, and torch.compile, as far as
+they are installed. Times are medians between events, with a cold L2 cache, after a warm-up; every result is
+compared with float64 first. What cannot be measured is listed with its reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import peers_floors
+import peers_ours
+import peers_picture
+from peers_common import TIMING, Budget, Clock, DefaultStream, Session
+from peers_problems import Problem, classification, convolutions
 
-from mini_dnn.bench import write
-from mini_dnn.course import LAYERS
-from mini_dnn.machine import commit
-from mini_dnn.reference import conv2d_float64
-from mini_dnn.shapes import ConvShape
+from mini_dnn import datasets
+from mini_dnn.bench import ceilings
+from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
+from mini_dnn.course import BATCH
+from mini_dnn.device import Device, open_device
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.machine import commit, cpu_name
+from mini_dnn.machine import versions as installed
+from mini_dnn.models import lenet
+from mini_dnn.nvml import gpu_state
+from mini_dnn.report.peers import RUN_SCHEMA
+from mini_dnn.variant import Variant
+from mini_dnn.weights import load
 
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16}
-FORMATS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
-TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3}  # of ||y - reference|| / ||reference||
-CHECKED = 64  # images that are compared with float64
-WARM_UP, REPEATS = 5, 20
+IMPL = ["m3", "m3/mma_direct", "m3/fp32_split", "layers/fused"]
+GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order: the last takes longest
+BUDGET_S = 140.0
 
 
-def measure(layer: str, shape: ConvShape, precision: str, order: str) -> dict[str, Any]:
-    """One convolution by cuDNN: checked, then timed."""
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.benchmark = True
-    rng = np.random.default_rng(0)
-    x_host, w_host = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
-    options = {"dtype": DTYPES[precision], "memory_format": FORMATS[order]}
-    x = torch.from_numpy(x_host).cuda().to(**options)
-    w = torch.from_numpy(w_host).cuda().to(**options)
-    flush = torch.empty(
-        2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda"
-    )
-    with torch.inference_mode():
-        for _ in range(WARM_UP):
-            y = torch.nn.functional.conv2d(x, w)
-        expected = conv2d_float64(x_host[:CHECKED], w_host)
-        error = np.linalg.norm(y[:CHECKED].double().cpu().numpy() - expected) / np.linalg.norm(expected)
-        if not error < TOLERANCE[precision]:
-            raise SystemExit(f"cuDNN {precision} {order} {layer}: error {error:.2e} against float64")
-        samples = []
-        for _ in range(REPEATS):
-            flush.zero_()
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            torch.nn.functional.conv2d(x, w)
-            end.record()
-            end.synchronize()
-            samples.append(start.elapsed_time(end))
+@dataclass(frozen=True)
+class Bench:
+    """Where and what is measured."""
+
+    device: Device
+    default_stream: Clock  # for libraries
+    problems: Sequence[Problem]  # conv1, conv2, fused1, fused2, network
+    variants: Sequence[Variant]
+    budget_s: float
+
+
+def measure(groups: Sequence[str], bench: Bench, session: Session) -> None:
+    """Measure the groups, in the order of `GROUPS`; the record is written after each."""
+    for group in GROUPS:
+        if group in groups:
+            print(f"-- {group}", flush=True)
+            _measure_group(group, bench, session)
+            session.keep()
+
+
+def _measure_group(group: str, bench: Bench, session: Session) -> None:
+    device, problems, budget = bench.device, bench.problems, Budget(bench.budget_s)
+    if group == "floors":
+        for case in peers_floors.cases(problems, device):
+            session.attempt(case, device)
+    elif group == "ours":
+        for case in peers_ours.cases(bench.variants, problems, device):
+            session.attempt(case, device)
+    elif group == "cupy":
+        try:
+            import cupy
+            import peers_cupy
+        except (ImportError, OSError) as error:  # OSError: of a library that it loads
+            session.skip({"peer": "CuPy"}, f"it cannot be imported: {error}")
+            return
+        session.record["versions"]["cupy"] = cupy.__version__
+        for case in peers_cupy.cases(problems, cupy):
+            session.attempt(case, bench.default_stream, budget)
+    else:
+        try:
+            import peers_torch
+        except (ImportError, OSError) as error:  # OSError: of a library that it loads
+            session.skip({"peer": f"PyTorch ({group})"}, f"it cannot be imported: {error}")
+            return
+        session.record["versions"] |= peers_torch.versions()
+        if group == "torch":
+            for case in peers_torch.eager_cases(problems):
+                session.attempt(case, bench.default_stream, budget)
+        else:
+            peers_torch.run_compiled(session, problems, bench.default_stream, budget)
+
+
+def record_of(device: Device, data: str) -> dict[str, Any]:
+    """What is said of the whole run."""
     return {
-        "peer": "cuDNN",
-        "precision": precision,
-        "order": order,
-        "layer": layer,
-        "batch": shape.N,
-        "op_ms": statistics.median(samples),
-        "op_ms_min": min(samples),
-        "op_ms_max": max(samples),
-        "repeats": REPEATS,
-        "relative_error": float(error),
+        "schema": RUN_SCHEMA,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit(),
+        "device": getattr(device, "device_name", device.description),
+        "gpu": device.description,
+        "cpu": cpu_name(),
+        "state": gpu_state(device),
+        "data": data,
+        "versions": {**installed(), **getattr(device, "versions", {})},
+        "method": asdict(TIMING),
+        "memory": ceilings(device),
     }
 
 
-def main() -> None:
-    """Measure all combinations, print them, and write them if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
-    args = parser.parse_args()
-    rows = []
-    for precision, order in itertools.product(DTYPES, FORMATS):
-        pair = [measure(name, shape, precision, order) for name, shape in LAYERS.items()]
-        rows += pair
-        times = [row["op_ms"] for row in pair]
-        print(
-            f"cuDNN {precision} {order}  {times[0]:8.3f} + {times[1]:.3f} = {sum(times):.3f} ms", flush=True
-        )
+def problems_of(batch: int, data: datasets.ImageSet) -> list[Problem]:
+    """All problems at a batch; the network's with the shipped weights.
+
+    Raises
+    ------
+    UsageError
+        There are fewer images.
+    """
+    if not 0 < batch <= len(data.labels):
+        raise UsageError(f"--batch {batch}: expected 1 to {len(data.labels)}, the test images of {data.name}")
+    network = lenet.build(np.random.default_rng(0))
+    load(lenet.default_weights(data.name), network)
+    images = datasets.to_float(data.images[:batch])
+    return [*convolutions(batch), classification(network, images, data.labels[:batch])]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, or read what was measured, and draw."""
+    check_output("--out", args.out)
+    check_output("--picture", args.picture)
+    if args.picture:
+        peers_picture.check_form(args.picture)
+    if args.stored and not args.picture:
+        raise UsageError("--from reads what --picture draws; add --picture FILE.svg")
+    if args.stored and args.out:
+        raise UsageError("--from measures nothing that --out could write; leave one of them out")
+    if not args.budget > 0:
+        raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+    record = peers_picture.read(args.stored) if args.stored else measured(args)
+    if args.picture:
+        peers_picture.save(record, args.picture)
+        print(f"drawn: {args.picture}")
+    return DIFFERS if any(row["wrong"] for row in record["skipped"]) else 0
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """The record of a run on the GPU."""
+    variants = peers_ours.variants(args.impl)
+    data = datasets.load("auto", "test", args.data_dir)
+    with closing(open_device("cuda")) as device:
+        print(f"{device.description}, batch {args.batch:,}, {data.name}", flush=True)
+        problems = problems_of(args.batch, data)
+        session = Session(record_of(device, data.name), device, args.out)
+        measure(args.groups, Bench(device, DefaultStream(device), problems, variants, args.budget), session)
     if args.out:
-        record = {
-            "schema": "peers-1",
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            **commit(),
-            "device": torch.cuda.get_device_name(0),
-            "versions": {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
-            "rows": rows,
-        }
-        write(record, args.out)
         print(f"written to {args.out}")
+    return session.record
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    lines = (__doc__ or "").splitlines()
+    parser = argparse.ArgumentParser(description=lines[0])
+    add = parser.add_argument
+    add("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    add("--picture", type=Path, metavar="FILE", help="draw them there, as .svg or .png")
+    add("--from", type=Path, metavar="FILE", dest="stored", help="draw these, and measure nothing")
+    add("--batch", type=int, default=BATCH, help=f"images (default {BATCH})")
+    add("--impl", nargs="+", default=IMPL, help=f"ours, beside all networks (default {' '.join(IMPL)})")
+    add("--groups", nargs="+", choices=GROUPS, default=GROUPS, help="what to measure (default all)")
+    add("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds for each group of libraries")
+    add("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
+    try:
+        return run(parser.parse_args(words))
+    except MiniDnnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG_USE
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

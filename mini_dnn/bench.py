@@ -77,18 +77,7 @@ def bench(
     """
     for variant in variants:
         check_runnable(variant, device)
-    record: dict[str, Any] = {
-        "schema": SCHEMA,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        **commit(),
-        "device": {"name": device.description, "cpu": cpu_name(), "state": gpu_state(device)},
-        "data": data.name,
-        "versions": versions(),
-        "method": asdict(timing),
-        "memory": ceilings(device),
-        "rows": [],
-        "sweeps": [],
-    }
+    record: dict[str, Any] = {"schema": SCHEMA, **head(data, device, timing), "rows": [], "sweeps": []}
     for variant in variants:
         for batch in batches:
             used = None if variant.host else device
@@ -105,6 +94,19 @@ def bench(
                 ]
         keep(record)
     return record
+
+
+def head(data: ImageSet, device: Device, timing: Timing) -> dict[str, Any]:
+    """What all figures of a record share: when, of which code, on what, and how an op is timed."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit(),
+        "device": {"name": device.description, "cpu": cpu_name(), "state": gpu_state(device)},
+        "data": data.name,
+        "versions": versions(),
+        "method": asdict(timing),
+        "memory": ceilings(device),
+    }
 
 
 @dataclass

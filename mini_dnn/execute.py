@@ -38,15 +38,20 @@ class Execution:
     device
         Where.
     stream
-        The first one that it uses.
+        Stands for stream 0 of the plan, and the plan's others follow it. Two executions at once have
+        streams of their own, so that neither waits for the other.
     """
 
     def __init__(
         self, variant: Variant, shape: ConvShape | LenetBatch, module: Module, device: Device, stream: int = 0
     ) -> None:
         self._module, self._device = module, device
-        self._steps = [replace(step, stream=step.stream + stream) for step in variant.steps(shape)]
-        self._streams = sorted({step.stream for step in self._steps} - {0})
+        weights = shape.weights if isinstance(shape, LenetBatch) else {}
+        steps = [replace(step, stream=step.stream + stream) for step in variant.steps(shape)]
+        self._set_up = [s for s in steps if isinstance(s, CopyToSymbol) and s.buffer in weights]
+        self._steps = [step for step in steps if step not in self._set_up]
+        self._stream = stream
+        self._streams = sorted({step.stream for step in self._steps} - {stream})
         self.copies_itself = any(isinstance(step, CopyIn | CopyOut) for step in self._steps)
         self.buffers: dict[str, Buffer] = {}
         try:
@@ -66,10 +71,18 @@ class Execution:
         for buffer in self.buffers.values():
             buffer.free()
 
-    def kernels(self) -> None:
-        """Give the device all steps but copies from and to the host: one op.
+    def set_up(self) -> None:
+        """Copy a network's weights into the kernels' variables: once, after they came to their buffers.
 
-        Work on further streams starts after what stream 0 has been given, and stream 0 waits for it.
+        A convolution has nothing to set up: its filters come with its images, and each op copies them.
+        """
+        for step in self._set_up:
+            self._run(step, None, None)
+
+    def kernels(self) -> None:
+        """Give the device all steps but the set-up and copies from and to the host: one op.
+
+        Work on further streams starts after what the first one has been given, and that one waits for it.
         """
         self._fork()
         for step in self._steps:
@@ -87,7 +100,7 @@ class Execution:
     def trace(self, x: np.ndarray, y: np.ndarray) -> list[Span]:
         """Run everything once with an event before and after each step."""
         device = self._device
-        base = device.record()
+        base = device.record(self._stream)
         self._fork()
         events: list[tuple[Step, Any, Any]] = []
         for step in self._steps:
@@ -102,13 +115,13 @@ class Execution:
 
     def _fork(self) -> None:
         if self._streams:
-            event = self._device.record()
+            event = self._device.record(self._stream)
             for stream in self._streams:
                 self._device.wait(event, stream)
 
     def _join(self) -> None:
         for stream in self._streams:
-            self._device.wait(self._device.record(stream), 0)
+            self._device.wait(self._device.record(stream), self._stream)
 
     def _run(self, step: Step, x: np.ndarray | None, y: np.ndarray | None) -> None:
         device, buffers = self._device, self.buffers

@@ -11,7 +11,7 @@ from typing import Any
 
 from mini_dnn.variant import ROOT
 
-PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda")
+PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 
 def versions() -> dict[str, str]:

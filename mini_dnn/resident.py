@@ -1,13 +1,15 @@
 """LeNet with every layer on one device: images in, probabilities out.
 
-Images cross to the device once, and ten numbers an image come back. Batches that follow each other overlap:
-while one is computed, the next one is copied in (`ResidentLenet.serve`).
+Images cross to the device once, and ten numbers an image come back. All that a batch takes, its copies and
+kernels, is recorded when the network is opened, and replayed as one for each batch. Batches that follow each
+other overlap: while one is computed, the next one is copied in (`ResidentLenet.serve`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 
 import numpy as np
 
@@ -25,6 +27,8 @@ STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole"}  #
 SLOTS = 2  # batches under way at once: one copied, one computed
 CHECK_IMAGES = 100  # from each end, compared with float64
 TOLERANCE = 1e-4  # of a probability; fp32 sums of 1,296 terms and less stay below 1e-5
+
+Fill = Callable[[np.ndarray], int]  # writes images to the front of an array; how many, 0 for no more
 
 
 def find_step(name: str) -> Variant:
@@ -51,7 +55,13 @@ class _Slot:
     """One batch under way: a stream, buffers on the device, and pinned arrays on the host."""
 
     def __init__(
-        self, variant: Variant, shape: LenetBatch, device: Device, weights: dict[str, Any], stream: int
+        self,
+        variant: Variant,
+        shape: LenetBatch,
+        device: Device,
+        weights: dict[str, np.ndarray],
+        stream: int,
+        use_graph: bool,
     ) -> None:
         self._device, self._stream = device, stream
         # a module for each slot: the variables of a module (filters in constant memory) are its own
@@ -59,25 +69,40 @@ class _Slot:
         self.execution = Execution(variant, shape, module, device, stream)
         self.execution.fill()
         for name, value in weights.items():
-            device.copy_in(self.execution.buffers[name], value)
-        device.synchronize()
-        self._images = device.pinned(shape.buffers["images"], shape.dtypes.get("images", "float32"))
-        self._images[:] = 0
+            device.copy_in(self.execution.buffers[name], value, stream)
+        self.execution.set_up()
+        device.synchronize(stream)
+        self.images = device.pinned(shape.buffers["images"], shape.dtypes.get("images", "float32"))
+        self.images[:] = 0
         self._probabilities = device.pinned(shape.buffers["probabilities"])
         self._count = 0
+        self._graph = device.capture(self._batch, stream) if use_graph else None
 
-    def submit(self, images: np.ndarray) -> None:
-        """Give the device a batch; behind a smaller one lie older images, whose results nobody reads."""
-        self._count = len(images)
-        self._images[: self._count] = images
-        self._device.copy_in(self.execution.buffers["images"], self._images, self._stream)
-        self.execution.kernels()
+    def submit(self, count: int) -> None:
+        """Give the device the first ``count`` of `images`; what lies behind them is computed and not read."""
+        self._count = count
+        if self._graph:
+            self._graph.replay()
+        else:
+            self._batch()
 
     def result(self) -> np.ndarray:
         """Wait for the batch: probabilities (n, 10)."""
-        buffer = self.execution.buffers["probabilities"]
-        self._device.copy_out(buffer, self._probabilities, self._stream)
+        self._device.synchronize(self._stream)
         return self._probabilities[: self._count].copy()
+
+    def free(self) -> None:
+        """Free what lies on the device."""
+        if self._graph:
+            self._graph.free()
+        self.execution.free()
+
+    def _batch(self) -> None:
+        """All that the device does for a batch, from pinned images to pinned probabilities."""
+        buffers = self.execution.buffers
+        self._device.copy_in(buffers["images"], self.images, self._stream)
+        self.execution.kernels()
+        self._device.copy_out(buffers["probabilities"], self._probabilities, self._stream, wait=False)
 
 
 class ResidentLenet:
@@ -93,6 +118,9 @@ class ResidentLenet:
         Where.
     shape
         Most images at a time (fewer where the device's memory is small), and what an image is.
+    use_graph
+        Whether a batch is one replay of a graph; otherwise each copy and launch is given to the device by
+        itself, as when measuring what the graph saves.
 
     Raises
     ------
@@ -102,7 +130,14 @@ class ResidentLenet:
         See `mini_dnn.errors`.
     """
 
-    def __init__(self, network: Network, variant: Variant, device: Device, shape: LenetBatch) -> None:
+    def __init__(
+        self,
+        network: Network,
+        variant: Variant,
+        device: Device,
+        shape: LenetBatch,
+        use_graph: bool = True,
+    ) -> None:
         check_runnable(variant, device)
         limit = variant.limit_for(shape)
         if limit:
@@ -117,13 +152,15 @@ class ResidentLenet:
         self._slots: list[_Slot] = []
         try:
             for stream in range(SLOTS):
-                self._slots.append(_Slot(variant, self.shape, device, weights, stream))
+                self._slots.append(_Slot(variant, self.shape, device, weights, stream, use_graph))
         except BaseException:
             self.close()
             raise
 
     def serve(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Probabilities (n, 10) float32 of each batch, in order; batch i + 1 is copied while i is computed.
+
+        Until all of them are there, nothing else is asked of this network.
 
         Parameters
         ----------
@@ -135,16 +172,54 @@ class ResidentLenet:
         ShapeError
             A batch is larger, or of another kind.
         """
-        waiting: list[_Slot] = []
-        for i, images in enumerate(batches):
-            self._check(images)
-            slot = self._slots[i % SLOTS]
-            if len(waiting) == SLOTS:
-                yield waiting.pop(0).result()
-            slot.submit(images)
-            waiting.append(slot)
-        while waiting:
-            yield waiting.pop(0).result()
+        source = iter(batches)
+
+        def fill(images: np.ndarray) -> int:
+            batch = next(source, None)
+            return 0 if batch is None else self._put(batch, images)
+
+        return self.serve_in_place(fill)
+
+    def serve_in_place(self, fill: Fill) -> Iterator[np.ndarray]:
+        """Like `serve`, of images that come to pinned memory straight away: the host copies nothing.
+
+        Parameters
+        ----------
+        fill
+            Called when there is room for a batch, with a pinned array (``shape.N``, 1, side, side) that the
+            device reads from: it writes images to its front and returns how many, or 0 when no more come.
+            There are `SLOTS` such arrays, in turn; each still holds what was last written into it.
+
+        Raises
+        ------
+        ShapeError
+            ``fill`` returned more images than the array has room for.
+        """
+        waiting: deque[_Slot] = deque()
+        try:
+            for slot in cycle(self._slots):
+                if len(waiting) == SLOTS:
+                    yield waiting.popleft().result()
+                count = fill(slot.images)
+                if not 0 <= count <= self.shape.N:
+                    raise ShapeError(
+                        f"fill returned {count}; expected 0 to {self.shape.N}, the images that it wrote"
+                    )
+                if count == 0:
+                    break
+                slot.submit(count)
+                waiting.append(slot)
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for slot in waiting:  # nobody asked for these; the device reads their images until they are done
+                slot.result()
+
+    def respond(self, images: np.ndarray) -> np.ndarray:
+        """Probabilities (n, 10) float32 of one batch, as soon as they are there: see `serve`."""
+        slot = self._slots[0]
+        slot.submit(self._put(images, slot.images))
+        return slot.result()
 
     def predict(self, images: np.ndarray, progress: Progress = lambda images: None) -> np.ndarray:
         """Probabilities (n, 10) float32 of any number of images, in as many batches as they need.
@@ -165,15 +240,19 @@ class ResidentLenet:
     def close(self) -> None:
         """Free what lies on the device."""
         for slot in self._slots:
-            slot.execution.free()
+            slot.free()
 
-    def _check(self, images: np.ndarray) -> None:
-        dtype, image = self.shape.dtypes.get("images", "float32"), self.shape.buffers["images"][1:]
-        if images.shape[1:] != image or images.dtype != dtype or not 0 < len(images) <= self.shape.N:
+    @staticmethod
+    def _put(batch: np.ndarray, images: np.ndarray) -> int:
+        """Copy a batch to the front of a slot's images; how many they are."""
+        kind = batch.shape[1:] == images.shape[1:] and batch.dtype == images.dtype
+        if not kind or not 0 < len(batch) <= len(images):
             raise ShapeError(
-                f"this network takes 1 to {self.shape.N} images of {image} {dtype} at a time; "
-                f"found {images.shape} {images.dtype}"
+                f"this network takes 1 to {len(images)} images of {images.shape[1:]} {images.dtype} at a "
+                f"time; found {batch.shape} {batch.dtype}"
             )
+        images[: len(batch)] = batch
+        return len(batch)
 
 
 def check(network: Network, images: np.ndarray, probabilities: np.ndarray) -> float:

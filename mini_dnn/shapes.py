@@ -144,6 +144,11 @@ class LenetBatch:
         if self.side != 86 and not (self.side == 28 and self.is_bytes):
             raise ShapeError(f"images have a side of 86, or are bytes of side 28; found side {self.side}")
 
+    @classmethod
+    def of(cls, images: np.ndarray) -> LenetBatch:
+        """The batch that these images ``(N, 1, side, side)``, uint8 or float32, are."""
+        return cls(len(images), images.dtype == np.uint8, images.shape[-1])
+
     @property
     def weights(self) -> dict[str, Shape]:
         """Trained arrays, as `mini_dnn.models.lenet` names them."""

@@ -1,16 +1,24 @@
-"""What the tests of grading share: a quick rubric, and cheats put together."""
+"""What the tests of grading share: a quick rubric, cheats put together, a confined process."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
-from mini_dnn.grading import rubric
+from mini_dnn.grading import rubric, sandbox
 from mini_dnn.grading.grader import Setting
 from mini_dnn.variant import ROOT
 
 CHEATS = Path(__file__).parent / "cheats"
+GOOD, DENIED = 0, 13  # how a confined process ends; the other numbers of errors too
+ROOM = (
+    1 << 40
+)  # bytes of address space: this process, which is forked, may have reserved a lot by other tests
+PATIENCE_S = 60
 QUICK = """
 name = "quick"
 
@@ -79,3 +87,21 @@ def quick_setting(folder: Path, **changes: object) -> Setting:
 
 def honest(folder: Path, name: str = "honest") -> Path:
     return Path(shutil.copytree(ROOT / "milestones/m1/direct", folder / name, dirs_exist_ok=True))
+
+
+def ending(act: Callable[[], object], policy: sandbox.Policy) -> int:
+    """How a confined process ends that does something: 0, the number of an error, or minus a signal."""
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            os.setsid()
+            signal.alarm(PATIENCE_S)  # and not wait for ever
+            sandbox.confine(policy)
+            act()
+            status = GOOD
+        except OSError as error:
+            status = error.errno or 98
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

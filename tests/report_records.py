@@ -125,6 +125,48 @@ def fake_peers() -> dict[str, Any]:
     }
 
 
+def fake_run() -> dict[str, Any]:
+    """Of ours and libraries side by side: one layer in two settings, one library with half of the layers."""
+    rows = [
+        _run_row("floor", "bytes alone", "", "", "conv1", 0.33),
+        _run_row("floor", "bytes alone", "", "", "conv2", 0.25),
+        _run_row("ours", "m3/mma_direct", "fp16", "NCHW", "conv1", 0.34),
+        _run_row("ours", "m3/mma_direct", "fp16", "NCHW", "conv2", 0.26),
+        _run_row("library", "cuDNN", "fp32", "NCHW", "conv1", 7.0),
+        _run_row("library", "cuDNN", "fp32", "NCHW", "conv2", 4.0, setting="one"),
+        _run_row("library", "cuDNN", "fp32", "NCHW", "conv2", 4.5, setting="another"),
+        _run_row("library", "cuDNN", "fp32", "NHWC", "conv1", 6.0),
+        _run_row("library", "cuDNN", "fp32", "NHWC", "conv2", 5.0),
+        _run_row("library", "CuPy", "fp32", "NCHW", "conv1", 20.0),
+        _run_row("library", "PyTorch eager", "fp32", "NCHW", "network", 12.0),
+    ]
+    missing = {"peer": "torch.compile", "what": "network", "reason": "CheckError: far off", "wrong": True}
+    return {
+        "schema": "peers-2",
+        "started": "2025-01-01T10:00:00+00:00",
+        "device": "Test GPU",
+        "versions": {"torch": "2.9.1+cu130", "cudnn": 91900, "cupy": "14.0.0"},
+        "rows": rows,
+        "skipped": [missing],
+    }
+
+
+def _run_row(
+    kind: str, peer: str, precision: str, order: str, what: str, op_ms: float, setting: str = ""
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "peer": peer,
+        "what": what,
+        "precision": precision,
+        "order": order,
+        "setting": setting,
+        "batch": 10000,
+        "op_ms": op_ms,
+        "relative_error": 1e-7,
+    }
+
+
 def stored(folder: Path, record: dict[str, Any], name: str = "results.json") -> Path:
     path = folder / name
     path.write_text(json.dumps(record))

@@ -17,9 +17,9 @@ from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import ROOT
 
 STAND_IN = (
-    "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests']; import grading_stand_in; "
+    "import sys; sys.path[:] = [*sys.argv[3:], sys.argv[3] + '/tests']; import grading_stand_in; "
     "grading_stand_in.install(); from mini_dnn.grading import forkserver; "
-    "forkserver.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
+    "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
 )
 
 

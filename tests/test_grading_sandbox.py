@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from grading_helpers import DENIED, GOOD, ROOM, ending
 
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.grading import sandbox, seccomp, wire
@@ -20,29 +21,6 @@ from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.sandbox import Isolation, Policy
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
-GOOD, DENIED = 0, 13
-ROOM = (
-    1 << 40
-)  # bytes of address space: this process, which is forked, may have reserved a lot by other tests
-PATIENCE_S = 60
-
-
-def ending(act: Callable[[], object], policy: Policy) -> int:
-    """How a confined process ends that does something: 0, the number of an error, or minus a signal."""
-    pid = os.fork()
-    if pid == 0:
-        status = 99
-        try:
-            os.setsid()
-            signal.alarm(PATIENCE_S)  # and not wait for ever
-            sandbox.confine(policy)
-            act()
-            status = GOOD
-        except OSError as error:
-            status = error.errno or 98
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_files(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 import functools
 import json
+import re
 from pathlib import Path
 
 import pytest
-from report_records import CEILINGS, both, fake_peers, fake_record, fake_streams, fake_sweep, stored
+from report_records import CEILINGS, both, fake_peers, fake_record, fake_run, fake_streams, fake_sweep, stored
 
 from mini_dnn.errors import DataError, UsageError
 from mini_dnn.report.load import load, results_files
@@ -63,6 +64,19 @@ def test_damaged_peer_is_refused(tmp_path: Path) -> None:
     record = fake_peers()
     record["rows"][1]["op_ms"] = -1
     assert "rows[1].op_ms is -1; expected more than 0" in refusal(stored(tmp_path, record))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("what", r"rows\[4\].what is missing"), ("op_ms", r"rows\[4\].op_ms is missing")],
+)
+def test_damaged_run_is_refused(name: str, message: str, tmp_path: Path) -> None:
+    record = fake_run()
+    del record["rows"][4][name]
+    assert re.search(message, refusal(stored(tmp_path, record)))
+    record = fake_run()
+    del record["versions"]["cupy"]
+    assert "versions.cupy is missing" in refusal(stored(tmp_path, record))
 
 
 def test_peers_alone_are_no_results(tmp_path: Path) -> None:

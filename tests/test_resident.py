@@ -1,6 +1,7 @@
 """LeNet with every layer on one device."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,72 @@ def test_batches_come_in_order_and_of_any_size(network: Network, emulator: Devic
     assert [len(part) for part in parts] == sizes
     np.testing.assert_array_equal(np.concatenate(parts), resident.predict(images))
     assert list(resident.serve([])) == []
+
+
+def test_batches_that_come_to_pinned_memory(network: Network, device: Device) -> None:
+    """Each of the arrays keeps what was written into it, and a replay sees what was written since."""
+    images = to_float(pictures(24))
+    with closing(ResidentLenet(network, find_step("whole"), device, LenetBatch(8))) as resident:
+        expected = resident.predict(images)
+        starts, arrays = iter([0, 8, 16]), []
+
+        def fill(room: np.ndarray) -> int:
+            arrays.append(room)
+            start = next(starts, None)
+            if start is None:
+                return 0
+            room[:] = images[start : start + 8]
+            return 8
+
+        np.testing.assert_array_equal(np.concatenate(list(resident.serve_in_place(fill))), expected)
+        assert arrays[0] is arrays[2]
+        assert arrays[1] is arrays[3]
+        assert arrays[0] is not arrays[1]
+        again = iter([8, 3])  # what lies there: the third batch and the second
+        third, second = resident.serve_in_place(lambda room: next(again, 0))
+        np.testing.assert_array_equal(third, expected[16:])
+        np.testing.assert_array_equal(second, expected[8:11])
+        for count in (9, -1):
+            with pytest.raises(ShapeError, match=f"fill returned {count}; expected 0 to 8"):
+                next(resident.serve_in_place(lambda room, count=count: count))
+
+
+def test_a_file_is_read_to_pinned_memory(network: Network, device: Device, tmp_path: Path) -> None:
+    """The example of networks/README.md."""
+    images = pictures(7)
+    images.tofile(tmp_path / "images")
+    shape = LenetBatch(4, is_bytes=True)
+    with closing(ResidentLenet(network, find_step("whole"), device, shape)) as resident:
+        with (tmp_path / "images").open("rb") as file:
+            found = list(resident.serve_in_place(lambda room: file.readinto(room) // room[0].nbytes))
+        assert [len(part) for part in found] == [4, 3]
+        np.testing.assert_array_equal(np.concatenate(found), resident.predict(images))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_with_a_graph_and_without(step: str, network: Network, device: Device) -> None:
+    images = to_float(pictures(5))
+    shape, answers = LenetBatch(2), []
+    for use_graph in (True, False):
+        with closing(ResidentLenet(network, find_step(step), device, shape, use_graph)) as resident:
+            one_by_one = [resident.respond(images[n : n + 1]) for n in range(5)]
+            answers.append(np.concatenate(one_by_one))
+            np.testing.assert_array_equal(resident.respond(images[3:]), answers[-1][3:])
+            with pytest.raises(ShapeError, match="takes 1 to 2 images"):
+                resident.respond(images)
+    np.testing.assert_array_equal(*answers)
+    check(network, pictures(5), answers[0])
+
+
+def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None:
+    """The device reads their images until they are done: whoever comes next must not overwrite them."""
+    images = to_float(pictures(4))
+    with closing(ResidentLenet(network, find_step("fused"), device, LenetBatch(2))) as resident:
+        expected = resident.predict(images)
+        served = resident.serve([images[2:], images[:2], images[:2]])
+        np.testing.assert_array_equal(next(served), expected[2:])
+        served.close()
+        np.testing.assert_array_equal(resident.respond(images[:2]), expected[:2])
 
 
 def test_two_networks_at_once(network: Network, emulator: Device) -> None:

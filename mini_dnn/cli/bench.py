@@ -12,6 +12,7 @@ import numpy as np
 
 from mini_dnn import datasets
 from mini_dnn.bench import PUBLISHED, bench, write
+from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import check_output
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
@@ -19,12 +20,14 @@ from mini_dnn.models import lenet
 from mini_dnn.variant import find, names
 from mini_dnn.weights import load
 
+BATCHES = "100,1000,10000"
+
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser("bench", help="measure variants and write a results file")
-    parser.add_argument("--impl", nargs="+", default=["all"], help="variants, or 'all' (the default)")
-    parser.add_argument("--batch", default="100,1000,10000", help="batches (default 100,1000,10000)")
+    parser.add_argument("--impl", nargs="+", help="variants, or 'all' (the default)")
+    parser.add_argument("--batch", help=f"batches (default {BATCHES})")
     parser.add_argument("--device", choices=DEVICES, default="cuda", help="default cuda")
     parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
     parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
@@ -33,18 +36,23 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--sweep", action="store_true", help="also time all candidates of searched variants")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    bench_serving.add_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print a line a layer, and write the results."""
-    chosen = [name for given in args.impl for name in given.split(",") if name]
+    serving = bench_serving.wanted(args)
+    given_names = args.impl or ["m3" if serving else "all"]
+    chosen = [name for given in given_names for name in given.split(",") if name]
     chosen = names() if "all" in chosen else chosen
     variants = [find(name).as_convolution() for name in chosen]
-    batches = _batches(args.batch)
+    batches = _batches(args.batch or BATCHES)
     check_output("--out", args.out)
     if not args.budget > 0:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+    if serving:
+        return bench_serving.run(args, variants, batches if args.batch else None)
     with closing(open_device(args.device)) as device:
         data = datasets.load(args.data, "test", args.data_dir)
         if max(batches) > len(data.labels):

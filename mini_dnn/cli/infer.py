@@ -14,8 +14,8 @@ import numpy as np
 
 from mini_dnn import datasets
 from mini_dnn.cli.common import DIFFERS, check_output
-from mini_dnn.cli.infer_resident import SEND, classify_resident
-from mini_dnn.datasets import ImageSet
+from mini_dnn.cli.infer_resident import classify_resident
+from mini_dnn.datasets import SEND, ImageSet
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.inference import ConvLayer, Convolutions, accuracy

@@ -21,8 +21,6 @@ from mini_dnn.shapes import LenetBatch
 from mini_dnn.timing import Timing
 from mini_dnn.variant import Variant
 
-SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
-
 
 def classify_resident(
     variant: Variant,
@@ -37,15 +35,12 @@ def classify_resident(
 ) -> tuple[float, list[dict[str, Any]]]:
     """Classify the first ``batch`` images and print the times; accuracy, and the figures for a file.
 
-    ``send`` is one of `SEND`.
+    ``send`` is one of `mini_dnn.datasets.SEND`.
     """
     bytes_, labels = data.images[:batch], data.labels[:batch]
-    images = datasets.to_float(bytes_) if send == "float32" else bytes_
-    if send == "uint8-28":
-        images = datasets.load_small(data, data_dir)[:batch]
+    images = datasets.as_sent(data, batch, send, data_dir)
     part = batch if device.has_clock else min(batch, PART_IMAGES)  # so that progress moves
-    kind = LenetBatch(part, is_bytes=send != "float32", side=images.shape[-1])
-    with closing(ResidentLenet(network, variant, device, kind)) as resident:
+    with closing(ResidentLenet(network, variant, device, LenetBatch.of(images).with_batch(part))) as resident:
         start = time.perf_counter()
         with Bar("the whole network", batch) as bar:
             probabilities = resident.predict(images, bar.update)

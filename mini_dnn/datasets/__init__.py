@@ -17,9 +17,10 @@ from mini_dnn.datasets.storage import SPLITS
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import DataError, ShapeError, UsageError
 
-__all__ = ["CLASSES", "NAMES", "ImageSet", "draw", "load", "load_small", "to_float"]
+__all__ = ["CLASSES", "NAMES", "SEND", "ImageSet", "as_sent", "draw", "load", "load_small", "to_float"]
 
 NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)
+SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
 CLASSES: tuple[str, ...] = (
     "T-shirt/top",
     "Trouser",
@@ -109,6 +110,25 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
             f"(--send uint8), or ask for '{fashion_mnist.NAME}'"
         )
     return fashion_mnist.load_published(data.split, data_dir)
+
+
+def as_sent(data: ImageSet, count: int, send: str, data_dir: Path | str | None = None) -> np.ndarray:
+    """The first ``count`` images of a set in the form in which they go to a device.
+
+    Parameters
+    ----------
+    send
+        ``"float32"``, ``"uint8"`` (both 86×86) or ``"uint8-28"``: see `SEND`.
+
+    Raises
+    ------
+    UsageError, DataError
+        See `load_small`.
+    """
+    _check_choice("form of images", send, SEND)
+    if send == "uint8-28":
+        return load_small(data, data_dir)[:count]
+    return to_float(data.images[:count]) if send == "float32" else data.images[:count]
 
 
 def to_float(images: np.ndarray) -> np.ndarray:

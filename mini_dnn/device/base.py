@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,16 @@ class Module(Protocol):
 
     source: Path
     compile_ms: float  # wall time that compiling and loading took; small when the cache had it
+
+
+class Graph(Protocol):
+    """Work that was recorded once, with its arguments: see `Device.capture`."""
+
+    def replay(self) -> None:
+        """Give the stream all of it again, as one; what arrays hold by then is what it works on."""
+
+    def free(self) -> None:
+        """Let go of it; it must not be replayed again. Freeing twice is harmless."""
 
 
 class Device(Protocol):
@@ -118,11 +128,25 @@ class Device(Protocol):
     def elapsed_ms(self, start: Any, end: Any) -> float:
         """Milliseconds between two recorded events; waits for the second."""
 
+    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
+        """Record the copies and launches that ``work`` gives to the stream, so that they can be replayed.
+
+        ``work`` may use other streams that wait for this one first, and that this one waits for last. Host
+        arrays in it are `pinned`; it allocates nothing and waits for nothing. A device may run it once
+        before it records it, so what it writes must not matter yet. Arrays and buffers have to live as
+        long as the graph.
+
+        Raises
+        ------
+        DeviceError
+            The work cannot be recorded.
+        """
+
     def flush_cache(self) -> None:
         """Push everything out of the L2 cache, so that the next run finds its input in memory only."""
 
-    def synchronize(self) -> None:
-        """Wait for all work on all streams, and raise what went wrong in it."""
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for all work on all streams, or on one, and raise what went wrong in it."""
 
     def free_bytes(self) -> int:
         """Bytes that may still be allocated; the runner splits batches to fit."""

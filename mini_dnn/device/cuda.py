@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
 from mini_dnn.device.cublas import Cublas
+from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
@@ -231,10 +232,16 @@ class CudaDevice:
             for _ in range(FLUSHES):
                 self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))
 
-    def synchronize(self) -> None:
-        """Wait for all work, and raise what went wrong in it."""
+    def capture(self, work: Callable[[], None], stream: int = 0) -> CudaGraph:
+        """Run ``work`` once, so that its kernels are loaded, and record it."""
+        work()
+        self.synchronize(stream)
+        return CudaGraph(work, self._stream(stream).handle)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for all work, or for that of one stream, and raise what went wrong in it."""
         with self._errors("a kernel failed while it ran", LaunchError):
-            self._context.synchronize()
+            (self._context if stream is None else self._stream(stream)).synchronize()
 
     def free_bytes(self) -> int:
         """Bytes that may still be allocated."""

@@ -27,8 +27,8 @@ from mini_dnn.grading import sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from mini_dnn.grading import forkserver; "
-    "forkserver.main(int(sys.argv[2]), sys.argv[3] == 'apart')"
+    "import sys; sys.path[:] = sys.argv[3:]; from mini_dnn.grading import forkserver; "
+    "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
 )
 MESSAGE_BYTES = 1 << 20
 REQUESTS, REPLIES = 3, 4  # file descriptors in a child
@@ -107,9 +107,10 @@ class ForkServer:
             "-B",
             "-c",
             START,
-            str(ROOT),
             str(theirs.fileno()),
             "apart" if self._apart else "beside",
+            str(ROOT),
+            *sandbox.search_path(),  # -I drops what is on PYTHONPATH, and PyCUDA may be there
         ]
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}

@@ -58,8 +58,8 @@ def check_setting(
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):
                 raise UsageError(
-                    f"{path} lies in {folder}, which every submission can read, as Python or a compiler is "
-                    "there; move it"
+                    f"{path} lies in {folder}, which every submission can read, as Python, packages or a "
+                    "compiler are there; move it"
                 )
 
 

@@ -26,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
 STATE = ("/proc/meminfo", "/proc/cpuinfo", "/proc/self", "/sys/fs/cgroup", "/sys/devices/system/cpu")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one beside each package
 SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries
 MAX_OPEN_FILES = 64
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
@@ -98,7 +99,28 @@ def code_folders() -> list[Path]:
     compilers += [Path(p) for name in SEARCHED for p in os.environ.get(name, "").split(":") if p[:1] == "/"]
     own = [path for path in PACKAGE.iterdir() if path.name not in ("grading", "__pycache__")]
     folders = [Path(name) for name in (*SYSTEM, *python)] + compilers + own
-    return [folder for folder in folders if folder.exists()]
+    return [folder for folder in folders if folder.exists()] + package_folders()
+
+
+def package_folders() -> list[Path]:
+    """Folders of installed packages where this process looks for modules, such as those of ``PYTHONPATH``.
+
+    Only where an installer has left its records: anybody's files may lie in another folder. And none that
+    holds mini_dnn, as rubrics lie there.
+    """
+    folders = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
+    return [
+        folder
+        for folder in folders
+        if not PACKAGE.is_relative_to(folder.resolve())
+        and any(True for records in PACKAGE_RECORDS for _ in folder.glob(records))
+    ]
+
+
+def search_path() -> list[str]:
+    """Where confined processes look for modules: where this one does, in its order, if they can read it."""
+    readable = code_folders()
+    return [entry for entry in sys.path if any(Path(entry).is_relative_to(folder) for folder in readable)]
 
 
 def die_with_parent() -> None:

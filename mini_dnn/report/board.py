@@ -10,6 +10,7 @@ from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import VariantError
 from mini_dnn.report.load import Record, Results, Row
 from mini_dnn.report.peers import Peer
+from mini_dnn.report.serving import Serving
 from mini_dnn.variant import find, names
 
 COURSE_BATCH = 10_000  # the course states its op times at this batch
@@ -80,6 +81,7 @@ class Board:
     ceilings: Mapping[str, float]
     sweeps: Sequence[Mapping[str, Any]]
     peers: Sequence[Peer]
+    servings: Sequence[Serving]
 
     @property
     def batches(self) -> list[int]:
@@ -170,7 +172,13 @@ def _board(device: str, results: Results) -> Board:
     counted = {id(row.record) for of_key in runs.values() for row in of_key}
     used = [record for record in records if id(record) in counted]
     peers = [peer for peer in results.peers if device.startswith(f"{peer.device} (")]  # its architecture
-    return Board(device, used, layers, entries, runs, ceilings, list(sweeps.values()), peers)
+    servings = [serving for serving in results.servings if serving.device == device]
+    return Board(device, used, layers, entries, runs, ceilings, list(sweeps.values()), peers, servings)
+
+
+def is_stale(variant: str, measured: str) -> bool:
+    """Whether a variant's code is no longer the one with that hash."""
+    return _current_hash(variant)[0] != measured
 
 
 def _key(row: Row) -> Key:

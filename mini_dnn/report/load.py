@@ -11,9 +11,10 @@ from typing import Any
 
 from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
-from mini_dnn.report import peers
+from mini_dnn.report import peers, serving
 from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
 from mini_dnn.report.peers import Peer
+from mini_dnn.report.serving import Serving
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import ROOT
 
@@ -143,6 +144,7 @@ class Results:
     rows: Sequence[Row]  # the latest of each device, variant, batch and layer
     runs: Sequence[Row]  # all of them
     peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and layer
+    servings: Sequence[Serving]  # in the order in which they were started
 
 
 def results_files(given: Sequence[Path]) -> list[Path]:
@@ -176,22 +178,25 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     read = [(file, read_json(file)) for file in files]
-    of_peers = [peers.read(content, file) for file, content in read if _schema(content) == peers.SCHEMA]
-    of_bench = [_record(content, file) for file, content in read if _schema(content) != peers.SCHEMA]
+    of_peers = [peers.read(content, file) for file, content in read if _schema(content) in peers.SCHEMAS]
+    of_serving = [serving.read(content, file) for file, content in read if _schema(content) == serving.SCHEMA]
+    others = (*peers.SCHEMAS, serving.SCHEMA)
+    of_bench = [_record(content, file) for file, content in read if _schema(content) not in others]
     of_bench.sort(key=lambda pair: pair[0].started)
     latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in of_bench for r in rows}
     if not latest:
         names = ", ".join(str(file) for file, _ in read)
-        raise DataError(f"{names}: no rows, so nothing was measured. Measure again: {MEASURE}")
+        beside = " (what serving costs is shown beside op times of the same device)" if of_serving else ""
+        raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")
     latest_peers = {
         (p.device, p.peer, p.precision, p.order, p.batch, p.layer): p
         for _, rows in sorted(of_peers, key=lambda pair: pair[0])
         for p in rows
     }
     runs = [row for _, rows in of_bench for row in rows]
-    return Results(
-        [record for record, _ in of_bench], list(latest.values()), runs, list(latest_peers.values())
-    )
+    servings = [found for _, found in sorted(of_serving, key=lambda pair: pair[0])]
+    records = [record for record, _ in of_bench]
+    return Results(records, list(latest.values()), runs, list(latest_peers.values()), servings)
 
 
 def _schema(content: Any) -> Any:

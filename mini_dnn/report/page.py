@@ -13,6 +13,7 @@ from mini_dnn.report.load import OLD_SCHEMA, Results, Row
 from mini_dnn.report.overlap import ABOUT as ABOUT_OVERLAP
 from mini_dnn.report.overlap import overlap_table, verdict
 from mini_dnn.report.repeats import repeats
+from mini_dnn.report.serving_page import serving_blocks
 from mini_dnn.report.tables import (
     COURSE_STEPS,
     course_table,
@@ -83,6 +84,7 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
         blocks += figures(board, suffix)
         for batch in board.batches:
             blocks += _batch(board, batch) if batch != board.main_batch else []
+        blocks += serving_blocks(board.servings, suffix)
         blocks += repeats(board)
         blocks += _where(board)
         missing = list(_missing(board))

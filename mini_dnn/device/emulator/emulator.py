@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,6 +39,23 @@ class EmulatorModule:
     path: Path  # the library
     compile_ms: float
     library: Library
+
+
+class EmulatorGraph:
+    """Work that runs again, from the start, when it is replayed."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+
+    def replay(self) -> None:
+        """Run the work."""
+        if self._work is None:
+            raise DeviceError("this graph was freed, and cannot be replayed; capture the work again")
+        self._work()
+
+    def free(self) -> None:
+        """Forget the work."""
+        self._work = None
 
 
 class EmulatorDevice:
@@ -192,6 +209,11 @@ class EmulatorDevice:
         """Do nothing: a launch is over when `launch` returns, on whatever stream."""
         _check_stream(stream)
 
+    def capture(self, work: Callable[[], None], stream: int = 0) -> EmulatorGraph:
+        """Keep the work, without running it."""
+        _check_stream(stream)
+        return EmulatorGraph(work)
+
     def flush_cache(self) -> None:
         """Do nothing: there is no clock whose reading a cache could change."""
 
@@ -212,7 +234,7 @@ class EmulatorDevice:
             "run with a CUDA device to time it"
         )
 
-    def synchronize(self) -> None:
+    def synchronize(self, stream: int | None = None) -> None:
         """Do nothing: a launch is over when `launch` returns."""
 
     def free_bytes(self) -> int:

@@ -1,0 +1,225 @@
+"""What all peers share: the cases that become rows, the clocks, and the record."""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mini_dnn.bench import PUBLISHED, write
+from mini_dnn.device.base import Device
+from mini_dnn.device.cuda import FLUSHES
+from mini_dnn.errors import CheckError
+from mini_dnn.nvml import Watch
+from mini_dnn.timing import time_op
+
+TIMING = replace(PUBLISHED, max_repeats=200, budget_s=1.0)
+RUNS_BEFORE_CHECK = 3  # a CUDA graph is warmed up, recorded, and then replayed: the replay is checked
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Something on the device that is ready to run."""
+
+    op: Callable[[], Any]  # gives the device one run
+    result: Callable[[], np.ndarray]  # what the last run gave, for the check
+    setting: str = ""  # found while it was prepared; the case's own if empty
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row to be: what is run, how, and how its result is checked."""
+
+    kind: str  # "ours", "library" or "floor"
+    peer: str
+    what: str  # "conv1", "conv2", "fused1", "fused2", "network"; of floors also "copy", "read", "write"
+    precision: str
+    order: str
+    setting: str
+    bytes: int  # that must cross the memory bus: each input and output once
+    prepare: Callable[[], AbstractContextManager[Prepared]]
+    check: Callable[[np.ndarray], Mapping[str, float]]
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further fields of its row
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Which row it is."""
+        names = ("kind", "peer", "what", "precision", "order", "setting")
+        return {name: getattr(self, name) for name in names}
+
+
+class Clock(Protocol):
+    """What `time_op` needs of a device."""
+
+    has_clock: bool
+
+    def record(self) -> Any:
+        """Record an event."""
+
+    def elapsed_ms(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events."""
+
+    def flush_cache(self) -> None:
+        """Push everything out of the L2 cache."""
+
+    def synchronize(self) -> None:
+        """Wait for all work."""
+
+
+class DefaultStream:
+    """The clock of a `CudaDevice` for what PyTorch and CuPy run: both use the default stream.
+
+    The same driver's events, and the same flush, as on the streams of the device itself.
+    """
+
+    has_clock = True
+
+    def __init__(self, device: Any) -> None:
+        import pycuda.driver
+
+        self._cuda, self._device = pycuda.driver, device
+        self._flush = device.empty("L2 flush", (2 * device.l2_bytes,), np.uint8)
+
+    def record(self) -> Any:
+        """Record an event on the default stream."""
+        return self._cuda.Event().record()
+
+    def elapsed_ms(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events; waits for the second."""
+        end.synchronize()
+        return float(end.time_since(start))
+
+    def flush_cache(self) -> None:
+        """Overwrite twice the L2 cache's size, often enough that launches queue up behind it."""
+        for _ in range(FLUSHES):
+            self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes)
+
+    def synchronize(self) -> None:
+        """Wait for all work on all streams."""
+        self._device.synchronize()
+
+
+class Budget:
+    """Seconds that a library may take for all its rows."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left."""
+        return time.monotonic() >= self._until
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Raise TimeoutError in the block, in the main thread, when the budget is spent."""
+        message = f"the {self.seconds:g} s of --budget are spent"
+
+        def ring(signum: int, frame: Any) -> None:
+            raise TimeoutError(message)
+
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(message)
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, left)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class Session:
+    """The record of a run: rows, and what was skipped, written after each group.
+
+    Parameters
+    ----------
+    record
+        What is said of the run itself; rows are added.
+    gpu
+        Whose sensors are read during each measurement.
+    out
+        Where the record goes; None keeps it in memory.
+    """
+
+    def __init__(self, record: dict[str, Any], gpu: Device | None, out: Path | None = None) -> None:
+        self.record = record | {"rows": [], "skipped": []}
+        self._gpu, self._out = gpu, out
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What was measured so far."""
+        return self.record["rows"]
+
+    def attempt(self, case: Case, clock: Clock, budget: Budget | None = None) -> bool:
+        """Add the row of a case, or why there is none; whether there is one."""
+        try:
+            if budget is None:
+                row = measure(case, clock, self._gpu)
+            else:
+                with budget():
+                    row = measure(case, clock, self._gpu)
+        except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+            self.skip(case.words, _reason(error), isinstance(error, CheckError))
+            return False
+        self.rows.append(row)
+        name = f"{case.peer} {case.precision} {case.order}".rstrip()
+        figures = f"{row['op_ms']:9.4f} ms  error {row['relative_error']:.1e}"
+        print(f"{case.what:<8} {name:<40} {figures}  {row['setting']}", flush=True)
+        return True
+
+    def skip(self, words: Mapping[str, str], reason: str, wrong: bool = False) -> None:
+        """Say that a row is missing, and why; ``wrong`` if its result was."""
+        self.record["skipped"].append({**words, "reason": reason, "wrong": wrong})
+        kind = "WRONG" if wrong else "skipped"
+        print(f"{kind}: {' '.join(filter(None, words.values()))}: {reason}", flush=True)
+
+    def keep(self) -> None:
+        """Write what there is, so that a later failure costs nothing."""
+        if self._out:
+            write(self.record, self._out)
+
+
+def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:
+    """The row of a case: run, compared with float64, then timed.
+
+    Raises
+    ------
+    CheckError
+        The result is wrong; it gets no time.
+    """
+    with case.prepare() as prepared:
+        for _ in range(RUNS_BEFORE_CHECK):
+            prepared.op()
+        clock.synchronize()
+        errors = case.check(prepared.result())
+        with Watch(gpu) as watch:
+            samples = time_op(prepared.op, clock, TIMING)  # type: ignore[arg-type]
+        setting = prepared.setting or case.setting
+    return {
+        **case.words,
+        "setting": setting,
+        "op_ms": statistics.median(samples),
+        "op_ms_min": min(samples),
+        "op_ms_max": max(samples),
+        "repeats": len(samples),
+        **errors,
+        "bytes": case.bytes,
+        **case.facts,
+        "state": watch.state,
+    }
+
+
+def _reason(error: Exception) -> str:
+    """The first lines of an error: a compiler's may have hundreds."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' | '.join(lines[:3])}"[:250]

@@ -1,0 +1,215 @@
+"""What moving the bytes alone takes: the driver's copy, and a kernel that only reads and writes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from peers_common import Case, Prepared
+from peers_problems import Classification, Problem, spread
+
+from mini_dnn.bench import SWEEP_TIMING
+from mini_dnn.device.base import Buffer, Device, Scalar
+from mini_dnn.errors import CheckError, DeviceError, UsageError
+from mini_dnn.timing import time_op
+
+SOURCE = Path(__file__).with_name("floors.cu")
+UNIT = 16  # bytes: bulk copies are multiples of it
+SHARED_BYTES = 224 * 1024  # of all blocks on a multiprocessor
+MAX_BUFFERS = 32  # as in the kernel
+THREADS = 256  # of a block, of which one moves
+STREAM_ITEM = 32 * 1024  # bytes of an item that is only read, or only written
+STREAM_ITEMS = 3  # for each image of the batch: about 1 GB at 10,000
+
+Prepare = Callable[[], AbstractContextManager[Prepared]]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Items of so many bytes read and written, each with its bytes on the host."""
+
+    what: str
+    read: int
+    write: int
+    source: np.ndarray  # (items, read) uint8
+
+    @property
+    def items(self) -> int:
+        """How many there are."""
+        return len(self.source)
+
+    @property
+    def bytes(self) -> int:
+        """That cross the memory bus."""
+        return self.items * (self.read + self.write)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the kernel cuts the work."""
+
+    parts: int  # of an item
+    blocks: int  # on a multiprocessor
+    lag: int  # groups of stores that may still read their buffers while the next part is loaded
+
+    def pitch(self, mix: Mix) -> int:
+        """Bytes from one buffer to the next: the largest part, in whole lines."""
+        largest = -(-mix.read // UNIT // self.parts) * UNIT if mix.read else mix.write // self.parts
+        return -(-largest // 128) * 128
+
+    def buffers(self, mix: Mix) -> int:
+        """How many parts are under way in a block."""
+        return min(MAX_BUFFERS, SHARED_BYTES // self.blocks // self.pitch(mix))
+
+    def fits(self, mix: Mix) -> bool:
+        """Whether every part reads something, and there are buffers to load into."""
+        return self.lag < self.buffers(mix) and self.parts * UNIT <= max(mix.read, UNIT)
+
+    def __str__(self) -> str:
+        """For a row's setting."""
+        return f"{self.parts} parts an item, {self.blocks} blocks a multiprocessor, LAG {self.lag}"
+
+
+CUTS = (Cut(1, 1, 1), Cut(1, 1, 2), Cut(1, 2, 1), Cut(2, 1, 2), Cut(2, 2, 1), Cut(4, 1, 4), Cut(4, 2, 2))
+
+
+def cases(problems: Sequence[Problem], device: Device) -> Iterator[Case]:
+    """The driver's copy, pure reading, pure writing, and each problem's own mix.
+
+    All have the first problem's batch.
+    """
+    batch = problems[0].shape.N
+    count = STREAM_ITEMS * batch
+    block = np.random.default_rng(0).integers(0, 256, (count, STREAM_ITEM), np.uint8)
+    copied = Mix("copy", STREAM_ITEM, STREAM_ITEM, block)
+    yield _case(copied, batch, "cuMemcpyDtoD", partial(_copied, copied, device))
+    for mix in (Mix("read", STREAM_ITEM, UNIT, block), Mix("write", 0, STREAM_ITEM, block[:, :0])):
+        yield _case(mix, batch, "", partial(_moved, mix, device))
+    for problem in problems:
+        mix = mix_of(problem)
+        yield _case(mix, batch, "", partial(_moved, mix, device))
+
+
+def mix_of(problem: Problem) -> Mix:
+    """The bytes of a problem's images and results; weights are too few to count."""
+    x = problem.inputs["images" if isinstance(problem, Classification) else "x"]
+    y = problem.shape.buffers[problem.output]
+    read, write = (int(np.prod(shape[1:])) * 4 for shape in (x.shape, y))
+    images = next(n for n in (1, 2, 4) if n * read % UNIT == 0 and n * write % UNIT == 0)
+    whole = len(x) // images * images
+    source = x[:whole].reshape(whole // images, -1).view(np.uint8)
+    return Mix(problem.what, images * read, images * write, source)
+
+
+def moved(mix: Mix, cut: Cut, item: int) -> np.ndarray:
+    """What the kernel writes for an item: each part of the input again and again, to fill its share."""
+
+    def begin(size: int, part: int) -> int:
+        return size // UNIT * part // cut.parts * UNIT
+
+    pattern = np.arange(cut.pitch(mix) // 4, dtype=np.int32).view(np.uint8)
+    pieces = []
+    for part in range(cut.parts):
+        piece = mix.source[item, begin(mix.read, part) : begin(mix.read, part + 1)] if mix.read else pattern
+        pieces.append(np.resize(piece, begin(mix.write, part + 1) - begin(mix.write, part)))
+    return np.concatenate(pieces)
+
+
+def _case(mix: Mix, batch: int, setting: str, prepare: Prepare) -> Case:
+    return Case(
+        kind="floor",
+        peer="bytes alone",
+        what=mix.what,
+        precision="",
+        order="",
+        setting=setting,
+        bytes=mix.bytes,
+        prepare=prepare,
+        check=_check,
+        facts={"batch": batch},
+    )
+
+
+def _check(differing: np.ndarray) -> dict[str, float]:
+    """``differing`` counts the bytes of each compared item that are not as they should be."""
+    if differing.any():
+        raise CheckError(f"{int(differing.sum())} bytes of {len(differing)} compared items are wrong")
+    return {"relative_error": 0.0, "max_error": 0.0}
+
+
+@contextmanager
+def _copied(mix: Mix, device: Device) -> Iterator[Prepared]:
+    with _buffers(mix, device) as (source, target, _):
+        yield Prepared(
+            lambda: device.copy(target, source),
+            lambda: _differing(target, mix, mix.source, device),
+        )
+
+
+@contextmanager
+def _moved(mix: Mix, device: Device) -> Iterator[Prepared]:
+    """The fastest cut of those that fit, by a quick look at each."""
+    if device.arch < 90:
+        raise DeviceError(f"bulk copies need sm_90; this GPU is sm_{device.arch}")
+    if mix.items == 0:
+        raise UsageError("a batch of one image is too small for items of 16 bytes; take an even --batch")
+    with _buffers(mix, device) as buffers:
+        fitting = [cut for cut in CUTS if cut.fits(mix)]
+        quick = {cut: time_op(mover(mix, cut, device, *buffers), device, SWEEP_TIMING) for cut in fitting}
+        best = min(fitting, key=lambda cut: statistics.median(quick[cut] or [0.0]))
+        target = buffers[1]
+
+        def result() -> np.ndarray:
+            expected = np.stack([moved(mix, best, int(item)) for item in spread(mix.items)])
+            return _differing(target, mix, expected, device)
+
+        device.fill(target)
+        setting = f"{best}, the fastest of {len(fitting)}"
+        yield Prepared(mover(mix, best, device, *buffers), result, setting)
+
+
+def mover(
+    mix: Mix, cut: Cut, device: Device, source: Buffer, target: Buffer, counters: Buffer
+) -> Callable[[], None]:
+    """A function that launches the kernel once."""
+    module = device.compile(SOURCE, {"LAG": cut.lag})
+    pitch, buffers = cut.pitch(mix), cut.buffers(mix)
+    numbers = (mix.items, mix.read, mix.write, cut.parts, buffers, pitch)
+    args: list[Buffer | Scalar] = [source, target, counters, *map(np.int32, numbers)]
+    grid = (min(cut.blocks * getattr(device, "multiprocessors", 2), mix.items * cut.parts),)
+    return lambda: device.launch(module, "move", grid, (THREADS,), args, buffers * pitch)
+
+
+@contextmanager
+def _buffers(mix: Mix, device: Device) -> Iterator[tuple[Buffer, Buffer, Buffer]]:
+    """Source, target and counters; the source as on the host, the counters 0."""
+    found: list[Buffer] = []
+    try:
+        source = mix.source.shape if mix.read else (UNIT,)  # a buffer has to have something
+        shapes = {"source": source, "target": (mix.items, mix.write), "counters": (8,)}
+        for name, shape in shapes.items():
+            found.append(device.empty(name, shape, np.uint8))
+        if mix.read:
+            device.copy_in(found[0], np.ascontiguousarray(mix.source))
+        device.copy_in(found[2], np.zeros(8, np.uint8))
+        device.synchronize()
+        yield found[0], found[1], found[2]
+    finally:
+        for buffer in found:
+            buffer.free()
+
+
+def _differing(target: Buffer, mix: Mix, expected: np.ndarray, device: Device) -> np.ndarray:
+    """Bytes that differ in items all over the target; ``expected`` has these items, or all of them."""
+    chosen = spread(mix.items)
+    if len(expected) == mix.items:
+        expected = expected[chosen]
+    found = np.empty((len(chosen), mix.write), np.uint8)
+    for at, item in enumerate(chosen):
+        device.copy_out(device.part(target, int(item), int(item) + 1), found[at : at + 1])
+    return (found != expected).sum(axis=1)

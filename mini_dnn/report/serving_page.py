@@ -1,0 +1,169 @@
+"""The report's part on serving: growth with the batch, latency, throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import cycle
+
+import numpy as np
+from matplotlib import figure as matplotlib_figure
+from matplotlib.ticker import FuncFormatter
+
+from mini_dnn.bench_serving import LIMIT
+from mini_dnn.report.board import is_stale
+from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, Warnings
+from mini_dnn.report.serving import LINEAR, Growth, Row, Serving, growths, latest
+from mini_dnn.report.tables import number, percent
+from mini_dnn.report.theme import WIDTH, Theme, picture
+
+MARKERS = "osD^vP*X"
+GROWTH = (
+    "Op time over the batch, of random images; each result was compared with float64 at both ends of the "
+    "batch. Dashed: the straight line, a cost an op and a cost an image, that fits the batches from "
+    f"{LINEAR:,} up; deviation: how far the farthest of them lies from it."
+)
+LATENCY = (
+    "The wall clock around requests of one image each, from ordinary host memory to probabilities in host "
+    "memory: a copy to pinned memory, the copy to the GPU, the kernels, the copy back, and the wait. In one "
+    "graph the GPU gets both copies and the kernels by one call of the driver. Op time: the kernels alone, "
+    "the L2 cache cold. Clocks are read before and after the requests, as reading them would disturb."
+)
+THROUGHPUT = (
+    "Batches one after the other, from images in pinned host memory to probabilities in host memory; two are "
+    "under way at a time. Copy: the images' bytes at the rate that copies from pinned memory reached on this "
+    "device; op: the kernels alone. Both overlap, so a batch cannot take less than the longer of them, and "
+    f"should take {LIMIT:.2f} times that at most."
+)
+
+
+def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
+    """All that was measured of serving on one device; ``suffix`` ends the names of the files."""
+    latency, growth, throughput = (latest(servings, kind) for kind in ("latency", "growth", "throughput"))
+    if not (latency or growth or throughput):
+        return
+    yield Heading(2, "Serving")
+    files = [f"`{one.file.name}` ({(one.commit or 'no commit')[:10]})" for one in servings]
+    yield Text(f"From {', '.join(files)}.")
+    doubts = [
+        f"`{one.file.name}` was measured with files that differ from its commit"
+        for one in servings
+        if one.dirty
+    ]
+    stale = dict.fromkeys(row["variant"] for row in (*latency, *growth, *throughput) if _is_stale(row))
+    doubts += (
+        [f"stale, the code has changed since: {', '.join(f'`{name}`' for name in stale)}"] if stale else []
+    )
+    if doubts:
+        yield Warnings(doubts)
+    if series := growths(growth):
+        yield Heading(3, "Growth with the batch")
+        yield Figure(f"growth{suffix}", picture(partial(growth_plot, series)), "Op time an image", GROWTH)
+        yield growth_table(series)
+    if latency:
+        yield Heading(3, "Latency of one image")
+        yield Text(LATENCY)
+        yield latency_table(latency)
+    if throughput:
+        yield Heading(3, "Throughput")
+        yield Text(THROUGHPUT)
+        yield throughput_table(throughput)
+
+
+def growth_plot(series: Sequence[Growth], theme: Theme) -> matplotlib_figure.Figure:
+    """Op time an image over the batch, both logarithmic, with the straight lines."""
+    figure = matplotlib_figure.Figure(figsize=(WIDTH, 5.5), layout="constrained")
+    axes = figure.add_subplot()
+    for one, colour, marker in zip(series, cycle(theme.series), cycle(MARKERS), strict=False):
+        label, line = f"{one.variant}, {one.layer}", one.line
+        if line:
+            n = np.geomspace(LINEAR, one.batches[-1], 50)
+            axes.plot(n, line.at(n) / n * 1e3, "--", color=theme.soft, linewidth=1.5, zorder=3)
+            label += f": from {LINEAR:,} within {percent(line.deviation, 1)} of its line"
+        us = one.op_ms / one.batches * 1e3
+        axes.plot(one.batches, us, marker + "-", color=colour, label=label)
+    axes.set(
+        xscale="log", yscale="log", xlabel="batch (logarithmic)", ylabel="op time an image, us (logarithmic)"
+    )
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axes.grid(True)
+    axes.legend(loc="upper right")
+    return figure
+
+
+def growth_table(series: Sequence[Growth]) -> Table:
+    """Op times by batch, and the line through the large ones."""
+    batches = sorted({int(batch) for one in series for batch in one.batches})
+    rows = []
+    for one in series:
+        times = dict(zip(one.batches.tolist(), one.op_ms.tolist(), strict=True))
+        line = one.line
+        fit = (
+            [_signed(line.op_ms * 1e3), number(line.image_ms * 1e6), percent(line.deviation, 2)]
+            if line
+            else []
+        )
+        cells = [number(times.get(batch)) for batch in batches]
+        rows.append([f"`{one.variant}`", one.layer, *cells, *(fit or [NOT_THERE] * 3)])
+    heads = [f"batch {batch:,}, ms" for batch in batches]
+    return Table(["variant", "layer", *heads, "an op, us", "an image, ns", "deviation"], rows, text_columns=2)
+
+
+def latency_table(rows: Sequence[Row]) -> Table:
+    """Percentiles."""
+    columns = [
+        "variant",
+        "sent",
+        "way",
+        "requests",
+        "p50, us",
+        "p90, us",
+        "p99, us",
+        "max, us",
+        "op time, us",
+    ]
+    cells = [
+        [
+            f"`{row['variant']}`",
+            row["send"],
+            "one graph" if row["graph"] else "call by call",
+            f"{row['requests']:,}",
+            *(number(row[f"{at}_us"]) for at in ("p50", "p90", "p99", "max")),
+            number(None if row["op_ms"] is None else row["op_ms"] * 1e3),
+            _clock(row),
+        ]
+        for row in rows
+    ]
+    return Table([*columns, "SM MHz"], cells, text_columns=3)
+
+
+def throughput_table(rows: Sequence[Row]) -> Table:
+    """Images per second, and how near that is to the longer of copy and kernels."""
+    columns = ["variant", "sent", "batch", "batches", "images/s", "a batch, ms", "copy, ms", "op, ms"]
+    cells = [
+        [
+            f"`{row['variant']}`",
+            row["send"],
+            f"{row['batch']:,}",
+            f"{row['batches']:,}",
+            f"{row['images_per_s']:,.0f}",
+            *(number(row[name]) for name in ("batch_ms", "copy_ms", "op_ms")),
+            f"{row['over_longer']:.3f}",
+            _clock(row),
+        ]
+        for row in rows
+    ]
+    return Table([*columns, "over the longer", "SM MHz"], cells, text_columns=2)
+
+
+def _is_stale(row: Row) -> bool:
+    return row["code_hash"] is not None and is_stale(row["variant"], row["code_hash"])
+
+
+def _clock(row: Row) -> str:
+    return f"{row['state']['sm_mhz']:,}" if row["state"] else NOT_THERE
+
+
+def _signed(value: float) -> str:
+    return f"-{number(-value)}" if value < 0 else number(value)
