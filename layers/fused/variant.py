@@ -1,28 +1,26 @@
 """layers/fused: convolution, ReLU and max-pool in one kernel, on the tensor cores."""
 
-from collections.abc import Iterator
-
 from mini_dnn.fused import ConvPoolShape
-from mini_dnn.quads import Tiling, cut, defines, first_that_fits, fits, plan, scratch
+from mini_dnn.quads import Tiling, cut, defines, fits, plan, scratch
 from mini_dnn.variant import Variant
 
-MAX_BAND = 24  # output rows of the convolution in a unit of work
-MAX_ROWS = 12  # of quads in a strip
-WARPS, BLOCKS = 5, 3  # of a block; on a multiprocessor
-BUFFERS = ((2, 2), (2, 1))  # of bands of the input, of slabs of the output
+SHARED_BYTES = 113 * 1024  # of a block, two of which share a multiprocessor with 227 KB
+MAX_ROWS = {True: 12, False: 20}  # of quads in a strip, where a quad is one pixel or several
 POOLS = (1, 2, 4)  # windows that lie within four pixels
 
 
-def tilings(s: ConvPoolShape) -> Iterator[Tiling]:
-    """From tall bands to flat ones, with more buffers first."""
-    for bands in range(-(-s.P // MAX_BAND), s.P + 1):
-        for inputs, outputs in BUFFERS:
-            yield cut(s, bands, WARPS, BLOCKS, inputs, outputs, pool=s.pool, max_rows=MAX_ROWS)
-
-
 def tiling(s: ConvPoolShape) -> Tiling | None:
-    """How the work is cut; None: the shape is for conv_direct."""
-    return first_that_fits(tilings(s)) if fits(s) else None
+    """How the work is cut: whole images if they fit; None: the shape is for conv_direct."""
+    if not fits(s):
+        return None
+    for bands in range(1, s.P + 1):
+        if s.C > 2:
+            t = cut(s, bands, 4, 4, 1, 2, pool=s.pool, max_rows=MAX_ROWS[True])
+        else:
+            t = cut(s, bands, 5, 2, 1, 1, pool=s.pool, max_rows=MAX_ROWS[False])
+        if t.shared_bytes <= SHARED_BYTES:
+            return t
+    return None
 
 
 VARIANT = Variant(

@@ -1,26 +1,25 @@
 """m3/fp32_split: the final kernel with fp32 accuracy from the tensor cores."""
 
-from collections.abc import Iterator
+from mini_dnn.quads import Tiling, cut, defines, fits, plan, scratch
+from mini_dnn.variant import ConvShape, Variant, ceil_div
 
-from mini_dnn.quads import Tiling, cut, defines, first_that_fits, fits, plan, scratch
-from mini_dnn.variant import ConvShape, Variant
-
-MAX_BAND = 20  # output rows of a unit of work
-WARPS, BLOCKS = 6, 2  # of a block; on a multiprocessor: 168 registers a thread
-MAX_ROWS = 2  # of quads in a strip where filters are large: registers for the sums of two products
-BUFFERS = ((2, 2), (2, 1))  # of bands of the input, of slabs of the output
-
-
-def tilings(s: ConvShape) -> Iterator[Tiling]:
-    """From tall bands to flat ones, with more buffers first."""
-    for bands in range(-(-s.P // MAX_BAND), s.P + 1):
-        for inputs, outputs in BUFFERS:
-            yield cut(s, bands, WARPS, BLOCKS, inputs, outputs, split=True, max_rows=MAX_ROWS)
+SHARED_BYTES = 113 * 1024  # of a block, two of which share a multiprocessor with 227 KB
+MAX_BAND = {1: 40, 2: 40, 3: 18, 4: 18}  # output rows of a unit, by channels of the input
+MAX_ROWS = 3  # of quads in a strip where a quad is one pixel: registers for the sums of two products
 
 
 def tiling(s: ConvShape) -> Tiling | None:
     """How the work is cut; None: the shape is for conv_direct."""
-    return first_that_fits(tilings(s)) if fits(s) else None
+    if not fits(s):
+        return None
+    for bands in range(ceil_div(s.P, MAX_BAND[s.C]), s.P + 1):
+        if s.C > 2:
+            t = cut(s, bands, 4, 3, 1, 1, split=True, max_rows=MAX_ROWS)
+        else:
+            t = cut(s, bands, 10, 2, 2, 1, split=True)
+        if t.shared_bytes <= SHARED_BYTES:
+            return t
+    return None
 
 
 VARIANT = Variant(
