@@ -1,4 +1,4 @@
-"""How the kernels on quads (``layers/custom/kernel.cu``, ``mini_dnn/quads.cuh``) cut a convolution into work."""
+"""How the kernels on quads (``layers/custom``, ``mini_dnn/quads.cuh``) cut a convolution into work."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def cut(
     band = strips * rows * quads.Y
     quad_rows = strips * rows + quads.filter_rows - 1
     out_rows, out_columns = (ceil_div(band, max(pool, 1)), ceil_div(s.Q, max(pool, 1)))
-    whole = bands == 1 and s.M <= quads.tile_m and s.M * out_columns * ceil_div(s.P, max(pool, 1)) % 4 == 0
+    whole = bands == 1 and quads.tile_m >= s.M and s.M * out_columns * ceil_div(s.P, max(pool, 1)) % 4 == 0
     # whole lines and a part of one, so that channels that are stored together lie in different banks
     out_pitch = ceil_div(out_rows * out_columns, 32) * 32 + (8 if quads.X == 1 else 16)
     if whole:
