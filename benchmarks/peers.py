@@ -40,7 +40,7 @@ from mini_dnn.report.peers import RUN_SCHEMA
 from mini_dnn.variant import Variant
 from mini_dnn.weights import load
 
-IMPL = ["m3", "m3/mma_direct", "m3/fp32_split", "layers/fused"]
+IMPL = ["m3", "m3/fp32_split", "layers/fused"]
 GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order: the last takes longest
 BUDGET_S = 140.0
 

@@ -14,7 +14,7 @@ from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.execute import Execution
-from mini_dnn.runner import check_runnable
+from mini_dnn.runner import check_runnable, fitting
 from mini_dnn.variant import Variant, find, network_names
 
 OPS = {"conv": "conv2d", "fused": "conv2d_relu_pool", "network": "lenet"}  # by what `Case.what` begins with
@@ -73,6 +73,7 @@ def _prepared(variant: Variant, problem: Problem, device: Device) -> Iterator[Pr
     shape = problem.shape
     if limit := variant.limit_for(shape):
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+    variant = fitting(variant, shape, device.max_shared_bytes)
     module = device.compile(variant.source, variant.defines_for(shape))
     execution = Execution(variant, shape, module, device)
     output = execution.buffers[problem.output]

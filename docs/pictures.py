@@ -156,7 +156,7 @@ def caption(axes: Axes, x: float, name: str, shape: tuple[int, ...]) -> None:
 
 
 def sliding_window() -> Figure:
-    """The unrolled matrix of layers/custom for an image of 4 × 5 and a filter of 2 × 3, with its windows."""
+    """The unrolled matrix of m3/sliding_window: an image of 4 × 5, a filter of 2 × 3, with its windows."""
     figure, axes = card(width=13.2, height=5.6)
     image = np.array(list("abcdefghijklmnopqrst")).reshape(4, 5)
     R, S, P, Q = 2, 3, 3, 3

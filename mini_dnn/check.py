@@ -13,9 +13,9 @@ from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.errors import LaunchError, ShapeError, SharedMemoryError
 from mini_dnn.hints import hint, tail
-from mini_dnn.launches import check_launches, static_finding
+from mini_dnn.launches import check_launches, shared_limit, static_finding
 from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import check_runnable, run
+from mini_dnn.runner import check_runnable, fitting, run
 from mini_dnn.schedules import SCHEDULES, all_schedules, same_mistake
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
@@ -138,7 +138,7 @@ def check(
         The kernel does not compile, or the variant cannot run on the emulator at all.
     """
     device = CheckedEmulator(limit)
-    device.arch = arch
+    device.arch, device.max_shared_bytes = arch, shared_limit(arch)
     try:
         results: list[Result] = []
         for shape in shapes:
@@ -161,6 +161,7 @@ def _check_orders(
     refused = variant.limit_for(shape)
     if refused:
         return Result(shape, refused=refused)
+    variant = fitting(variant, shape, device.max_shared_bytes)
     launch = _launch(variant, shape, device)
     if launch:
         return Result(shape, launch)

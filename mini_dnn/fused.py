@@ -9,7 +9,7 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.errors import VariantError
 from mini_dnn.execute import Execution
-from mini_dnn.runner import check_runnable
+from mini_dnn.runner import check_runnable, fitting
 from mini_dnn.shapes import FLOAT_BYTES, ConvShape, conv_arrays
 from mini_dnn.variant import Variant, ceil_div
 
@@ -69,6 +69,7 @@ def conv2d_relu_pool(x: np.ndarray, w: np.ndarray, pool: int, variant: Variant, 
     if limit:
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
     check_runnable(variant, device)
+    variant = fitting(variant, shape, device.max_shared_bytes)
     module = device.compile(variant.source, variant.defines_for(shape))
     execution = Execution(variant, shape, module, device)
     try:

@@ -38,6 +38,11 @@ CURES = {
 }
 
 
+def shared_limit(arch: int) -> int:
+    """Bytes of shared memory that a block may have on GPUs of a compute capability, times ten."""
+    return SHARED_LIMIT.get(arch, max(SHARED_LIMIT.values()))
+
+
 def check_launches(
     variant: Variant, shape: ConvShape, arch: int, static_bytes: Callable[[str], int]
 ) -> Finding | None:
@@ -110,7 +115,7 @@ def _beyond(sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[str, int, 
 def _shared(
     variant: Variant, launch: Launch, arch: int, static_bytes: Callable[[str], int]
 ) -> Finding | None:
-    limit = SHARED_LIMIT.get(arch, max(SHARED_LIMIT.values()))
+    limit = shared_limit(arch)
     static, dynamic = static_bytes(launch.kernel), launch.shared_bytes
     if dynamic >= 0 and static + dynamic <= limit:
         return None

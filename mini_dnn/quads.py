@@ -1,8 +1,7 @@
-"""How the kernels on quads (``layers/custom/kernel.cu``, ``mini_dnn/quads.cuh``) cut a convolution into work."""
+"""How the kernels on quads (``layers/custom``, ``mini_dnn/quads.cuh``) cut a convolution into work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
@@ -16,7 +15,9 @@ MAX_WEIGHTS = 64  # registers that a thread keeps weights in
 MAX_CHANNELS = 4  # of the input: one quad
 MAX_M = 1024  # output channels, so that one block clears all counters
 REGISTERS = 65536  # of a multiprocessor
-SHARED_BLOCK = 64 * 1024  # bytes that a block may have on every GPU since sm_75
+SHARED_BYTES = 113 * 1024  # of a block, two of which share a multiprocessor with 227 KB
+COMPACT_BYTES = 64 * 1024  # that a block may have on every GPU since sm_75
+BUFFER_BYTES = 32  # fixed arrays of the kernel for a buffer of the input: units, full
 MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
 GRID_Y = 65535  # most blocks along y
 THREADS = 256  # per block in conv_direct
@@ -101,6 +102,10 @@ class Tiling:
         floats = self.OUTPUTS * self.tile_m * self.out_pitch + self.INPUTS * self.in_pitch
         return FLOAT_BYTES * floats + QUAD_BYTES * self.quad_count
 
+    def within(self, block_bytes: int) -> bool:
+        """Whether a block needs no more shared memory than that, fixed arrays included."""
+        return self.shared_bytes + BUFFER_BYTES * self.INPUTS <= block_bytes
+
 
 def cut(
     s: ConvShape,
@@ -138,7 +143,7 @@ def cut(
     band = strips * rows * quads.Y
     quad_rows = strips * rows + quads.filter_rows - 1
     out_rows, out_columns = (ceil_div(band, max(pool, 1)), ceil_div(s.Q, max(pool, 1)))
-    whole = bands == 1 and s.M <= quads.tile_m and s.M * out_columns * ceil_div(s.P, max(pool, 1)) % 4 == 0
+    whole = bands == 1 and quads.tile_m >= s.M and s.M * out_columns * ceil_div(s.P, max(pool, 1)) % 4 == 0
     # whole lines and a part of one, so that channels that are stored together lie in different banks
     out_pitch = ceil_div(out_rows * out_columns, 32) * 32 + (8 if quads.X == 1 else 16)
     if whole:
@@ -168,11 +173,6 @@ def cut(
 def fits(s: ConvShape) -> bool:
     """Whether the tensor cores take the shape; others are for conv_direct."""
     return s.C <= MAX_CHANNELS and s.M <= MAX_M and Quads.of(s).weights <= MAX_WEIGHTS
-
-
-def first_that_fits(tilings: Iterable[Tiling]) -> Tiling | None:
-    """The first tiling whose block has the shared memory that every GPU grants."""
-    return next((t for t in tilings if t.shared_bytes <= SHARED_BLOCK), None)
 
 
 def defines(s: ConvShape, t: Tiling | None, pool: int = 0) -> dict[str, int]:

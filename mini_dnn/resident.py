@@ -18,7 +18,7 @@ from mini_dnn.errors import CheckError, ShapeError, VariantError
 from mini_dnn.execute import Execution
 from mini_dnn.models import lenet
 from mini_dnn.network import Network
-from mini_dnn.runner import Progress, check_runnable, largest_part
+from mini_dnn.runner import Progress, check_runnable, fitting, largest_part
 from mini_dnn.shapes import LenetBatch
 from mini_dnn.timing import Timing, time_op
 from mini_dnn.variant import Variant, find
@@ -143,6 +143,7 @@ class ResidentLenet:
         limit = variant.limit_for(shape)
         if limit:
             raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+        variant = fitting(variant, shape, device.max_shared_bytes)
         weights = {name: parameter.value for name, parameter in network.parameters().items()}
         found = {name: value.shape for name, value in weights.items()}
         if found != shape.weights:

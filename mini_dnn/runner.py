@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +108,7 @@ def run(
     if device is None:
         raise UsageError(f"{variant.name} has kernels and needs a device; pass device='auto', or an open one")
     check_runnable(variant, device)
+    variant = fitting(variant, shape, device.max_shared_bytes)
     module = device.compile(variant.source, variant.defines_for(shape))
     y = np.empty(shape.y, np.float32)
     images = largest_part(variant, shape, device.free_bytes(), max_images)
@@ -152,6 +153,33 @@ def check_runnable(variant: Variant, device: Device) -> None:
             f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}. "
             "Take another variant, or --device emulator"
         )
+
+
+def fitting(variant: Variant, shape: ConvShape | LenetBatch, max_shared_bytes: int) -> Variant:
+    """The variant itself, or `Variant.compact` where a block would need more shared memory than it may have.
+
+    Parameters
+    ----------
+    max_shared_bytes
+        `Device.max_shared_bytes`. Where not even the compact one keeps to it, the launch says so. Arrays of
+        a fixed size in the kernel come on top of what a launch asks for, and a variant leaves room for them.
+
+    Raises
+    ------
+    VariantError
+        The plan fails, or ``compact`` is no variant with a plan.
+    """
+    if variant.compact is None:
+        return variant
+    if not isinstance(variant.compact, Variant) or variant.compact.plan is None:
+        raise VariantError(
+            f"{variant.name}: compact is {variant.compact!r}; expected a Variant with a plan, which launches "
+            "the same kernels in smaller blocks"
+        )
+    launches = [step for step in variant.steps(shape) if isinstance(step, Launch)]
+    if all(launch.shared_bytes <= max_shared_bytes for launch in launches):
+        return variant
+    return replace(variant.compact, name=variant.name, folder=variant.folder)
 
 
 def _run_host(

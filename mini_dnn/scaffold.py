@@ -12,7 +12,7 @@ from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.variant import ROOT, SHORT_NAMES, Variant, names
 
 MILESTONE = re.compile(r"m\d/[^/]+")
-LOCAL_INCLUDE = re.compile(r'^(?P<before>\s*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
+LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
 POSITIONAL = ("op", "idea")  # arguments of Variant that a call may give without their names
 IDEA = "say here what you change, in one sentence"
 
@@ -59,7 +59,7 @@ def create(name: str, source: Variant) -> Path:
     description = _renamed(description, f'"""{parent}:', f'"""{title}:')
     try:
         shutil.copytree(source.folder, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        (folder / "kernel.cu").write_text(_includes_from(kernel, source.folder, folder))
+        (folder / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
         (folder / "variant.py").write_text(description)
     except OSError as error:
         raise MiniDnnError(f"{folder} cannot be written: {error}") from error
@@ -119,13 +119,20 @@ def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
     return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
 
 
-def _includes_from(kernel: str, old: Path, new: Path) -> str:
-    """The kernel with its includes of files outside its folder spelled from the new folder."""
+def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
+    """A kernel of the folder ``here`` for a new folder, into which all of ``home`` is copied.
 
-    def spelled(match: re.Match[str]) -> str:
-        file = (old / match["path"]).resolve()
-        if not file.is_file() or file.is_relative_to(old):
+    Of another variant's kernel that it includes it gets the text: that is what the copy is there to change.
+    Includes of other files outside are spelled from the new folder.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        file = (here / match["path"]).resolve()
+        if not file.is_file() or (here == home and file.is_relative_to(home)):
             return match[0]
-        return match["before"] + Path(os.path.relpath(file, new.resolve())).as_posix() + match["after"]
+        if file.name == "kernel.cu" and (file.parent / "variant.py").is_file():
+            return _copied(file.read_text(), file.parent, home, new).rstrip("\n")
+        path = os.path.relpath(file, home if file.is_relative_to(home) else new.resolve())
+        return match["before"] + Path(path).as_posix() + match["after"]
 
-    return LOCAL_INCLUDE.sub(spelled, kernel)
+    return LOCAL_INCLUDE.sub(replaced, kernel)

@@ -97,11 +97,13 @@ class Variant:
     refuses
         Says which limit a shape hits, or returns an empty string when the variant can do it.
     host
-        Instead of a plan: a function of NumPy arrays ``(x, w) -> y``.
+        Instead of a plan: ``(x, w) -> y`` of NumPy arrays.
     needs_gpu
         Why the emulator cannot run it; empty if it can.
     sweep
         The search that found its parameters.
+    compact
+        The same kernel in blocks of at most 64 KB of shared memory, for GPUs that grant too little.
     """
 
     op: str
@@ -116,6 +118,7 @@ class Variant:
     host: HostFunction | None = None
     needs_gpu: str = ""
     sweep: Sweep | None = None
+    compact: Variant | None = None
     name: str = ""
     folder: Path = Path()
 

@@ -130,8 +130,8 @@ def fake_run() -> dict[str, Any]:
     rows = [
         _run_row("floor", "bytes alone", "", "", "conv1", 0.33),
         _run_row("floor", "bytes alone", "", "", "conv2", 0.25),
-        _run_row("ours", "m3/mma_direct", "fp16", "NCHW", "conv1", 0.34),
-        _run_row("ours", "m3/mma_direct", "fp16", "NCHW", "conv2", 0.26),
+        _run_row("ours", "layers/custom", "fp16", "NCHW", "conv1", 0.34),
+        _run_row("ours", "layers/custom", "fp16", "NCHW", "conv2", 0.26),
         _run_row("library", "cuDNN", "fp32", "NCHW", "conv1", 7.0),
         _run_row("library", "cuDNN", "fp32", "NCHW", "conv2", 4.0, setting="one"),
         _run_row("library", "cuDNN", "fp32", "NCHW", "conv2", 4.5, setting="another"),

@@ -116,6 +116,50 @@ def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: 
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
 
 
+@pytest.mark.parametrize(
+    "line", ["from mini_dnn.tiles import SIDE", "from mini_dnn import tiles", "import mini_dnn.tiles as t"]
+)
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("tiles.py", "SIDE = 16", "SIDE = 17", False),
+        ("tiles.py", "# side", "# edge", True),
+        ("deeper.py", "2", "3", False),  # what it imports in its turn
+        ("variant.py", "pass", "raise", True),  # the framework, and what nobody imports
+        ("other.py", "pass", "raise", True),
+    ],
+)
+def test_modules_that_a_variant_imports_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str, old: str, new: str, same: bool
+) -> None:
+    package = tmp_path / "mini_dnn"
+    package.mkdir()
+    monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", package)
+    tiles = "from mini_dnn.deeper import X\nfrom mini_dnn.variant import Variant\nSIDE = 16  # side\n"
+    texts = {"tiles.py": tiles, "deeper.py": "X = 2\n", "variant.py": "pass\n", "other.py": "pass\n"}
+    for name, text in texts.items():
+        (package / name).write_text(text)
+    (tmp_path / "kernel.cu").write_text(KERNEL)
+    (tmp_path / "variant.py").write_text(f"from mini_dnn.variant import Variant\n{line}\n{VARIANT}")
+    before = code_hash(tmp_path / "kernel.cu")
+    assert old in texts[file]
+    (package / file).write_text(texts[file].replace(old, new))
+    assert (code_hash(tmp_path / "kernel.cu") == before) == same
+
+
+def test_the_tiling_of_the_final_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = {name: find(name).source for name in ("layers/custom", "m3/fp32_split", "layers/fused", "m1")}
+    before = {name: code_hash(source) for name, source in kernels.items()}
+    for file in (ROOT / "mini_dnn").glob("*.py"):
+        (tmp_path / file.name).write_text(file.read_text() + "\nmore = 1\n" * (file.name != "quads.py"))
+    monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", tmp_path)
+    assert {name: code_hash(source) for name, source in kernels.items()} == before
+    quads = tmp_path / "quads.py"
+    quads.write_text(quads.read_text().replace("MAX_ROWS = 10", "MAX_ROWS = 11"))
+    changed = {name for name, source in kernels.items() if code_hash(source) != before[name]}
+    assert changed == {"layers/custom", "m3/fp32_split", "layers/fused"}
+
+
 def test_comments_in_any_encoding(tmp_path: Path) -> None:
     (tmp_path / "variant.py").write_text(VARIANT)
     hashes = set()
@@ -154,7 +198,8 @@ def test_stored_hashes_are_those_of_the_commit(
     if not rows:
         pytest.skip("libraries: nothing of ours was measured")
     tree = tree_of(record["commit"], tmp_path)
-    monkeypatch.setattr("mini_dnn.device.sources.INCLUDE", tree / "mini_dnn" / "include")  # as it was
+    monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", tree / "mini_dnn")  # as it was
+    monkeypatch.setattr("mini_dnn.device.sources.INCLUDE", tree / "mini_dnn" / "include")
     for row in rows:
         if row["source_hash"] is None:  # on the host
             assert row["code_hash"] is None

@@ -70,7 +70,7 @@ def test_the_courses_layers_take_the_tensor_cores(variant: Variant) -> None:
     for layer, pool, side in (("conv1", 2, 40), ("conv2", 4, 9)):
         shape = ConvPoolShape(**vars(layer_shape(layer)), pool=pool)
         assert shape.y[2:] == (side, side)
-        assert [step.kernel for step in variant.steps(shape)] == ["reset", "conv_pool"]  # type: ignore[union-attr]
+        assert [step.kernel for step in variant.steps(shape)] == ["reset", "conv"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("C", "pool"), [(1, 2), (4, 4)])

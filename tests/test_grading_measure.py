@@ -152,7 +152,7 @@ def test_the_executor_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(roles, "open_device", lambda name: ClockedEmulator())
     monkeypatch.setattr(Floor, "of", classmethod(lambda cls, device: NO_FLOOR))
     folder = honest(tmp_path)
-    planned = decoding.decode(plans.encode(find(folder), SHAPE).encode(), SHAPE)
+    planned = decoding.decode(plans.encode(find(folder), SHAPE, 0).encode(), SHAPE)
     executor = roles.Executor(str(folder / "kernel.cu"), "cuda")
     message = {
         "time": plans.encode_planned(planned),

@@ -27,7 +27,7 @@ JSON = st.recursive(
 def test_a_plan_comes_back_as_it_was(name: str) -> None:
     variant = find(name)
     for shape in SHAPES:
-        planned = decoding.decode(plans.encode(variant, shape).encode(), shape)
+        planned = decoding.decode(plans.encode(variant, shape, 227 * 1024).encode(), shape)
         assert list(planned.steps) == variant.steps(shape)
         assert planned.scratch == variant.scratch_for(shape)
         assert planned.defines == variant.defines_for(shape)
@@ -38,7 +38,7 @@ def test_a_plan_comes_back_as_it_was(name: str) -> None:
 def test_scalars_keep_their_types() -> None:
     args = (1, 2.5, np.int64(2**40), np.float32(0.5), np.uint8(7), np.float64(0.1), np.bool_(True))
     variant = Variant("conv2d", "", plan=lambda s: [Launch("k", (1,), (1,), args)])
-    (launch,) = decoding.decode(plans.encode(variant, SHAPE).encode(), SHAPE).steps
+    (launch,) = decoding.decode(plans.encode(variant, SHAPE, 0).encode(), SHAPE).steps
     assert isinstance(launch, Launch)
     assert [type(a) for a in launch.args] == [type(a) for a in args]
     assert launch.args == args

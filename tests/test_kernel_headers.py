@@ -7,7 +7,8 @@ import pytest
 from mini_dnn.variant import Variant, find, names, network_names
 
 SECTIONS = ["Idea", "Layout", "Mapping", "Roofline", "Gain", "Limits", "Hazards", "Source"]
-KERNELS = [variant for variant in map(find, names() + network_names()) if variant.host is None]
+NAMES = [*names(), *network_names(), "layers/fused"]
+KERNELS = [variant for variant in map(find, NAMES) if variant.host is None]
 
 
 def sections(text: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
     with mpl.rc_context({"svg.fonttype": "none"}):  # text stays text
         assert peers.main(["--from", str(file), "--picture", str(picture)]) == 1  # a result was wrong
     words = re.findall(r"<text[^>]*>([^<]+)</text>", picture.read_text())
-    assert words.count("m3/mma_direct, fp16") == 1
+    assert words.count("layers/custom, fp16") == 1
     assert "0.600" in words  # 0.34 + 0.26
     assert "cuDNN, fp32" in words
     assert "10.0" in words  # 6.0 + 4.0, each layer in its faster order of axes
@@ -28,7 +28,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
     assert sum(word.startswith("The whole network") for word in words) == 1
     assert not any("ReLU" in word for word in words)  # nothing was measured
     order = [word for word in words if ", fp" in word]
-    assert order.index("m3/mma_direct, fp16") < order.index("cuDNN, fp32")
+    assert order.index("layers/custom, fp16") < order.index("cuDNN, fp32")
 
 
 @pytest.mark.parametrize(

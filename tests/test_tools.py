@@ -1,4 +1,4 @@
-"""The verbs around a variant's files: diff, show and new."""
+"""The verbs that show a variant's files: diff and show."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,20 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mini_dnn import conv2d
 from mini_dnn.cli import main
 from mini_dnn.cli.diff import compare
 from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.export import expand
 from mini_dnn.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import run
-from mini_dnn.scaffold import IDEA, create
 from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import ROOT, Variant, find, names
+from mini_dnn.variant import Variant, find, names
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
@@ -108,7 +105,7 @@ class TestShow:
         assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
         assert "//   ... and 10 more of the same kinds" in lines
 
-    @pytest.mark.parametrize("name", ["m2", "layers/custom"])
+    @pytest.mark.parametrize("name", ["m2", "layers/custom", "m3/fp32_split"])
     def test_expanded_file_computes_the_same(
         self, tmp_path: Path, emulator: Device, rng: np.random.Generator, name: str
     ) -> None:
@@ -119,7 +116,7 @@ class TestShow:
         assert check_conv2d(x, w, y, variant.precision).ok
 
     @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-    @pytest.mark.parametrize("name", ["m2", "m3/tensor_cores", "layers/custom"])
+    @pytest.mark.parametrize("name", ["m2", "m3/tensor_cores", "layers/custom", "m3/fp32_split"])
     def test_expanded_file_compiles_for_a_gpu(self, tmp_path: Path, name: str) -> None:
         source = tmp_path / "out.cu"
         source.write_text(expand(find(name), layer_shape("conv1"), "conv1"))
@@ -175,106 +172,3 @@ class TestShow:
     def test_wrong_use(self, capsys: Output, flags: list[str], message: str) -> None:
         assert main(["show", *flags]) == 2
         assert message in capsys.readouterr().err
-
-
-class TestNew:
-    @pytest.mark.parametrize("source", ["m2", "m3/sweep"])
-    def test_runs_at_once(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        emulator: Device,
-        rng: np.random.Generator,
-        source: str,
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        assert main(["new", "my_idea", "--from", source]) == 0
-        variant = find("my_idea")
-        assert (variant.folder, variant.parent, variant.idea) == (
-            tmp_path / "my_idea",
-            find(source).name,
-            IDEA,
-        )
-        assert variant.source.read_text().startswith("// my_idea: ")
-        assert (tmp_path / "my_idea/variant.py").read_text().startswith('"""my_idea: ')
-        x, w = arrays(rng, ConvShape(2, 2, 9, 11, 3, 3, 2))
-        y = conv2d(x, w, "my_idea", emulator)
-        assert check_conv2d(x, w, y, variant.precision).ok
-
-    @pytest.mark.parametrize("name", KERNELS)
-    def test_every_variant_can_be_a_parent(self, tmp_path: Path, name: str) -> None:
-        source = find(name)
-        variant = find(create(str(tmp_path / "mine"), source))
-        assert (variant.parent, variant.idea, variant.precision) == (name, IDEA, source.precision)
-        shape = layer_shape("conv2", 100)
-        assert list(variant.plan(shape)) == list(source.plan(shape))
-
-    def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-        monkeypatch.chdir(tmp_path)
-        main(["new", "my idea", "--from", "m2"])
-        text = capsys.readouterr().out
-        assert "run.py --impl 'my idea' --device emulator --batch 100\n" in text
-        assert "run.py --impl 'my idea' --device emulator --batch 100 --check\n" in text
-        assert "run.py diff 'my idea'\n" in text
-
-    def test_next_commands_of_a_network(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        main(["new", "mine", "--from", "networks/lenet/whole"])
-        assert "run.py --resident mine --device emulator --batch 100 --check\n" in capsys.readouterr().out
-
-    def test_never_overwrites(self, tmp_path: Path) -> None:
-        (tmp_path / "mine").mkdir()
-        with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):
-            create(str(tmp_path / "mine"), find("m2"))
-        with pytest.raises(UsageError, match=f"{ROOT}/milestones/m2/unroll_gemm exists already"):
-            create("m2/unroll_gemm", find("m1"))
-
-    def test_milestones(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mini_dnn.scaffold.ROOT", tmp_path)
-        folder = create("m3/my_idea", find("m2"))
-        assert folder == tmp_path / "milestones/m3/my_idea"
-        assert (folder / "kernel.cu").read_text().startswith("// m3/my_idea: ")
-
-    def test_host(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="m1/cpu runs on the host and has no kernel"):
-            create(str(tmp_path / "mine"), find("cpu"))
-
-    def write(self, folder: Path, call: str, kernel: str = "") -> Variant:
-        folder.mkdir()
-        (folder / "kernel.cu").write_text(kernel)
-        (folder / "variant.py").write_text(
-            f"from mini_dnn.variant import Variant\nVARIANT = {call}\n", encoding="utf-8"
-        )
-        return find(folder)
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            'Variant("conv2d", plan=lambda s: [], idea="µs × 2 → 1", precision="tf32")',
-            'Variant("conv2d", "µs × 2 → 1", precision="tf32", plan=(lambda s: []))',
-        ],
-    )
-    def test_no_parent_and_an_idea_beyond_ascii(self, tmp_path: Path, call: str) -> None:
-        source = self.write(tmp_path / "one", call)
-        variant = find(create(str(tmp_path / "two"), source))
-        assert (variant.parent, variant.idea, variant.precision) == (str(tmp_path / "one"), IDEA, "tf32")
-
-    def test_no_call_to_edit(self, tmp_path: Path) -> None:
-        call = '(lambda kind: kind("conv2d", idea="", plan=lambda s: []))(Variant)'
-        source = self.write(tmp_path / "one", call)
-        with pytest.raises(VariantError, match=r"has no Variant\(\.\.\.\) in it"):
-            create(str(tmp_path / "two"), source)
-        assert not (tmp_path / "two").exists()
-
-    def test_headers_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
-        (tmp_path / "common.h").write_text("#define ONE 1.0f\n")
-        kernel = '#include "../common.h"\n#include "own.h"\n#include <cuda_fp16.h>\nfloat two = ONE + OWN;\n'
-        source = self.write(tmp_path / "one", 'Variant("conv2d", plan=lambda s: [], idea="")', kernel)
-        (tmp_path / "one/own.h").write_text("#define OWN 1.0f\n")
-        folder = create(str(tmp_path / "deep/down/two"), source)
-        assert (
-            (folder / "kernel.cu").read_text().startswith('#include "../../../common.h"\n#include "own.h"\n')
-        )
-        emulator.compile(folder / "kernel.cu", {})

@@ -1,4 +1,4 @@
-// layers/custom: the final kernel: unroll -> GEMM -> permute in one launch, at the pace of memory.
+// layers/custom: the final kernel: a convolution on quads and tensor cores, at the pace of memory.
 //
 // Idea      Nothing is unrolled and nothing is permuted. With quads (mini_dnn/quads.cuh) the image itself is the
 //           tensor cores' operand: weights stay in registers for the whole launch, and a row of quads is read once for

@@ -54,6 +54,7 @@ class Device(Protocol):
     name: str  # "cuda" or "emulator"
     description: str  # for people: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
     arch: int  # compute capability times ten: 90 is sm_90
+    max_shared_bytes: int  # of shared memory that a block may have
     has_clock: bool  # False: `elapsed_ms` is refused, as an emulated time says nothing about a GPU
 
     def compile(self, source: Path, defines: Defines) -> Module:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import python_files, source_files
 
 # C++'s tokens, [lex.token] of the standard, as far as their ends must be known: no comment starts in a string
 TOKEN = re.compile(
@@ -27,7 +27,7 @@ TOKEN = re.compile(
 
 
 def code_hash(source: Path) -> str:
-    """SHA-256 over the code of a kernel's files and of the ``variant.py`` beside it.
+    """SHA-256 over the code of a kernel's files, of the ``variant.py`` beside it and of what that imports.
 
     Two variants with one hash launch the same code in the same way. A change of comments, docstrings, white
     space or the idea's text leaves the hash as it is; any other change of a grid, a definition or a token
@@ -35,7 +35,8 @@ def code_hash(source: Path) -> str:
     """
     # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
     texts = [cpp_code(file.read_bytes().decode("latin-1")) for file in source_files(source)]
-    texts.append(python_code(source.with_name("variant.py").read_text(encoding="utf-8")))
+    descriptions = python_files(source.with_name("variant.py"))
+    texts += [python_code(file.read_text(encoding="utf-8")) for file in descriptions]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 

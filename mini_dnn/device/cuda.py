@@ -90,7 +90,9 @@ class CudaDevice:
         self.description = f"{self.device_name} (sm_{self.arch}), CUDA {self.versions['cuda_driver_api']}"
         self.multiprocessors = device.multiprocessor_count
         self.max_clock_mhz = device.clock_rate / 1e3
-        self.l2_bytes = device.get_attribute(self._cuda.device_attribute.L2_CACHE_SIZE)
+        attribute = self._cuda.device_attribute
+        self.l2_bytes = device.get_attribute(attribute.L2_CACHE_SIZE)
+        self.max_shared_bytes = device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         self.pci_bus_id = device.pci_bus_id()
 
     @contextmanager

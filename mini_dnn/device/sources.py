@@ -1,12 +1,17 @@
-"""Which files a kernel is made of, and one hash over them."""
+"""Which files a variant is made of, and one hash over those of its kernel."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-INCLUDE = Path(__file__).resolve().parents[1] / "include"  # of the headers that every kernel may include
+PACKAGE = Path(__file__).resolve().parents[1]  # mini_dnn
+INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
+# Modules that say what shapes and plans are; what is launched is for variant.py and others to say
+FRAMEWORK = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 
@@ -31,6 +36,28 @@ def source_files(source: Path) -> list[Path]:
             if path is not None and path not in files:
                 files.append(path)
     return files
+
+
+def python_files(description: Path) -> list[Path]:
+    """A ``variant.py`` and the modules of this project that it imports, without `FRAMEWORK`; itself first."""
+    files = [description]
+    for file in files:  # grows while it is read
+        for name in _imported(file.read_text(encoding="utf-8")):
+            path = PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+            if name not in FRAMEWORK and path.is_file() and path not in files:
+                files.append(path)
+    return files
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Names of this project's modules, and of what it imports from them, in the text's order."""
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        yield from (name for name in names if name.startswith("mini_dnn."))
 
 
 def source_hash(source: Path) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from mini_dnn.errors import VariantError
 from mini_dnn.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.runner import fitting
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
@@ -43,11 +44,12 @@ def encode_head(variant: Variant) -> str:
     return json.dumps(head)
 
 
-def encode(variant: Variant, shape: ConvShape) -> str:
-    """Text of a variant's plan for a shape."""
+def encode(variant: Variant, shape: ConvShape, max_shared_bytes: int) -> str:
+    """Text of a variant's plan for a shape, on a device whose blocks may have so much shared memory."""
     refuses = variant.limit_for(shape)
     if refuses or variant.host:
         return json.dumps({"refuses": refuses, "scratch": {}, "defines": {}, "steps": []})
+    variant = fitting(variant, shape, max_shared_bytes)
     scratch = {name: [int(side) for side in sides] for name, sides in variant.scratch_for(shape).items()}
     defines = {name: int(value) for name, value in variant.defines_for(shape).items()}
     steps = [_encode_step(step) for step in variant.steps(shape)]

@@ -77,14 +77,15 @@ class Planner:
         self._variant: Variant | None = None
 
     def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
-        """``{"head"}``, ``{"plan": shape}`` or ``{"host": shape}`` with x and w."""
+        """``{"head"}``, ``{"plan": shape, "max_shared_bytes"}`` or ``{"host": shape}`` with x and w."""
         if self._variant is None:
             _watch(self._known)
             self._variant = find(self._folder)
         if "head" in message:
             return plans.encode_head(self._variant).encode()
         if "plan" in message:
-            return plans.encode(self._variant, ConvShape(*message["plan"])).encode()
+            shape = ConvShape(*message["plan"])
+            return plans.encode(self._variant, shape, message["max_shared_bytes"]).encode()
         x, w = _arrays(ConvShape(*message["host"]), data)
         return np.ascontiguousarray(self._variant.run_host(x, w), np.float32).data.cast("B")
 
@@ -119,7 +120,8 @@ class Executor:
         """``{"device"}``; ``{"run": plan, "head"}`` with x and w; ``{"time": plan, "head", "method"}``."""
         if "device" in message:
             d = self._device
-            return json.dumps([d.description, d.free_bytes(), d.arch, d.has_clock]).encode()
+            facts = [d.description, d.free_bytes(), d.arch, d.has_clock, d.max_shared_bytes]
+            return json.dumps(facts).encode()
         if "time" in message:
             return self._time(message)
         planned = _planned(message["run"])

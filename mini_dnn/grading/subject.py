@@ -39,6 +39,7 @@ class Place:
     description: str
     arch: int
     has_clock: bool
+    max_shared_bytes: int
     turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
 
 
@@ -53,10 +54,10 @@ def look(server: ForkServer, device: str) -> Place:
     limits, arguments = Limits(), {"source": "", "device": device, "cache": str(cache_dir())}
     try:
         with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
-            description, _, arch, has_clock = json.loads(process.ask({"device": True}))
+            description, _, arch, has_clock, shared = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
         raise DeviceError(f"the device '{device}' cannot be opened: {error}") from error
-    return Place("cuda" if has_clock else "emulator", description, arch, has_clock)
+    return Place("cuda" if has_clock else "emulator", description, arch, has_clock, shared)
 
 
 class Subject:
@@ -90,7 +91,8 @@ class Subject:
             The variant does not take the shape, or what it answers is no plan.
         """
         if shape not in self._planned:
-            text = self._process("planner").ask({"plan": _numbers(shape)}, most=PLAN_BYTES)
+            message = {"plan": _numbers(shape), "max_shared_bytes": self._place.max_shared_bytes}
+            text = self._process("planner").ask(message, most=PLAN_BYTES)
             self._planned[shape] = decoding.decode(text, shape)
         if self._planned[shape].refuses:
             raise VariantError(f"the variant refuses {shape}: {self._planned[shape].refuses}")

@@ -23,7 +23,7 @@ from mini_dnn.device.emulator.explain import Array, Finding
 from mini_dnn.errors import LaunchError, MiniDnnError, SharedMemoryError
 from mini_dnn.launches import CURES, check_launches, static_finding
 from mini_dnn.profiling.verdicts import Allocation, Run
-from mini_dnn.runner import run
+from mini_dnn.runner import fitting, run
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant, find
 
@@ -66,6 +66,7 @@ class WatchedCudaDevice(CudaDevice):
 def run_shape(variant: Variant, shape: ConvShape, seed: int, device: WatchedCudaDevice) -> Run:
     """Run a variant; a failure on the GPU is part of the answer."""
     result = Run(shape, device.description, device.arch)
+    variant = fitting(variant, shape, device.max_shared_bytes)
     try:
         module = device.compile(variant.source, variant.defines_for(shape))
     except SharedMemoryError as error:

@@ -1,4 +1,4 @@
-// layers/custom: unroll -> GEMM -> permute fused into one kernel on the tensor cores (WMMA).
+// m3/sliding_window: unroll -> GEMM -> permute fused into one kernel on the tensor cores (WMMA).
 //
 // Idea      The unrolled matrix repeats itself. With its rows ordered (r, c, s), output row p's part is rows p STRIDE
 //           ... of one taller matrix x_tile, whose row (h, c, s) is image row h of channel c, shifted by s. So shared

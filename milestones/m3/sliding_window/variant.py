@@ -1,4 +1,4 @@
-"""layers/custom: unroll, multiply and permute in one kernel, on the tensor cores."""
+"""m3/sliding_window: unroll, multiply and permute in one kernel, on the tensor cores."""
 
 from dataclasses import dataclass, replace
 

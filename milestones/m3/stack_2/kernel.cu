@@ -20,8 +20,8 @@
 //           SM; from the L1 cache 8 loads for 14 values, each of two or three lines, 0.5 and 0.4 ms; instructions, some
 //           770 and 2,200 a warp, 0.7 and 0.4 ms at four a clock and SM.
 // Gain      over m3/stack_1: up to 3.5 times, as its instructions take 2.6 and 1.6 ms: the gather's fall from some 12
-//           an element of col_tile to under 2, and shared memory moves half the bytes. layers/custom then ends the
-//           49-fold copy.
+//           an element of col_tile to under 2, and shared memory moves half the bytes. m3/sliding_window then ends
+//           the 49-fold copy.
 // Limits    one compilation for each C, M, R, S. Inputs above 65,504 become infinite. M up to 8 or 16 x 65,535. Every
 //           block of channels gathers anew. An odd Q leaves one column in each output row idle.
 // Hazards   both __syncthreads: tiles complete, tiles read. The padding's rows meet zero weights and must be finite:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
-from mini_dnn.device.emulator.build import build_kernels, build_runtime
+from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_kernels, build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.launch import (
     Arguments,
@@ -77,6 +77,7 @@ class EmulatorDevice:
 
     name = "emulator"
     arch = 90  # what kernels see as __CUDA_ARCH__, divided by ten
+    max_shared_bytes = MAX_SHARED_BYTES
     has_clock = False
     checked = False  # see `mini_dnn.device.emulator.checked`
 
@@ -181,7 +182,7 @@ class EmulatorDevice:
         _check_stream(stream)
         found = find_kernel(own.library.kernels, kernel, str(module.source))
         what = f"launching {kernel} of {module.source} on grid {grid}, block {block}"
-        sizes = check_geometry(what, grid, block, shared_bytes)
+        sizes = check_geometry(what, grid, block, shared_bytes, self.max_shared_bytes)
         arguments = Arguments(what, found, args)
         launch = CLaunch()
         launch.module.contents = own.library.module

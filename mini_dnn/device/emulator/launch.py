@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT, Buffer, Scalar
-from mini_dnn.device.emulator.build import MAX_SHARED_BYTES
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError
@@ -64,7 +63,7 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
 
 
 def check_geometry(
-    what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int
+    what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, max_shared_bytes: int
 ) -> tuple[list[int], list[int]]:
     """Grid and block with three entries each, if CUDA allows them."""
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
@@ -76,10 +75,10 @@ def check_geometry(
     threads = int(np.prod(block, dtype=np.int64))
     if threads > MAX_THREADS:
         raise LaunchError(f"{what}: block {block} has {threads} threads; CUDA allows {MAX_THREADS}")
-    if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
+    if not 0 <= shared_bytes <= max_shared_bytes:
         raise LaunchError(
-            f"{what}: {shared_bytes} bytes of dynamic shared memory; sm_90 allows 0 to {MAX_SHARED_BYTES} "
-            "(227 KB)"
+            f"{what}: {shared_bytes} bytes of dynamic shared memory; this device allows 0 to "
+            f"{max_shared_bytes} ({max_shared_bytes // 1024} KB)"
         )
     return [*map(int, grid), 1, 1][:3], [*map(int, block), 1, 1][:3]
 

@@ -1,19 +1,22 @@
-"""m3/mma_direct and m3/fp32_split: bulk copies and older forms, bands of all kinds, nothing left behind."""
+"""The kernels on quads: bulk copies and older forms, bands of all kinds, nothing left behind."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from emulator_kernels import Kernels
 
+from mini_dnn import quads
 from mini_dnn.course import layer_shape
 from mini_dnn.device import Device
+from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.execute import Execution
 from mini_dnn.reference import check_conv2d
 from mini_dnn.runner import conv2d
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant, find
 
-NAMES = ("m3/mma_direct", "m3/fp32_split")
+NAMES = ("layers/custom", "m3/fp32_split")
 # (N, C, H, W), (M, R, S): rows in units of 16 bytes or not, one band or several, several tiles of channels
 SHAPES = {
     "layer 1, last band short": ((2, 1, 40, 86), (4, 7, 7)),
@@ -51,19 +54,70 @@ def test_against_float64(
     assert result.ok, str(result)
 
 
-@pytest.mark.parametrize("pair", [(12, 3), (20, 2), (40, 1)])
-@pytest.mark.parametrize("layer", ["conv1", "conv2"])
-def test_sizes_of_the_sweep(
-    layer: str, pair: tuple[int, int], device: Device, rng: np.random.Generator
+def cut_as(name: str, bands: int, **sizes: int | bool) -> Variant:
+    """The variant with so many bands an image, and other sizes than its own."""
+
+    def tiling(s: ConvShape) -> quads.Tiling:
+        return quads.cut(s, bands, warps=3, blocks=1, **sizes)  # type: ignore[arg-type]
+
+    return replace(
+        find(name),
+        plan=lambda s: quads.plan(s, tiling(s)),
+        scratch=lambda s: quads.scratch(s, tiling(s)),
+        defines=lambda s: quads.defines(s, tiling(s)),
+    )
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("C", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("H", "W", "R", "S"), [(17, 19, 3, 3), (14, 21, 4, 2), (19, 16, 7, 5), (9, 15, 2, 6)]
+)
+def test_odd_sizes(
+    H: int, W: int, R: int, S: int, C: int, split: bool, device: Device, rng: np.random.Generator
 ) -> None:
-    sweep = find("m3/mma_direct").sweep
-    assert sweep is not None
-    if device.has_clock and device.arch < 80:
-        pytest.skip("a block of this GPU has too little shared memory for some of them")
-    variant = replace(sweep.make(*pair), folder=find("m3/mma_direct").folder)
-    x, w = random(rng, layer_shape(layer).with_batch(2))
-    result = check_conv2d(x, w, conv2d(x, w, variant, device), "fp16")
+    """Rows and columns that no quad divides, channels of the output that no product does."""
+    x, w = random(rng, ConvShape(3, C, H, W, 7, R, S))
+    variant = find(NAMES[split])
+    result = check_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
     assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize(("C", "M"), [(1, 4), (2, 8), (4, 16)])
+def test_whole_images_or_bands(C: int, M: int, split: bool, device: Device, rng: np.random.Generator) -> None:
+    """However an image is cut and its parts are buffered, each output is the same sum in the same order."""
+    shape = ConvShape(5, C, 27, 24, M, 4, 5)
+    x, w = random(rng, shape)
+    assert quads.cut(shape, 1, 3, 1).WHOLE
+    whole = conv2d(x, w, cut_as(NAMES[split], 1, split=split), device)
+    precision = find(NAMES[split]).precision
+    assert check_conv2d(x, w, whole, precision).ok
+    for bands, inputs, outputs, max_rows in ((1, 1, 1, 3), (2, 1, 2, 10), (3, 2, 1, 2), (7, 3, 2, 10)):
+        t = {"inputs": inputs, "outputs": outputs, "max_rows": max_rows, "split": split}
+        assert bool(quads.cut(shape, bands, 3, 1, **t).WHOLE) == (bands == 1)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(conv2d(x, w, cut_as(NAMES[split], bands, **t), device), whole)
+
+
+@pytest.mark.parametrize("C", [1, 2, 3, 4])
+@pytest.mark.parametrize(("R", "S"), [(1, 1), (3, 4), (7, 7), (6, 9)])
+def test_sizes_are_the_kernels(C: int, R: int, S: int, emulator: EmulatorDevice) -> None:
+    """`Quads` and ``quads::Filter`` say the same of a filter."""
+    found = np.zeros(5, np.int32)
+    Kernels(emulator, "quads.cu", C=C, M=20, R=R, S=S)("sizes", (1,), (1,), found)
+    q = quads.Quads.of(ConvShape(1, C, 20, 20, 20, R, S))
+    assert found.tolist() == [q.X, q.Y, q.tile_m, q.filter_rows, q.steps]
+
+
+def test_jobs_are_the_kernels(emulator: EmulatorDevice) -> None:
+    """`jobs` and ``quads::Jobs`` count the same, and each column of each strip is in one job."""
+    kernels = Kernels(emulator, "quads.cu", C=1, M=1, R=1, S=1)
+    for strips in (1, 2, 3, 4, 5, 9):
+        for columns in (1, 2, 3, 4, 5, 7, 8, 9, 12, 34, 40):
+            count, visits = np.zeros(1, np.int32), np.zeros((strips, columns), np.int32)
+            kernels("cover", (1,), (1,), count, visits, np.int32(strips), np.int32(columns))
+            assert (visits == 1).all(), (strips, columns)
+            assert count[0] == quads.jobs(columns, strips), (strips, columns)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,7 +201,7 @@ def test_split_is_as_good_as_fp32(device: Device, rng: np.random.Generator) -> N
         for r in range(shape.R)
         for s in range(shape.S)
     )
-    y, halves = conv2d(x, w, "m3/fp32_split", device), conv2d(x, w, "m3/mma_direct", device)
+    y, halves = conv2d(x, w, "m3/fp32_split", device), conv2d(x, w, "layers/custom", device)
     for n in range(shape.N):
         error, plain_error, halves_error = (np.linalg.norm(v[n] - exact[n]) for v in (y, plain, halves))
         assert error <= 2 * plain_error

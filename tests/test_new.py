@@ -1,0 +1,155 @@
+"""The verb new: a folder that is copied from a variant."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mini_dnn import conv2d
+from mini_dnn.cli import main
+from mini_dnn.course import layer_shape
+from mini_dnn.device import Device
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.fused import ConvPoolShape
+from mini_dnn.reference import check_conv2d
+from mini_dnn.scaffold import IDEA, create
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import ROOT, Variant, find, names
+
+Output = pytest.CaptureFixture[str]
+KERNELS = [name for name in names() if find(name).plan]
+
+
+def arrays(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+
+
+class TestNew:
+    @pytest.mark.parametrize("source", ["m2", "m3/sweep"])
+    def test_runs_at_once(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        emulator: Device,
+        rng: np.random.Generator,
+        source: str,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["new", "my_idea", "--from", source]) == 0
+        variant = find("my_idea")
+        assert (variant.folder, variant.parent, variant.idea) == (
+            tmp_path / "my_idea",
+            find(source).name,
+            IDEA,
+        )
+        assert variant.source.read_text().startswith("// my_idea: ")
+        assert (tmp_path / "my_idea/variant.py").read_text().startswith('"""my_idea: ')
+        x, w = arrays(rng, ConvShape(2, 2, 9, 11, 3, 3, 2))
+        y = conv2d(x, w, "my_idea", emulator)
+        assert check_conv2d(x, w, y, variant.precision).ok
+
+    @pytest.mark.parametrize("name", KERNELS)
+    def test_every_variant_can_be_a_parent(self, tmp_path: Path, name: str) -> None:
+        source = find(name)
+        variant = find(create(str(tmp_path / "mine"), source))
+        assert (variant.parent, variant.idea, variant.precision) == (name, IDEA, source.precision)
+        shape = layer_shape("conv2", 100)
+        assert list(variant.plan(shape)) == list(source.plan(shape))
+
+    def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+        monkeypatch.chdir(tmp_path)
+        main(["new", "my idea", "--from", "m2"])
+        text = capsys.readouterr().out
+        assert "run.py --impl 'my idea' --device emulator --batch 100\n" in text
+        assert "run.py --impl 'my idea' --device emulator --batch 100 --check\n" in text
+        assert "run.py diff 'my idea'\n" in text
+
+    def test_next_commands_of_a_network(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        main(["new", "mine", "--from", "networks/lenet/whole"])
+        assert "run.py --resident mine --device emulator --batch 100 --check\n" in capsys.readouterr().out
+
+    def test_never_overwrites(self, tmp_path: Path) -> None:
+        (tmp_path / "mine").mkdir()
+        with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):
+            create(str(tmp_path / "mine"), find("m2"))
+        with pytest.raises(UsageError, match=f"{ROOT}/milestones/m2/unroll_gemm exists already"):
+            create("m2/unroll_gemm", find("m1"))
+
+    def test_milestones(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mini_dnn.scaffold.ROOT", tmp_path)
+        folder = create("m3/my_idea", find("m2"))
+        assert folder == tmp_path / "milestones/m3/my_idea"
+        assert (folder / "kernel.cu").read_text().startswith("// m3/my_idea: ")
+
+    def test_host(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="m1/cpu runs on the host and has no kernel"):
+            create(str(tmp_path / "mine"), find("cpu"))
+
+    @pytest.mark.parametrize("name", ["m3/fp32_split", "layers/fused"])
+    def test_a_kernel_that_includes_another_becomes_its_text(
+        self, tmp_path: Path, emulator: Device, name: str
+    ) -> None:
+        """So that there is something to change, and the copy compiles wherever it is taken to."""
+        source = find(name)
+        folder = create(str(tmp_path / "mine"), source)
+        text = (folder / "kernel.cu").read_text()
+        assert text.startswith("// mine: ")
+        assert (find("layers/custom").source.read_text().rstrip("\n")) in text
+        elsewhere = find(folder.rename(tmp_path / "elsewhere"))
+        layer = layer_shape("conv1", 2)
+        shape = layer if source.op == "conv2d" else ConvPoolShape(**vars(layer), pool=2)
+        emulator.compile(elsewhere.source, elsewhere.defines_for(shape))
+
+    def write(self, folder: Path, call: str, kernel: str = "") -> Variant:
+        folder.mkdir(parents=True)
+        (folder / "kernel.cu").write_text(kernel)
+        (folder / "variant.py").write_text(
+            f"from mini_dnn.variant import Variant\nVARIANT = {call}\n", encoding="utf-8"
+        )
+        return find(folder)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            'Variant("conv2d", plan=lambda s: [], idea="µs × 2 → 1", precision="tf32")',
+            'Variant("conv2d", "µs × 2 → 1", precision="tf32", plan=(lambda s: []))',
+        ],
+    )
+    def test_no_parent_and_an_idea_beyond_ascii(self, tmp_path: Path, call: str) -> None:
+        source = self.write(tmp_path / "one", call)
+        variant = find(create(str(tmp_path / "two"), source))
+        assert (variant.parent, variant.idea, variant.precision) == (str(tmp_path / "one"), IDEA, "tf32")
+
+    def test_no_call_to_edit(self, tmp_path: Path) -> None:
+        call = '(lambda kind: kind("conv2d", idea="", plan=lambda s: []))(Variant)'
+        source = self.write(tmp_path / "one", call)
+        with pytest.raises(VariantError, match=r"has no Variant\(\.\.\.\) in it"):
+            create(str(tmp_path / "two"), source)
+        assert not (tmp_path / "two").exists()
+
+    def test_headers_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
+        (tmp_path / "common.h").write_text("#define ONE 1.0f\n")
+        kernel = '#include "../common.h"\n#include "own.h"\n#include <cuda_fp16.h>\nfloat two = ONE + OWN;\n'
+        source = self.write(tmp_path / "one", 'Variant("conv2d", plan=lambda s: [], idea="")', kernel)
+        (tmp_path / "one/own.h").write_text("#define OWN 1.0f\n")
+        folder = create(str(tmp_path / "deep/down/two"), source)
+        assert (
+            (folder / "kernel.cu").read_text().startswith('#include "../../../common.h"\n#include "own.h"\n')
+        )
+        emulator.compile(folder / "kernel.cu", {})
+
+    def test_headers_of_an_included_kernel_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
+        call = 'Variant("conv2d", plan=lambda s: [], idea="")'
+        self.write(
+            tmp_path / "base", call, '#include "one.h"\n#include "../child/own.h"\nfloat x = ONE + OWN;\n'
+        )
+        (tmp_path / "base/one.h").write_text("#define ONE 1.0f\n")
+        child = self.write(tmp_path / "child", call, '\n#include "../base/kernel.cu"\nfloat z = x;\n')
+        (tmp_path / "child/own.h").write_text("#define OWN 1.0f\n")
+        folder = create(str(tmp_path / "deep/two"), child)
+        text = (folder / "kernel.cu").read_text()
+        assert text == '\n#include "../../base/one.h"\n#include "own.h"\nfloat x = ONE + OWN;\nfloat z = x;\n'
+        emulator.compile(folder / "kernel.cu", {})
