@@ -89,7 +89,7 @@ class ServingBench:
             samples = resident.op_samples_ms(self.timing)
             with Watch(self.device, SELDOM_S) as watch:
                 us, answers = _requests(resident, images, requests)
-        error = check(self.network, self.data.images[:IMAGES], answers)
+        error = check(self.network, self.data.images[:IMAGES], answers, variant.precision)
         return {
             **_about(variant),
             "send": send,
@@ -119,7 +119,7 @@ class ServingBench:
         images = datasets.to_float(bytes_)
         shape = LenetBatch.of(images)
         with closing(ResidentLenet(self.network, variant, self.device, shape)) as resident:
-            error = check(self.network, bytes_, resident.predict(images))
+            error = check(self.network, bytes_, resident.predict(images), variant.precision)
             parts = ceil_div(batch, resident.shape.N)
             with Watch(self.device) as watch:
                 samples = resident.op_samples_ms(self.timing) if parts == 1 else []
@@ -184,7 +184,7 @@ class ServingBench:
                 )
             op = _op(resident.op_samples_ms(replace(self.timing, cold_cache=False)))
             expected, *_ = resident.serve([images] * SLOTS)  # from here on each pinned array holds them
-            error = check(self.network, self.data.images[:batch], expected)
+            error = check(self.network, self.data.images[:batch], expected, variant.precision)
             with Watch(self.device) as watch:
                 passes_ms = [_pass_ms(resident, expected, batches) for _ in range(PASSES)]
         batch_ms = statistics.median(passes_ms) / batches
@@ -228,7 +228,7 @@ def _pass_ms(resident: ResidentLenet, expected: np.ndarray, batches: int) -> flo
     found = list(resident.serve_in_place(lambda images: next(counts, 0)))
     ms = (perf_counter() - start) * 1e3
     for at, probabilities in enumerate(found):
-        if not (np.abs(probabilities - expected) <= TOLERANCE).all():  # NaN fails
+        if not (np.abs(probabilities - expected) <= TOLERANCE["fp32"]).all():  # NaN fails
             raise CheckError(f"batch {at} of {len(found)} differs from the first one, of the same images")
     return ms
 

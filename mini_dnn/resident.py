@@ -23,10 +23,11 @@ from mini_dnn.shapes import LenetBatch
 from mini_dnn.timing import Timing, time_op
 from mini_dnn.variant import Variant, find
 
-STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole"}  # short names, slowest first
+STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 SLOTS = 2  # batches under way at once: one copied, one computed
 CHECK_IMAGES = 100  # from each end, compared with float64
-TOLERANCE = 1e-4  # of a probability; fp32 sums of 1,296 terms and less stay below 1e-5
+# of a probability, by a variant's precision: fp32 sums of 1,296 terms and less stay below 1e-5; halves have 11 bits
+TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 Fill = Callable[[np.ndarray], int]  # writes images to the front of an array; how many, 0 for no more
 
@@ -256,7 +257,9 @@ class ResidentLenet:
         return len(batch)
 
 
-def check(network: Network, images: np.ndarray, probabilities: np.ndarray) -> float:
+def check(
+    network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32"
+) -> float:
     """Compare with the network in float64, for some images from both ends of the batch.
 
     Parameters
@@ -267,6 +270,8 @@ def check(network: Network, images: np.ndarray, probabilities: np.ndarray) -> fl
         (N, 1, 86, 86) uint8.
     probabilities
         (N, 10), as computed.
+    precision
+        The variant's: see `TOLERANCE`.
 
     Returns
     -------
@@ -285,12 +290,12 @@ def check(network: Network, images: np.ndarray, probabilities: np.ndarray) -> fl
         np.r_[0 : min(CHECK_IMAGES, len(images)), max(0, len(images) - CHECK_IMAGES) : len(images)]
     )
     expected = exact.forward(images[chosen] / np.float64(255))
-    error = np.abs(probabilities[chosen] - expected)
-    if not (error <= TOLERANCE).all():  # NaN fails
-        wrong = ~(error <= TOLERANCE).all(axis=1)
+    error, tolerance = np.abs(probabilities[chosen] - expected), TOLERANCE[precision]
+    if not (error <= tolerance).all():  # NaN fails
+        wrong = ~(error <= tolerance).all(axis=1)
         first = int(chosen[int(wrong.argmax())])
         raise CheckError(
-            f"{int(wrong.sum())} of {len(chosen)} images differ from float64 by more than {TOLERANCE:.0e}, "
+            f"{int(wrong.sum())} of {len(chosen)} images differ from float64 by more than {tolerance:.0e}, "
             f"first image {first}: found {probabilities[first]}, expected {expected[int(wrong.argmax())]}"
         )
     return float(error.max())

@@ -50,30 +50,33 @@ def pictures(count: int, seed: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("step", STEPS)
 def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulator: Device) -> None:
     images = pictures(37)  # no multiple of anything
-    resident = ResidentLenet(network, find_step(step), emulator, LenetBatch(16, is_bytes))
+    variant = find_step(step)
+    resident = ResidentLenet(network, variant, emulator, LenetBatch(16, is_bytes))
     probabilities = resident.predict(images if is_bytes else to_float(images))
     resident.close()
     assert probabilities.shape == (37, 10)
-    assert check(network, images, probabilities) < 1e-4
+    assert check(network, images, probabilities, variant.precision) < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_checked_mode_finds_nothing(step: str, network: Network) -> None:
     images = pictures(3)
     device = CheckedEmulator()
-    resident = ResidentLenet(network, find_step(step), device, LenetBatch(2))
-    check(network, images, resident.predict(to_float(images)))
+    variant = find_step(step)
+    resident = ResidentLenet(network, variant, device, LenetBatch(2))
+    check(network, images, resident.predict(to_float(images)), variant.precision)
     device.close()
 
 
-def test_resizing_gives_pillows_pixels(network: Network, emulator: Device) -> None:
+@pytest.mark.parametrize("step", ["whole", "tensor"])
+def test_resizing_gives_pillows_pixels(step: str, network: Network, emulator: Device) -> None:
     """One bit of one pixel would show: both ways end in the same arithmetic."""
     rng = np.random.default_rng(3)
     noise = rng.integers(0, 256, (20, 1, 28, 28), dtype=np.uint8)
     edges = 255 * rng.integers(0, 2, (20, 1, 28, 28), dtype=np.uint8)
     small = np.concatenate([noise, edges])
     large = [Image.fromarray(image[0]).resize((86, 86), Image.Resampling.BILINEAR) for image in small]
-    whole = find_step("whole")
+    whole = find_step(step)
     resized = ResidentLenet(network, whole, emulator, LenetBatch(40, True, 28)).predict(small)
     stored = ResidentLenet(network, whole, emulator, LenetBatch(40, True)).predict(np.stack(large)[:, None])
     np.testing.assert_array_equal(resized, stored)
@@ -142,7 +145,7 @@ def test_with_a_graph_and_without(step: str, network: Network, device: Device) -
             with pytest.raises(ShapeError, match="takes 1 to 2 images"):
                 resident.respond(images)
     np.testing.assert_array_equal(*answers)
-    check(network, pictures(5), answers[0])
+    check(network, pictures(5), answers[0], find_step(step).precision)
 
 
 def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None:

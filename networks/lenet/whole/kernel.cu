@@ -17,6 +17,10 @@
 //           short: rows and columns past the map are not read, and their results do not count.
 // Source    CUDA C++ Programming Guide, "Shared Memory", "Warp Shuffle Functions"; the resizing computes what Pillow
 //           does with bytes (Resample.c), so that both give the same pixels.
+#ifdef RESIZE
+#include <mini_dnn/bilinear.cuh>
+#endif
+
 constexpr unsigned ALL = 0xffffffff;  // lanes
 constexpr int FILTER = 7, WARP = 32;
 constexpr int SIDE = 86, SIDE1 = 40, SIDE2 = 9;                       // of the image and of the pooled maps
@@ -33,40 +37,7 @@ __device__ float value(Pixel pixel) { return pixel; }
 #endif
 
 #ifdef RESIZE
-// The taps of bilinear resizing from SMALL to SIDE pixels, in the fixed point of Pillow's: each new pixel is the sum of
-// up to three old ones by weights of 22 bits, rounded to a byte; rows first, then columns.
-constexpr int SMALL = 28, TAPS = 3, BITS = 22;
-struct Taps {
-  int first[SIDE];
-  int weight[SIDE][TAPS];
-};
-constexpr Taps bilinear() {
-  Taps taps = {};
-  for (int i = 0; i < SIDE; i++) {
-    const double center = (i + 0.5) * (double(SMALL) / SIDE);
-    const int from = center > 0.5 ? int(center - 0.5) : 0;
-    const int to = center + 1.5 < SMALL ? int(center + 1.5) : SMALL;
-    double triangle[TAPS] = {}, sum = 0;
-    for (int k = from; k < to; k++) {
-      const double distance = k - center + 0.5;
-      triangle[k - from] = 1 - (distance < 0 ? -distance : distance);
-      if (triangle[k - from] < 0) triangle[k - from] = 0;
-      sum += triangle[k - from];
-    }
-    taps.first[i] = from;
-    for (int k = 0; k < TAPS; k++) taps.weight[i][k] = int(triangle[k] / sum * (1 << BITS) + 0.5);
-  }
-  return taps;
-}
-__constant__ Taps taps = bilinear();
-
-// Pixel i of a line of SMALL pixels `stride` apart.
-__device__ unsigned char resized(const unsigned char* line, int stride, int i) {
-  int sum = 1 << (BITS - 1);
-  for (int k = 0; k < TAPS; k++)
-    if (taps.weight[i][k]) sum += line[(taps.first[i] + k) * stride] * taps.weight[i][k];
-  return sum >> BITS;  // weights add up to one: no value passes 255
-}
+constexpr int SMALL = bilinear::from_side;
 
 // The block's image, resized in `memory`, which is free until pool1 comes there.
 __device__ void load(const Pixel* images, float* image, float* memory) {
@@ -75,10 +46,11 @@ __device__ void load(const Pixel* images, float* image, float* memory) {
   const Pixel* const pixels = images + (long long)blockIdx.x * SMALL * SMALL;
   for (int i = threadIdx.x; i < SMALL * SMALL; i += blockDim.x) small[i] = pixels[i];
   __syncthreads();  // the small image is there
-  for (int i = threadIdx.x; i < SMALL * SIDE; i += blockDim.x) wide[i] = resized(small + i / SIDE * SMALL, 1, i % SIDE);
+  for (int i = threadIdx.x; i < SMALL * SIDE; i += blockDim.x)
+    wide[i] = bilinear::resized(small + i / SIDE * SMALL, 1, i % SIDE);
   __syncthreads();  // its rows have been resized
   for (int i = threadIdx.x; i < SIDE * SIDE; i += blockDim.x)
-    image[i] = value(resized(wide + i % SIDE, SIDE, i / SIDE));
+    image[i] = value(bilinear::resized(wide + i % SIDE, SIDE, i / SIDE));
 }
 #else
 __device__ void load(const Pixel* images, float* image, float*) {

@@ -1,0 +1,288 @@
+// networks/lenet/tensor_cores: LeNet in two kernels on the tensor cores: images to features, features to classes.
+//
+// Idea      networks/lenet/whole with layers/custom's products: quads of the image (mini_dnn/quads.cuh) are packed
+// once,
+//           the first layer's windows are maxima over a lane's sums and its neighbour's, and what comes out of them,
+//           four channels side by side, is the quad that the second layer wants. The linear layers are products, too.
+// Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296) halves; weights as in
+//           models/lenet.py, fp32, C order. Dynamic shared memory: an fp32 image, its quads (43,43), those of pool1
+//           (40,40) with zeros below, and the fragments of the first layer's filters.
+// Mapping   features: blocks stay and take images from a counter. A warp does jobs of 8 columns of quads, 20 rows of
+//           quads in the first layer (10 jobs), 12 rows in the second (13 jobs, the last one for the two columns at the
+//           right edge). classify: a block -> 32 images, its 8 warps -> parts of the 1,296 features, added up at the
+//           end.
+// Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products 800 + 2,184 an
+//           image: 0.20 ms at the 600 TFLOP/s that mma.sync reached in a loop of nothing else.
+// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.35 ms expected, as layers/fused keeps
+// the
+//           tensor cores busy two thirds of the time.
+// Limits    values beyond 65,504 become infinite; the pixels and pool1 are rounded to halves, 11 bits.
+// Hazards   two barriers an image: pixels are packed and the next image may land; pool1 is there. The last strip reads
+//           two rows below pool1 and the quad behind them, for sums that do not count: they are zeros.
+// Source    as layers/custom and networks/lenet/whole.
+#include <cuda_fp16.h>
+#include <mini_dnn/quads.cuh>
+#ifdef RESIZE
+#include <mini_dnn/bilinear.cuh>
+#endif
+
+typedef quads::Filter<1, 4, 7, 7> Filter1;
+typedef quads::Filter<4, 16, 7, 7> Filter2;
+constexpr int SIDE = 86, QUADS = SIDE / 2;       // of the image
+constexpr int SIDE1 = 40, OUT2 = 34, SIDE2 = 9;  // pool1, what the second layer computes of it, pool2
+constexpr int FEATURES = 1296, HIDDEN = 32, CLASSES = 10;
+constexpr int STRIP1 = 20, STRIP2 = 12, STRIPS2 = 3;  // rows of quads of a job, and how many jobs below each other
+constexpr int POOL1_QUADS = (STRIPS2 * STRIP2 + 6) * SIDE1 + 1;  // with rows below it, and the quad behind them
+constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
+
+// In bytes, from the front of the block's shared memory.
+constexpr int round_up(int bytes) { return (bytes + 127) / 128 * 128; }
+constexpr int AT_IMAGE = 0;
+#if defined(RESIZE)
+constexpr int AT_WIDE = round_up(bilinear::from_side * bilinear::from_side);
+constexpr int AT_QUADS = AT_WIDE + round_up(bilinear::from_side * SIDE);
+#elif defined(BYTES)
+constexpr int AT_QUADS = 0;
+#else
+constexpr int AT_QUADS = round_up(BYTES_OF_IMAGE);
+#endif
+constexpr int AT_POOL1 = AT_QUADS + round_up(8 * QUADS * QUADS);
+constexpr int AT_FILTER1 = AT_POOL1 + round_up(8 * POOL1_QUADS);
+static_assert(AT_FILTER1 + 4 * 32 * int(sizeof(Filter1::a) / 4) <= SHARED_BYTES, "variant.py asks for enough");
+
+#if defined(BYTES)
+typedef unsigned char Pixel;
+// Of all 256 bytes, this product rounds to the same half as the quotient.
+__device__ __forceinline__ float value(Pixel byte) { return byte * (1 / 255.0f); }
+#else
+typedef float Pixel;
+#endif
+
+// ---- Pixels to quads. Each of these leaves the image's quads for those who pass the barrier that follows.
+
+__device__ __forceinline__ void pack(uint2* quad, int i, float a, float b, float c, float d) {
+  const float v[4] = {a, b, c, d};
+  quad[i] = quads::pack(v);
+}
+
+#if defined(RESIZE)
+__device__ void to_quads(char* memory, const Pixel* image) {
+  constexpr int SMALL = bilinear::from_side;
+  auto* const small = reinterpret_cast<unsigned char*>(memory + AT_IMAGE);
+  auto* const wide = reinterpret_cast<unsigned char*>(memory + AT_WIDE);  // (SMALL,SIDE)
+  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
+  for (int i = threadIdx.x; i < SMALL * SMALL; i += THREADS) small[i] = image[i];
+  __syncthreads();  // the small image is there
+  for (int i = threadIdx.x; i < SMALL * SIDE; i += THREADS)
+    wide[i] = bilinear::resized(small + i / SIDE * SMALL, 1, i % SIDE);
+  __syncthreads();  // its rows have been resized
+  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
+    const int h = i / QUADS * 2, w = i % QUADS * 2;
+    float v[4];
+    for (int e = 0; e < 4; e++) v[e] = value(bilinear::resized(wide + w + e % 2, SIDE, h + e / 2));
+    quad[i] = quads::pack(v);
+  }
+}
+#elif defined(BYTES)
+__device__ void to_quads(char* memory, const Pixel* image) {
+  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
+  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
+    const Pixel* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
+    const uchar2 up = *reinterpret_cast<const uchar2*>(at), down = *reinterpret_cast<const uchar2*>(at + SIDE);
+    pack(quad, i, value(up.x), value(up.y), value(down.x), value(down.y));
+  }
+}
+#else
+__device__ void to_quads(char* memory, const Pixel*) {
+  const float* const image = reinterpret_cast<const float*>(memory + AT_IMAGE);
+  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
+#pragma unroll 4
+  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
+    const float* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
+    const float2 up = *reinterpret_cast<const float2*>(at), down = *reinterpret_cast<const float2*>(at + SIDE);
+    pack(quad, i, up.x, up.y, down.x, down.y);
+  }
+}
+#endif
+
+// Starts the copy of an fp32 image; bytes are read when they are packed.
+__device__ void start_load(char* memory, const Pixel* image, ptx::mbarrier* landed) {
+#if !defined(BYTES)
+#ifdef PTX_BULK
+  if (threadIdx.x > 0) return;
+  ptx::mbarrier_arrive_expect_tx(landed, BYTES_OF_IMAGE);
+  ptx::bulk_load(memory + AT_IMAGE, image, BYTES_OF_IMAGE, landed);
+#else
+  for (int i = 16 * threadIdx.x; i < BYTES_OF_IMAGE; i += 16 * THREADS)
+    ptx::cp_async<16>(memory + AT_IMAGE + i, reinterpret_cast<const char*>(image) + i);
+  ptx::cp_async_commit();
+#endif
+#endif
+}
+
+// ---- Layers
+
+// First convolution, ReLU and 2 x 2 maximum: job of 8 columns and STRIP1 rows of quads, which are windows.
+__device__ __forceinline__ void layer1(const Filter1& filter, const uint2* quad, __half* pool1, int job) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, dy = Filter1::dy(g);
+  const int row = job % 2 * STRIP1, column = job / 2 * quads::tile_n;
+  __half* const out = pool1 + (row * SIDE1 + column + 2 * t + dy) * 4 + Filter1::m(g);
+  quads::multiply<STRIP1>(filter, quad + row * QUADS + column + g + t, QUADS, [&](int p, const float (&sum)[4]) {
+    // columns 2t and 2t + 1; a lane has one pixel row of both windows, and takes one of them
+    const float left = ptx::max_nan(sum[0], sum[2]), right = ptx::max_nan(sum[1], sum[3]);
+    const float other = __shfl_xor_sync(~0u, dy ? left : right, 16);
+    out[p * SIDE1 * 4] = __float2half(ptx::max_nan(ptx::max_nan(dy ? right : left, other), 0.0f));
+  });
+}
+
+// Second convolution, ReLU and 4 x 4 maximum, windows at the lower and right edge cut short; (16,9,9) features.
+__device__ __forceinline__ void layer2(const Filter2& filter, const uint2* pool1, __half* features, int job) {
+  const quads::Jobs jobs(STRIPS2, OUT2);
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
+  const int row = min(from.strip, STRIPS2 - 1) * STRIP2, first = to.strip * STRIP2;
+  const bool two_lanes = jobs.width > 2 || job < jobs.full;  // a window's columns lie in
+  const bool stores = to.strip < STRIPS2 && to.column % 4 == 0;
+  __half* const out = features + g * SIDE2 * SIDE2 + first / 4 * SIDE2 + to.column / 4;
+  float top[2] = {};  // of channels g and g + 8; 0 is the least that ReLU leaves
+  auto pool = [&](int p, const float (&sum)[4]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      if (first + p < OUT2) top[i] = ptx::max_nan(top[i], ptx::max_nan(sum[2 * i], sum[2 * i + 1]));
+    if (p % 4 < 3) return;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      if (two_lanes) top[i] = ptx::max_nan(top[i], __shfl_xor_sync(~0u, top[i], 1));
+      if (stores) out[i * 8 * SIDE2 * SIDE2 + p / 4 * SIDE2] = __float2half(top[i]);
+      top[i] = 0.0f;
+    }
+  };
+  quads::multiply<STRIP2>(filter, pool1 + row * SIDE1 + from.column + t, SIDE1, pool);
+}
+
+extern "C" __global__ void reset(unsigned* next) { *next = 0; }
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    features(const Pixel* __restrict__ images, const float* __restrict__ weight1, const float* __restrict__ weight2,
+             __half* __restrict__ features, unsigned* next, int N) {
+  extern __shared__ __align__(128) char memory[];
+  __shared__ int ids[2];  // of this image and of the next one
+  __shared__ ptx::mbarrier landed;
+  constexpr int SIZE = SIDE_OF_INPUT * SIDE_OF_INPUT, WARPS = THREADS / 32;
+  const uint2* const quad = reinterpret_cast<const uint2*>(memory + AT_QUADS);
+  uint2* const pool1 = reinterpret_cast<uint2*>(memory + AT_POOL1);
+  unsigned (*const fragments)[32] = reinterpret_cast<unsigned (*)[32]>(memory + AT_FILTER1);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  Filter1 filter1;
+  filter1.load(weight1, 0);
+  unsigned* const a = &filter1.a[0][0][0];
+  constexpr int A = sizeof(Filter1::a) / 4;
+  int ahead = 0;  // thread 0: the image after the next one
+  if (threadIdx.x == 0) {
+    ids[0] = atomicAdd(next, 1);
+    ahead = atomicAdd(next, 1);
+#ifdef PTX_BULK
+    ptx::mbarrier_init(&landed, 1);
+#endif
+  }
+  if (warp == 0)
+    for (int i = 0; i < A; i++) fragments[i][lane] = a[i];
+  for (int i = SIDE1 * SIDE1 + threadIdx.x; i < POOL1_QUADS; i += THREADS) pool1[i] = make_uint2(0, 0);
+  ptx::fence_proxy_async();
+  __syncthreads();  // the first image is known, fragments and mbarrier are there
+  if (ids[0] >= N) return;
+  start_load(memory, images + (long long)ids[0] * SIZE, &landed);
+  Filter2 filter2;
+  filter2.load(weight2, 0);
+
+  for (int k = 0; ids[k & 1] < N; k++) {
+    const int n = ids[k & 1];
+#if !defined(BYTES)
+#ifdef PTX_BULK
+    ptx::mbarrier_wait(&landed, k & 1);
+#else
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the image has landed for all
+#endif
+#endif
+    to_quads(memory, images + (long long)n * SIZE);
+    if (threadIdx.x == 0) {
+      ids[(k + 1) & 1] = ahead;
+      ahead = atomicAdd(next, 1);
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();  // quads are there, the image has been read, pool1 too (by the last turn's second layer)
+    const int following = ids[(k + 1) & 1];
+    if (following < N) start_load(memory, images + (long long)following * SIZE, &landed);
+    for (int i = 0; i < A; i++) a[i] = fragments[i][lane];
+    for (int job = warp; job < 2 * SIDE1 / quads::tile_n; job += WARPS)
+      layer1(filter1, quad, reinterpret_cast<__half*>(pool1), job);
+    __syncthreads();  // pool1 is there, the quads have been read
+    for (int job = warp; job < quads::Jobs(STRIPS2, OUT2).count; job += WARPS)
+      layer2(filter2, pool1, features + (long long)n * FEATURES, job);
+  }
+}
+
+// The linear layers and softmax of 32 images a block of 8 warps; features in fours.
+extern "C" __global__ void __launch_bounds__(256)
+    classify(const uint2* __restrict__ features, const float* __restrict__ weight1, const float* bias1,
+             const float* weight2, const float* bias2, float* probabilities, int N) {
+  constexpr int WARPS = 8, IMAGES = 32, STEPS = FEATURES / 16;
+  __shared__ float part[WARPS][IMAGES][HIDDEN + 1];  // + 1: lanes write rows that lie in different banks
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n0 = blockIdx.x * IMAGES;
+  // Slots 2t, 2t + 1, 2t + 8, 2t + 9 of a step are four features that lie together: the order of a sum is free.
+  const uint2* row[IMAGES / 8];
+  const float4* column[HIDDEN / 8];
+#pragma unroll
+  for (int i = 0; i < IMAGES / 8; i++) row[i] = features + (long long)min(n0 + 8 * i + g, N - 1) * (FEATURES / 4) + t;
+#pragma unroll
+  for (int i = 0; i < HIDDEN / 8; i++)
+    column[i] = reinterpret_cast<const float4*>(weight1 + (8 * i + g) * FEATURES) + t;
+  float acc[IMAGES / 16][HIDDEN / 8][4] = {};
+#pragma unroll 2
+  for (int step = warp; step < STEPS; step += WARPS) {
+    unsigned a[IMAGES / 16][4], b[HIDDEN / 8][2];
+#pragma unroll
+    for (int i = 0; i < IMAGES / 8; i++) {
+      const uint2 both = row[i][step * 4];
+      a[i / 2][i % 2] = both.x, a[i / 2][i % 2 + 2] = both.y;
+    }
+#pragma unroll
+    for (int i = 0; i < HIDDEN / 8; i++) {
+      const float4 four = column[i][step * 4];
+      b[i][0] = ptx::pack_halves(four.x, four.y), b[i][1] = ptx::pack_halves(four.z, four.w);
+    }
+#pragma unroll
+    for (int i = 0; i < IMAGES / 16; i++)
+#pragma unroll
+      for (int j = 0; j < HIDDEN / 8; j++) ptx::mma_m16n8k16(acc[i][j], a[i], b[j]);
+  }
+#pragma unroll
+  for (int i = 0; i < IMAGES / 16; i++)
+#pragma unroll
+    for (int j = 0; j < HIDDEN / 8; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) part[warp][16 * i + e / 2 * 8 + g][8 * j + 2 * t + e % 2] = acc[i][j][e];
+  __syncthreads();                       // all parts are there
+  const int k = min(lane, CLASSES - 1);  // lanes past the classes repeat the last one
+  alignas(16) float weights[HIDDEN];
+#pragma unroll
+  for (int j = 0; j < HIDDEN; j += 4)
+    *reinterpret_cast<float4*>(&weights[j]) = reinterpret_cast<const float4*>(weight2 + k * HIDDEN)[j / 4];
+  for (int i = warp; i < IMAGES && n0 + i < N; i += WARPS) {
+    float hidden = bias1[lane];
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) hidden += part[w][i][lane];
+    hidden = fmaxf(hidden, 0.0f);
+    float score = bias2[k];
+#pragma unroll
+    for (int j = 0; j < HIDDEN; j++) score += __shfl_sync(~0u, hidden, j) * weights[j];
+    float largest = score;
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    const float exponential = lane < CLASSES ? expf(score - largest) : 0.0f;
+    float sum = exponential;
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane < CLASSES) probabilities[(long long)(n0 + i) * CLASSES + lane] = exponential / sum;
+  }
+}

@@ -1,0 +1,54 @@
+"""networks/lenet/tensor_cores: the whole network in two kernels, on the tensor cores."""
+
+from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
+
+WARPS = 4  # of a block of features
+BLOCKS = {False: 3, True: 4}  # on a multiprocessor, with fp32 pixels in shared memory or without
+MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
+IMAGES, THREADS = 32, 256  # of a block of classify
+IMAGE_BYTES = {86: 29696, 28: 3328}  # of shared memory: fp32 pixels, or bytes before and while they are resized
+OTHER_BYTES = 14848 + 13568 + 2048  # quads of the image and of pool1, fragments of the filters
+
+
+def shared_bytes(s: LenetBatch) -> int:
+    """Dynamic shared memory of a block of features."""
+    staged = 0 if s.is_bytes and s.side == 86 else IMAGE_BYTES[s.side]
+    return staged + OTHER_BYTES
+
+
+def defines(s: LenetBatch) -> dict[str, int]:
+    """What an image is, and how many threads a block has."""
+    kinds = ({"BYTES": 1} if s.is_bytes else {}) | ({"RESIZE": 1} if s.side == 28 else {})
+    return kinds | {
+        "THREADS": 32 * WARPS,
+        "BLOCKS": BLOCKS[s.is_bytes],
+        "SHARED_BYTES": shared_bytes(s),
+        "SIDE_OF_INPUT": s.side,
+    }
+
+
+def plan(s: LenetBatch) -> list[Launch]:
+    """The counter to zero, blocks that stay until all images are done, then a block for 32 images."""
+    linear = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+    first = ("images", "conv1.weight", "conv2.weight", "features", "next", s.N)
+    return [
+        Launch("reset", (1,), (1,), ("next",)),
+        Launch("features", (min(s.N, MAX_GRID),), (32 * WARPS,), first, shared_bytes(s)),
+        Launch("classify", (ceil_div(s.N, IMAGES),), (THREADS,), ("features", *linear, "probabilities", s.N)),
+    ]
+
+
+def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
+    """1,296 halves an image, in the places of 648 float32; a counter."""
+    return {"features": (s.N, 648), "next": (1,)}
+
+
+VARIANT = Variant(
+    op="lenet",
+    plan=plan,
+    scratch=scratch,
+    defines=defines,
+    parent="networks/lenet/whole",
+    precision="fp16",
+    idea="both convolutions on quads: what the first layer's windows leave are the second layer's operands",
+)
