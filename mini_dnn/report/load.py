@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -13,7 +13,9 @@ from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
 from mini_dnn.report import peers, serving
 from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
+from mini_dnn.report.growth_rows import of_growth
 from mini_dnn.report.peers import Peer
+from mini_dnn.report.rows import Record, Row
 from mini_dnn.report.serving import Serving
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import ROOT
@@ -88,55 +90,6 @@ SPAN_KINDS = ("copy_in", "kernel", "copy_out")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One run of ``bench``."""
-
-    file: Path
-    schema: int
-    started: str  # ISO 8601
-    commit: str | None
-    dirty: bool | None
-    device: str
-    cpu: str
-    state: Mapping[str, Any] | None  # clocks and the like before the run
-    data: str
-    method: Mapping[str, Any]
-    ceilings: Mapping[str, float]  # of the device: copy_gbps, fp32_tflops and so on
-    sweeps: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One convolution layer of one variant at one batch."""
-
-    record: Record
-    variant: str
-    parent: str | None
-    precision: str
-    source_hash: str | None  # of the kernel's bytes; None for a variant that runs on the host
-    code_hash: str | None  # of what the kernel and variant.py compute; None also where the file is too old
-    batch: int
-    layer: str
-    shape: ConvShape
-    flops: int
-    min_bytes: int
-    op_ms: float | None
-    median_error: float | None  # half the 95 % confidence interval, as a fraction
-    repeats: int
-    parts: int
-    layer_ms: float
-    max_error: float  # against float64
-    accuracy: float
-    state: Mapping[str, Any] | None  # of the GPU, the worst while the row was measured; schema 1: right after
-    streams: Mapping[str, Any] | None
-
-    @property
-    def on_host(self) -> bool:
-        """Whether the CPU computed it."""
-        return self.source_hash is None
-
-
-@dataclass(frozen=True)
 class Results:
     """What the files hold."""
 
@@ -182,9 +135,14 @@ def load(files: Iterable[Path]) -> Results:
     of_serving = [serving.read(content, file) for file, content in read if _schema(content) == serving.SCHEMA]
     others = (*peers.SCHEMAS, serving.SCHEMA)
     of_bench = [_record(content, file) for file, content in read if _schema(content) not in others]
+    of_bench += [
+        of_growth(content, file, _ceilings(content["memory"], file))
+        for file, content in read
+        if _schema(content) == serving.SCHEMA
+    ]
     of_bench.sort(key=lambda pair: pair[0].started)
     latest = {(r.record.device, r.variant, r.batch, r.layer): r for _, rows in of_bench for r in rows}
-    if not latest:
+    if not any(row.layer_ms for row in latest.values()):
         names = ", ".join(str(file) for file, _ in read)
         beside = " (what serving costs is shown beside op times of the same device)" if of_serving else ""
         raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")

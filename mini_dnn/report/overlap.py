@@ -32,7 +32,7 @@ def slower_copy_ms(row: Row) -> float | None:
 def over_slower_copy(row: Row) -> float | None:
     """The layer time as a multiple of the slower copy."""
     copy_ms = slower_copy_ms(row)
-    return None if copy_ms is None else row.layer_ms / copy_ms
+    return None if copy_ms is None or row.layer_ms is None else row.layer_ms / copy_ms
 
 
 def hidden(row: Row) -> str:

@@ -122,7 +122,7 @@ def times_table(board: Board, batch: int) -> Table:
                 NOT_THERE if entry.overlaps else times(board.speed_up(entry, parent)),
                 NOT_THERE if entry.overlaps else times(board.speed_up(entry, BASELINE)),
                 *map(number, layer_ms),
-                f"{entry.any_row.accuracy:.4f}",
+                NOT_THERE if entry.any_row.accuracy is None else f"{entry.any_row.accuracy:.4f}",
             ]
         )
     layer_columns = [f"layer time {at}, ms" for at, _ in enumerate(board.layers, 1)]

@@ -1,0 +1,64 @@
+"""Op times of convolutions in the results of ``bench --growth``, as rows beside those of ``bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.bench import SCHEMA
+from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.device.code_hash import code_hash
+from mini_dnn.device.sources import source_hash
+from mini_dnn.errors import VariantError
+from mini_dnn.report.rows import Record, Row
+from mini_dnn.variant import find
+
+BATCHES = (100, 1_000, 10_000)  # the course's
+SAME = ("variant", "code_hash", "batch", "layer", "flops", "op_ms", "median_error", "repeats", "parts")
+
+
+def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[Record, list[Row]]:
+    """Op times of convolutions that were measured for their growth, by the same clock as those of ``bench``.
+
+    Such a row names its variant and code only. The rest is what this code says of itself, so rows of other
+    code are left out, and so are batches that no run through the network has.
+    """
+    record = Record(
+        file=file,
+        schema=SCHEMA,
+        device=content["device"]["name"],
+        cpu=content["device"]["cpu"],
+        state=content["device"]["state"],
+        ceilings=ceilings,
+        sweeps=[],
+        **{name: content.get(name) for name in ("started", "commit", "dirty", "data", "method")},
+    )
+    rows = []
+    for row in content["growth"]:
+        if row["layer"] not in LAYERS or row["batch"] not in BATCHES or row["parts"] != 1:
+            continue
+        try:
+            variant = find(row["variant"])
+        except VariantError:
+            continue
+        if row["code_hash"] != code_hash(variant.source):
+            continue
+        shape = layer_shape(row["layer"]).with_batch(row["batch"])
+        rows.append(
+            Row(
+                record=record,
+                parent=variant.parent,
+                precision=variant.precision,
+                source_hash=source_hash(variant.source),
+                shape=shape,
+                min_bytes=shape.min_bytes,
+                layer_ms=None,
+                accuracy=None,
+                streams=None,
+                max_error=row["max_error"],
+                state=row["state"],
+                **{name: row[name] for name in SAME},
+            )
+        )
+    return record, rows
