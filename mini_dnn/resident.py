@@ -26,7 +26,7 @@ from mini_dnn.variant import Variant, find
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 SLOTS = 2  # batches under way at once: one copied, one computed
 CHECK_IMAGES = 100  # from each end, compared with float64
-# of a probability, by a variant's precision: fp32 sums of 1,296 terms and less stay below 1e-5; halves have 11 bits
+# of a probability, by a variant's precision: fp32 sums stay below 1e-5, halves have 11 bits
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 Fill = Callable[[np.ndarray], int]  # writes images to the front of an array; how many, 0 for no more
@@ -257,9 +257,7 @@ class ResidentLenet:
         return len(batch)
 
 
-def check(
-    network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32"
-) -> float:
+def check(network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32") -> float:
     """Compare with the network in float64, for some images from both ends of the batch.
 
     Parameters

@@ -55,7 +55,10 @@ def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulat
     probabilities = resident.predict(images if is_bytes else to_float(images))
     resident.close()
     assert probabilities.shape == (37, 10)
-    assert check(network, images, probabilities, variant.precision) < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
+    assert (
+        check(network, images, probabilities, variant.precision)
+        < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
+    )
 
 
 @pytest.mark.parametrize("step", STEPS)

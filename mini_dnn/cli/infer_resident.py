@@ -58,6 +58,7 @@ def classify_resident(
     else:
         print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
     if compare:
-        print(f"agrees with float64: max error {check(network, bytes_, probabilities, variant.precision):.2e} of a probability")
+        error = check(network, bytes_, probabilities, variant.precision)
+        print(f"agrees with float64: max error {error:.2e} of a probability")
     figures = {"name": "lenet", "shape": shape, "op_ms": op_ms, "layer_ms": layer_ms, "compile_ms": None}
     return float(np.mean(probabilities.argmax(axis=1) == labels)), [figures]

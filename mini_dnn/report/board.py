@@ -29,6 +29,10 @@ THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
 }
 
 
+# Variants that compute on another unit than their precision's: which one, and how many products for one.
+UNITS = {"m3/fp32_split": ("fp16", 3)}
+
+
 @dataclass(frozen=True)
 class Roof:
     """An op time beside what the device's ceilings allow."""
@@ -110,10 +114,11 @@ class Board:
         if row.op_ms is None or row.on_host or copy_gbps is None:
             return None
         memory_ms = row.min_bytes / (copy_gbps * 1e6)
-        peak_tflops = self.ceilings.get(f"{row.precision}_tflops")
+        unit, products = UNITS.get(row.variant, (row.precision, 1))
+        peak_tflops = self.ceilings.get(f"{unit}_tflops")
         if peak_tflops is None:
-            return Roof(memory_ms / row.op_ms, "memory", missing=row.precision)
-        compute_ms = row.flops / (peak_tflops * 1e9)
+            return Roof(memory_ms / row.op_ms, "memory", missing=unit)
+        compute_ms = products * row.flops / (peak_tflops * 1e9)
         bound = "memory" if memory_ms >= compute_ms else "compute"
         return Roof(max(memory_ms, compute_ms) / row.op_ms, bound)
 

@@ -49,7 +49,7 @@ def _entries(board: Board, milestone: str) -> list[Entry]:
         return known
     inside = [entry for entry in known if entry.variant.startswith(f"{milestone}/")]
     parents = {entry.any_row.parent for entry in inside}
-    before = [e for e in known if e.variant in parents and e not in inside]
+    before = [e for e in known if e.variant in parents and e not in inside and e.variant != FINAL]
     return before + inside + [e for e in known if e.variant == FINAL and milestone == "m3"]
 
 

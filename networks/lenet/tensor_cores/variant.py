@@ -6,7 +6,10 @@ WARPS = 4  # of a block of features
 BLOCKS = {False: 3, True: 4}  # on a multiprocessor, with fp32 pixels in shared memory or without
 MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
 IMAGES, THREADS = 32, 256  # of a block of classify
-IMAGE_BYTES = {86: 29696, 28: 3328}  # of shared memory: fp32 pixels, or bytes before and while they are resized
+IMAGE_BYTES = {
+    86: 29696,
+    28: 3328,
+}  # of shared memory: fp32 pixels, or bytes before and while they are resized
 OTHER_BYTES = 14848 + 13568 + 2048  # quads of the image and of pool1, fragments of the filters
 
 
