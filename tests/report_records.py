@@ -22,6 +22,8 @@ STATE = {
     "throttle_reasons": "0x1",  # idle: no throttling
 }
 CEILINGS = {"copy_gbps": 4270.0, "fp32_tflops": 60.0, "fp16_tflops": 700.0, "h2d_gbps": 55.0}
+WHOLE = "networks/lenet/whole"
+BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)  # of growth runs
 LAYERS = {"conv1": ConvShape(1, 1, 86, 86, 4, 7, 7), "conv2": ConvShape(1, 4, 40, 40, 16, 7, 7)}
 
 
@@ -165,6 +167,52 @@ def _run_row(
         "op_ms": op_ms,
         "relative_error": 1e-7,
     }
+
+
+def fake_growth(variant: str, layer: str, batch: int, op_ms: float, **changes: Any) -> dict[str, Any]:
+    """A row of a growth run; one of the whole network has no convolution's FLOPs."""
+    flops = LAYERS[layer].with_batch(batch).flops if layer in LAYERS else 1_000_000 * batch
+    where = {"layer": layer, "batch": batch, "parts": 1, "flops": flops, "op_ms": op_ms}
+    return {**_about(variant), **where} | changes
+
+
+def fake_serving(**changes: Any) -> dict[str, Any]:
+    us = {"p50_us": 71.28, "p90_us": 80.5, "p99_us": 95.0, "max_us": 240.0, "op_ms": 0.0555, "requests": 2000}
+    rates = {
+        "images_per_s": 1_850_000.4,
+        "batch_ms": 5.4,
+        "copy_ms": 5.25,
+        "op_ms": 2.1,
+        "over_longer": 1.0286,
+    }
+    growth = [
+        fake_growth(name, layer, n, at * (0.01 + n / 5e3))
+        for name, layer, at in (("layers/custom", "conv1", 0.5), (WHOLE, "lenet", 1.0))
+        for n in BATCHES
+    ]
+    shared = fake_record([])
+    del shared["rows"]
+    return {
+        **shared,
+        "schema": "serving-1",
+        "memory": {"h2d_gbps": 55.0},
+        "latency": [{**_about(WHOLE), "send": "float32", "graph": graph, **us} for graph in (True, False)],
+        "growth": growth,
+        "throughput": [{**_about(WHOLE), "send": "uint8", "batch": 10000, "batches": 20, **rates}],
+    } | changes
+
+
+def _about(variant: str) -> dict[str, Any]:
+    """What all rows of serving say."""
+    code = code_hash(find(variant).source)
+    quality = {
+        "max_error": 1e-6,
+        "state": STATE,
+        "op_ms_quartiles": None,
+        "median_error": 0.001,
+        "repeats": 40,
+    }
+    return {"variant": variant, "code_hash": code, **quality}
 
 
 def stored(folder: Path, record: dict[str, Any], name: str = "results.json") -> Path:

@@ -114,6 +114,22 @@ def test_roofline_share(tmp_path: Path, precision: str, layer: str, share: str, 
     assert float(cells[5]) == pytest.approx(shape.flops / op_ms / 1e9, rel=0.01)
 
 
+def test_roofline_of_the_split_is_that_of_three_products_on_the_fp16_unit(tmp_path: Path) -> None:
+    """With one product, memory would be the nearer ceiling; the fp32 unit's would be far nearer."""
+    shape = LAYERS["conv2"].with_batch(10000)
+    compute_ms = 3 * shape.flops / CEILINGS["fp16_tflops"] / 1e9
+    assert compute_ms / 3 < shape.min_bytes / CEILINGS["copy_gbps"] / 1e6 < compute_ms
+    rows = [fake_row(name, 10000, "conv2", 2 * compute_ms) for name in ("m3/fp32_split", "m3/fusion")]
+    cells = {row[0]: row for row in rates_table(board_of(tmp_path, rows, memory=CEILINGS), 10000).rows}
+    assert {row[2] for row in cells.values()} == {"fp32"}  # both compute as exactly as that
+    assert (cells["`m3/fp32_split`"][3], cells["`m3/fp32_split`"][6]) == ("compute", "50 %")
+    of_fp32 = shape.flops / CEILINGS["fp32_tflops"] / 1e9 / (2 * compute_ms)
+    assert cells["`m3/fusion`"][6] == f"{of_fp32:.0%}".replace("%", " %")
+    ceilings = {name: value for name, value in CEILINGS.items() if name != "fp16_tflops"}
+    cells = {row[0]: row for row in rates_table(board_of(tmp_path, rows, memory=ceilings), 10000).rows}
+    assert (cells["`m3/fp32_split`"][3], cells["`m3/fusion`"][3]) == ("not known", "compute")
+
+
 def test_no_roofline_share_without_ceilings_or_on_the_host(tmp_path: Path) -> None:
     rows = both("m1/cpu", 900.0, 900.0)
     assert rates_table(board_of(tmp_path, both("m1/direct", 5.0, 9.0)), 10000).rows[0][6] == "–"

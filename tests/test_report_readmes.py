@@ -1,5 +1,6 @@
 """The READMEs' tables, written from results."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.report import readmes
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import RESULTS, load, results_files
-from mini_dnn.variant import ROOT
+from mini_dnn.variant import ROOT, find
 
 
 @pytest.fixture
@@ -46,6 +47,25 @@ def test_readme_tables_come_from_the_results(checkout: Path) -> None:
     for path, (_, text) in tables.items():
         path.write_text(text)
     assert all(now == wanted for now, wanted in readmes.updated(board, checkout).values())
+
+
+def test_the_final_kernel_stands_once_and_at_the_end(checkout: Path) -> None:
+    """It is a parent of one of milestone 3's variants, and what all of them lead to."""
+    rows = (
+        both("m3/fp32_split", 1.0, 1.0)
+        + both("layers/custom", 0.3, 0.3)
+        + both("m3/sliding_window", 0.6, 0.6)
+        + both("m3/stack_2", 0.9, 0.9)
+        + both("m2/unroll_gemm", 6.0, 4.0)
+        + both("m3/fusion", 3.0, 2.0)
+    )
+    assert find("m3/fp32_split").parent == "layers/custom"
+    _, text = readmes.updated(board_of(checkout, rows), checkout)[
+        checkout / "milestones" / "m3" / "README.md"
+    ]
+    names = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    inside = ["m3/fp32_split", "m3/fusion", "m3/sliding_window", "m3/stack_2"]
+    assert names == ["m2/unroll_gemm", *inside, "layers/custom"]
 
 
 def test_readme_without_its_second_marker_is_refused(checkout: Path) -> None:

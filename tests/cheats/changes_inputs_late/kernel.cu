@@ -12,5 +12,6 @@ extern "C" __global__ void conv(const float* x, const float* w, float* y, int N,
       for (int s = 0; s < S; s++)
         acc += x[((n * C + c) * H + pixel / Q + r) * W + pixel % Q + s] * w[((m * C + c) * R + r) * S + s];
   y[(n * M + m) * P * Q + pixel] = acc;
-  if (pixel == P * Q - 1 && m == M - 1 && n == N - 1) const_cast<float*>(x)[0] = 0;
 }
+
+extern "C" __global__ void change(float* x) { x[0] = 0; }

@@ -1,0 +1,13 @@
+"""A second launch changes x: it is late by the order of launches, not by that of blocks, which race."""
+
+from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
+
+
+def plan(s: ConvShape) -> list[Launch]:
+    """The convolution, one thread an output; then one thread for the input."""
+    grid = (ceil_div(s.P * s.Q, 64), s.M, s.N)
+    sizes = (s.N, s.C, s.H, s.W, s.M, s.R, s.S)
+    return [Launch("conv", grid, (64,), ("x", "w", "y", *sizes)), Launch("change", (1, 1, 1), (1,), ("x",))]
+
+
+VARIANT = Variant(op="conv2d", plan=plan, idea="the right output, and then another input")
