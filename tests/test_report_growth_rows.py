@@ -123,17 +123,13 @@ def test_the_whole_report_can_be_written(tmp_path: Path) -> None:
     assert "| – | – | – |\n" in (tmp_path / "out" / "report.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("started", "sum_ms", "accuracy"), [(EARLY, 3.0, 0.8714), (LATE, 0.6, None)], ids=["earlier", "later"]
-)
-def test_the_later_of_a_growth_run_and_bench_counts(
-    started: str, sum_ms: float, accuracy: float | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("started", [EARLY, LATE])
+def test_a_whole_run_of_the_same_code_counts(started: str, tmp_path: Path) -> None:
     bench = both(FINAL, 1.0, 2.0) + both("m1/direct", 2.0, 3.0)
     board = board_beside(tmp_path, final_growth(0.33, 0.27), bench, started=started)
     entry = board.entries[FINAL, 10_000]
-    assert entry.sum_ms == pytest.approx(sum_ms)
-    assert entry.any_row.accuracy == accuracy
+    assert entry.sum_ms == pytest.approx(3.0)
+    assert entry.any_row.accuracy == 0.8714
     assert len(board.runs[FINAL, 10_000, "conv1"]) == 2  # both are of the same code
 
 
@@ -150,3 +146,11 @@ def test_growth_alone_makes_no_report(tmp_path: Path) -> None:
         load([serving])
     untimed = fake_record([fake_row("m1/direct", 100, "conv1", None)])
     assert len(load([serving, stored(tmp_path, untimed, "bench.json")]).rows) == 3
+
+
+@pytest.mark.parametrize("field", ["flops", "repeats", "median_error"])
+def test_a_growth_row_without_a_field_is_refused_by_name(field: str, tmp_path: Path) -> None:
+    growth = final_growth(0.33, 0.27)
+    del growth[0][field]
+    with pytest.raises(DataError, match=rf"growth\[0\]\.{field}"):
+        board_beside(tmp_path, growth, both("m1/direct", 2.0, 3.0))

@@ -42,7 +42,7 @@ def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[
             variant = find(row["variant"])
         except VariantError:
             continue
-        if row["code_hash"] != code_hash(variant.source):
+        if variant.host or row["code_hash"] != code_hash(variant.source):
             continue
         shape = layer_shape(row["layer"]).with_batch(row["batch"])
         rows.append(

@@ -35,7 +35,14 @@ TIMES = ("p50_us", "p90_us", "p99_us", "max_us")
 RATES = ("images_per_s", "batch_ms", "copy_ms", "over_longer")
 ROWS: Mapping[str, Fields] = {
     "latency": {"send": (str,), "graph": (bool,), "requests": (int,), **dict.fromkeys(TIMES, NUMBER)},
-    "growth": {"layer": (str,), "batch": (int,), "parts": (int,)},
+    "growth": {
+        "layer": (str,),
+        "batch": (int,),
+        "parts": (int,),
+        "flops": (int,),
+        "repeats": (int,),
+        "median_error": (*NUMBER, NoneType),
+    },
     "throughput": {"send": (str,), "batch": (int,), "batches": (int,), **dict.fromkeys(RATES, NUMBER)},
 }
 KEYS: Mapping[str, Sequence[str]] = {
