@@ -1,12 +1,14 @@
 """Where compiled kernels are kept."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mini_dnn.device.cache import cache_dir, key, write_atomically
-from mini_dnn.errors import DeviceError
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.errors import CompileError, DeviceError
 
 
 @pytest.fixture
@@ -64,3 +66,17 @@ def test_keys() -> None:
     assert key("a", 1) == key("a", 1)
     assert key(b"a") == key("a")
     assert len(key()) == 32
+
+
+def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One library for each different definition; what does not compile is told when it is asked for."""
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
+    source = tmp_path / "ahead" / "kernel.cu"
+    source.parent.mkdir()
+    source.write_text('extern "C" __global__ void give(int* y) { *y = VALUE; }\n')
+    with closing(EmulatorDevice()) as device:
+        device.build(source, [{"VALUE": 1}, {"VALUE": 2}, {"VALUE": 1}, {"VALUE": "nothing"}])
+        assert len(list((tmp_path / "cache" / "emulator").glob("ahead-*.so"))) == 2
+        assert device.compile(source, {"VALUE": 2}).path.is_file()
+        with pytest.raises(CompileError, match="nothing"):
+            device.compile(source, {"VALUE": "nothing"})

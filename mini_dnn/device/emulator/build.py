@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
@@ -74,9 +75,14 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
 
 
 def build_kernels(
-    source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool = False
+    source: Path,
+    defines: Defines,
+    compiler: Compiler,
+    runtime: Path,
+    checked: bool = False,
+    quiet: bool = False,
 ) -> Path:
-    """The library with the kernels of a file.
+    """The library with the kernels of a file; ``quiet`` shows nothing while that takes its time.
 
     Raises
     ------
@@ -102,7 +108,7 @@ def build_kernels(
     )
     target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
     if stored(target) is None:
-        with busy(f"g++ compiles {source.resolve().parent.name} ..."):
+        with nullcontext() if quiet else busy(f"g++ compiles {source.resolve().parent.name} ..."):
             store(target, _compile(source, defines, compiler, runtime, checked))
     return target
 

@@ -7,6 +7,8 @@ import platform
 import re
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +29,7 @@ from mini_dnn.device.emulator.launch import (
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.errors import DeviceError, LaunchError
+from mini_dnn.progress import busy
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
 
@@ -103,6 +106,23 @@ class EmulatorDevice:
         path = build_kernels(Path(source), defines, self._compiler, self._runtime_path, self.checked)
         library = self._runtime.load_kernels(path)
         return EmulatorModule(Path(source), path, (time.perf_counter() - start) * 1e3, library)
+
+    def build(self, source: Path, defines: Sequence[Defines]) -> None:
+        """Compile a kernel file with each of these definitions ahead of `compile`, a compiler a core.
+
+        What does not compile is told when it is asked for.
+        """
+        different = {tuple(sorted(each.items())): each for each in defines}.values()
+
+        def build(each: Defines) -> None:
+            with suppress(DeviceError):
+                build_kernels(source, each, self._compiler, self._runtime_path, self.checked, quiet=True)
+
+        with (
+            busy(f"g++ compiles {source.resolve().parent.name} for {len(different)} shapes ..."),
+            ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+        ):
+            list(pool.map(build, different))
 
     def symbol(self, module: Module, name: str) -> EmulatorBuffer:
         """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes."""
