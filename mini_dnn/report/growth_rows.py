@@ -24,16 +24,7 @@ def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[
     Such a row names its variant and code only. The rest is what this code says of itself, so rows of other
     code are left out, and so are batches that no run through the network has.
     """
-    record = Record(
-        file=file,
-        schema=SCHEMA,
-        device=content["device"]["name"],
-        cpu=content["device"]["cpu"],
-        state=content["device"]["state"],
-        ceilings=ceilings,
-        sweeps=[],
-        **{name: content.get(name) for name in ("started", "commit", "dirty", "data", "method")},
-    )
+    record = Record.of(content, file, SCHEMA, ceilings)
     rows = []
     for row in content["growth"]:
         if row["layer"] not in LAYERS or row["batch"] not in BATCHES or row["parts"] != 1:

@@ -145,7 +145,7 @@ def load(files: Iterable[Path]) -> Results:
     for _, rows in sorted(of_growths, key=lambda pair: pair[0].started):
         for row in rows:  # of the present code; a whole run of that code says more
             found = latest.get(_key(row))
-            if found is None or (found.code_hash != row.code_hash or found.layer_ms is None):
+            if found is None or found.layer_ms is None or found.code_hash != row.code_hash:
                 latest[_key(row)] = row
     of_bench = sorted([*of_bench, *of_growths], key=lambda pair: pair[0].started)
     latest_peers = {
@@ -184,16 +184,7 @@ def _record(content: Any, file: Path) -> tuple[Record, list[Row]]:
     check(content["method"], METHOD, file, "method.")
     for at, sweep in enumerate(content.get("sweeps", [])):
         _check_sweep(sweep, file, f"sweeps[{at}].")
-    record = Record(
-        file=file,
-        schema=found,
-        device=content["device"]["name"],
-        cpu=content["device"]["cpu"],
-        state=content["device"]["state"],
-        ceilings=_ceilings(content.get("memory") or {}, file),
-        sweeps=content.get("sweeps", []),
-        **{name: content[name] for name in ("started", "commit", "dirty", "data", "method")},
-    )
+    record = Record.of(content, file, found, _ceilings(content.get("memory") or {}, file))
     return record, [_row(row, record, f"rows[{at}].") for at, row in enumerate(content["rows"])]
 
 

@@ -27,6 +27,20 @@ class Record:
     ceilings: Mapping[str, float]  # of the device: copy_gbps, fp32_tflops and so on
     sweeps: Sequence[Mapping[str, Any]]
 
+    @classmethod
+    def of(cls, content: Mapping[str, Any], file: Path, schema: int, ceilings: Mapping[str, float]) -> Record:
+        """The head of a results file, whose fields have been checked."""
+        return cls(
+            file=file,
+            schema=schema,
+            device=content["device"]["name"],
+            cpu=content["device"]["cpu"],
+            state=content["device"]["state"],
+            ceilings=ceilings,
+            sweeps=content.get("sweeps", []),
+            **{name: content[name] for name in ("started", "commit", "dirty", "data", "method")},
+        )
+
 
 @dataclass(frozen=True)
 class Row:

@@ -18,6 +18,7 @@ FILE: Fields = {
     "commit": (str, NoneType),
     "dirty": (bool, NoneType),
     "device": (dict,),
+    "data": (str,),
     "method": (dict,),
     "memory": (dict,),
     "latency": (list,),
