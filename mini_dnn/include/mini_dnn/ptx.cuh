@@ -2,11 +2,15 @@
 //
 // For the GPU they are inline PTX, on older architectures an older form of the same meaning; for the emulator exact
 // twins in C++, which check more than the hardware does. Comments cite sections of the PTX ISA by their titles.
-// PTX_BULK: there are bulk copies and mbarriers (sm_90). -DPTX_NO_BULK takes them away, to try the older form.
+// PTX_BULK: there are bulk copies and mbarriers (sm_90). PTX_WGMMA: there are products of a warpgroup (sm_90a, no
+// other). -DPTX_NO_BULK, -DPTX_NO_WGMMA take them away, to try the older form.
 #pragma once
 
 #if (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900) && !defined(PTX_NO_BULK)  // no architecture: nvcc's host pass
 #define PTX_BULK 1
+#endif
+#if (defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)) && !defined(PTX_NO_WGMMA)
+#define PTX_WGMMA 1
 #endif
 
 #ifdef MINI_DNN_EMULATOR
@@ -168,6 +172,68 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 #endif
 }
+
+#ifdef PTX_WGMMA
+// ---- Products of a warpgroup, four warps whose first one is a multiple of four, which run on while its threads work.
+// "Asynchronous Warpgroup Level Matrix Instructions". b lies in shared memory, as core matrices of 8 columns by 8 k:
+// 128 bytes in one piece, column after column, of a column k after k.
+
+// Where b is: `leading` bytes from a core matrix to that of the next 8 k, `stride` to that of the next 8 columns; all
+// multiples of 16. "Matrix Descriptor Format", without swizzling.
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride) {
+  const unsigned long long address = shared_address(b) & 0x3ffff;
+  return address >> 4 | (unsigned long long)(leading >> 4) << 16 | (unsigned long long)(stride >> 4) << 32;
+}
+// Before the first product, and wherever a thread has written sums or a since: orders that before products that follow.
+// What was written to shared memory needs fence_proxy_async() and a barrier.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+#define PTX_SUMS_8(d, i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define PTX_SUMS_24_FROM(d, i) PTX_SUMS_8(d, i), PTX_SUMS_8(d, i + 1), PTX_SUMS_8(d, i + 2)
+#define PTX_SUMS_24(d) PTX_SUMS_24_FROM(d, 0)
+#define PTX_SUMS_48(d) PTX_SUMS_24(d), PTX_SUMS_24_FROM(d, 3)
+#define PTX_SUMS_72(d) PTX_SUMS_48(d), PTX_SUMS_24_FROM(d, 6)
+
+// d (64,n) = or with `accumulate` += a (64,16) b (16,n), halves, fp32 sums. Warp w of the four has rows 16 w to 16 w +
+// 15 of a and d, in fragments as of mma_m16n8k16: d[i] is columns 8 i to 8 i + 7. d may be read after the wait for it.
+template <int n, bool accumulate>
+__device__ __forceinline__ void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b) {
+  static_assert(n == 24 || n == 48 || n == 72, "the sizes that are written out here");
+  if constexpr (n == 24) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, {%12, "
+        "%13, %14, %15}, %16, %17, 1, 1, 0;"
+        : PTX_SUMS_24(d)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(accumulate)
+        : "memory");
+  } else if constexpr (n == 48) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+        "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, {%24, %25, %26, %27}, %28, %29, 1, 1, 0;"
+        : PTX_SUMS_48(d)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(accumulate)
+        : "memory");
+  } else if constexpr (n == 72) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+        "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "
+        "%35}, {%36, %37, %38, %39}, %40, %41, 1, 1, 0;"
+        : PTX_SUMS_72(d)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(accumulate)
+        : "memory");
+  }
+}
+// Closes a group: the products since the last commit.
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most the `groups` latest groups are under way; the sums d are of an earlier one.
+template <int groups, int count>
+__device__ __forceinline__ void wgmma_wait(float (&d)[count][4]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+#pragma unroll
+  for (int i = 0; i < count; i++)  // the compiler must not read them before
+    asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+#endif
 
 typedef unsigned long long mbarrier;  // in shared memory; before sm_90 it lies there unused
 
