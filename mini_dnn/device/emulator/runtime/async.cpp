@@ -5,14 +5,14 @@
 
 namespace emulator {
 
-namespace {
-
 Async& the_async() {
   Worker& w = *this_worker;
   if (!w.async) w.async = new Async;  // for the life of the process, as the worker itself
   w.async->used = true;
   return *w.async;
 }
+
+namespace {
 
 void land(const Copy& copy) {
   memcpy(copy.to, copy.from, copy.valid);

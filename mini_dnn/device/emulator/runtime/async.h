@@ -1,4 +1,5 @@
-// Asynchronous copies and mbarriers of a worker's block, and what the checks of checked mode are told of them.
+// Asynchronous copies, mbarriers and products of a worker's block, and what the checks of checked mode are told of
+// them.
 #pragma once
 #include <vector>
 
@@ -47,20 +48,45 @@ struct Barrier {
   }
 };
 
+// A product of a warp's 16 rows that has been started. All of it but `d` and `a` is the same for all lanes.
+struct Product {
+  unsigned long long b;  // descriptor
+  int columns;
+  bool accumulate;
+  Site site;
+  unsigned id;  // of the checks
+  float* d[WARP];
+  unsigned a[WARP][4];
+};
+
+// The products that a warp has started, oldest first, until they are made. Its lanes come one after the other: the
+// first to start a product appends it, the others join.
+struct WarpProducts {
+  std::vector<Product> queue;
+  std::vector<unsigned> groups;                       // for each commit: how many products had been started
+  unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
+};
+
 struct Async {
-  bool used = false;  // by this block
+  bool used = false;             // by this block
+  const char* window = nullptr;  // of 1 MB, with its shared memory: addresses in descriptors count from there
+  WarpProducts products[MAX_THREADS / WARP];
   Groups loads[MAX_THREADS], stores[MAX_THREADS];
   std::vector<Barrier> barriers;
 };
 
+Async& the_async();                  // of this thread's block
 void forget_copies(Worker& worker);  // and mbarriers
 void end_copies(Worker& worker);     // may set worker.failure
 
+void forget_products(Worker& worker);
+void end_products(Worker& worker);  // may set worker.failure
+
 inline void async_block_started(Worker& worker) {
-  if (worker.async && worker.async->used) forget_copies(worker);
+  if (worker.async && worker.async->used) forget_copies(worker), forget_products(worker);
 }
 inline void async_block_ended(Worker& worker) {
-  if (worker.async && worker.async->used) end_copies(worker);
+  if (worker.async && worker.async->used) end_copies(worker), end_products(worker);
 }
 
 #ifdef EMULATOR_CHECKED

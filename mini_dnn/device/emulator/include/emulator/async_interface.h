@@ -1,4 +1,4 @@
-// What the twins of asynchronous copies and mbarriers (ptx.h) call in the runtime library.
+// What the twins of asynchronous copies, mbarriers and products (ptx.h) call in the runtime library.
 //
 // A copy lands when a thread waits for it, and not before: what is read earlier is what was there. Each thread has
 // groups of cp.async and groups of bulk stores; bulk loads belong to the mbarrier that counts their bytes.
@@ -24,6 +24,15 @@ void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, 
 void bulk_store(void* global, const void* shared, unsigned bytes);
 void bulk_commit();
 void bulk_wait(unsigned groups, bool only_read);
+
+// Products of a warpgroup, warp by warp: they begin to read b and to add to d at the wait for their group, and not
+// before. `columns` is at most MAX_COLUMNS; d has columns / 2 floats. A descriptor is the runtime's own: as on a GPU,
+// adding bytes >> 4 moves it on.
+constexpr int MAX_COLUMNS = 72;
+unsigned long long describe_matrix(const void* b, unsigned leading, unsigned stride, Site site);
+void product_start(float* d, const unsigned (&a)[4], unsigned long long b, int columns, bool accumulate, Site site);
+void product_commit(Site site);
+void product_wait(unsigned groups, const float* d, Site site);
 
 // Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
 #ifdef EMULATOR_CHECKED

@@ -10,7 +10,8 @@
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
-#define MINI_DNN_EMULATOR 1  // for the emulator's side of a wrapper of inline PTX
+#define __CUDA_ARCH_FEAT_SM90_ALL 1  // it is an sm_90a
+#define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
 
 #ifndef EMULATOR_SCAN  // the build's first pass looks for these words
 #define __global__ __attribute__((visibility("default"), used))

@@ -2,7 +2,7 @@
 #pragma once
 #include "async_interface.h"
 #include "half_bits.h"
-#include "wmma.h"
+#include "multiply.h"
 
 namespace emulator::ptx {
 
@@ -54,7 +54,7 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
     }
     for (int i = 0; i < 4; i++) d[g + i / 2 * 8][2 * t + i % 2] = mine.d[i];
   }
-  wmma::product::multiply<16, 8, k>(d, b, [&](int row, int l) { return a[row][l]; });
+  multiply<16, 8, k>(d, b, [&](int row, int l) { return a[row][l]; });
   for (int lane = 0; lane < 32; lane++) {
     float* mine = static_cast<const Operands*>(arguments[lane])->d;
     for (int i = 0; i < 4; i++) mine[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
@@ -136,6 +136,27 @@ EMULATOR_ACCESS void cp_async_commit() { copy_async_commit(); }
 template <int groups>
 EMULATOR_ACCESS void cp_async_wait() {
   copy_async_wait(groups);
+}
+
+EMULATOR_ACCESS unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride,
+                                                     Site site = Site::current()) {
+  require_multiple(reinterpret_cast<size_t>(b), 16, "address of a matrix_descriptor", site);
+  require_multiple(leading, 16, "leading distance of a matrix_descriptor", site);
+  require_multiple(stride, 16, "stride of a matrix_descriptor", site);
+  return describe_matrix(b, leading, stride, site);
+}
+// Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
+inline void wgmma_fence() {}
+template <int n, bool accumulate>
+EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
+                                  Site site = Site::current()) {
+  static_assert(n == 24 || n == 48 || n == 72, "the sizes that mini_dnn/ptx.cuh writes out");
+  product_start(d[0], a, b, n, accumulate, site);
+}
+EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }
+template <int groups, int count>
+EMULATOR_ACCESS void wgmma_wait(float (&d)[count][4], Site site = Site::current()) {
+  product_wait(groups, d[0], site);
 }
 
 typedef unsigned long long mbarrier;
