@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.execute import buffer_shapes
@@ -56,7 +57,7 @@ def _head(variant: Variant, shape: ConvShape, title: str) -> str:
     streams = {number: f"stream {number}: " if len(used) > 1 else "" for number in used}
     lines = [
         f"{variant.name} for {title}: {shape}",
-        f"nvcc -std=c++17 -O3 -arch=sm_{max(variant.min_arch, 80)} -cubin THIS_FILE.cu",
+        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(max(variant.min_arch, 80))} -cubin THIS_FILE.cu",
         "",
         "Buffers, float32 in C order, N first in x and y:",
         *(f"  {name} {size}" for name, size in buffer_shapes(variant, shape).items()),

@@ -78,6 +78,11 @@ def reduce(s: ConvShape) -> list[Step]:
     return [Launch("conv", (s.P * s.Q, s.M, s.N), (THREADS,), arguments(s))]
 
 
+def wgmma(s: ConvShape) -> list[Step]:
+    """A block 64 output channels of 24 pixels."""
+    return [Launch("conv", (ceil_div(s.cols, 24), ceil_div(s.M, 64)), (128,), arguments(s))]
+
+
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
     return {"part": (s.C, s.N, s.M, s.P, s.Q)}
 
@@ -97,6 +102,7 @@ PLANS: dict[str, Plan] = {
     "direct_argument_missing": last_argument(),
     "direct_float_argument": last_argument(5.0),
     "reduce": reduce,
+    "wgmma": wgmma,
 }
 
 
@@ -106,7 +112,7 @@ def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) ->
     name = re.search(r"^// plan: (\w+)$", file.read_text(), re.MULTILINE)
     assert name, f"{file} names no plan"
     plan = PLANS[name[1]]
-    precision = "fp16" if name[1] == "wmma" else "fp32"
+    precision = "fp16" if name[1] in ("wmma", "wgmma") else "fp32"
     variant = Variant(
         "conv2d",
         "",

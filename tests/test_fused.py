@@ -82,7 +82,7 @@ def test_nothing_in_checked_mode(C: int, pool: int, variant: Variant, rng: np.ra
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
 @pytest.mark.parametrize(("layer", "pool"), [("conv1", 2), ("conv2", 4)])
 def test_compiles(layer: str, pool: int, arch: str, variant: Variant) -> None:
     shape = ConvPoolShape(**vars(layer_shape(layer)), pool=pool)

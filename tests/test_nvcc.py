@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_dnn.device.nvcc import build_cubin, find_nvcc
+from mini_dnn.device.nvcc import build_cubin, find_nvcc, nvcc_arch
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.shapes import ConvShape, LenetBatch
 from mini_dnn.variant import find, names, network_names
@@ -14,24 +14,25 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA t
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", [75, 80, 90])
 @pytest.mark.parametrize("name", [name for name in names() if find(name).plan])
-def test_compiles(name: str, arch: str) -> None:
+def test_compiles(name: str, arch: int) -> None:
     variant = find(name)
-    if int(arch.removeprefix("sm_")) < variant.min_arch:
-        pytest.skip(f"{name} needs instructions that {arch} lacks: it says min_arch={variant.min_arch}")
+    if arch < variant.min_arch:
+        pytest.skip(f"{name} needs instructions that sm_{arch} lacks: it says min_arch={variant.min_arch}")
     for defines in {tuple(sorted(variant.defines_for(s).items())): None for s in SHAPES}:
-        assert build_cubin(variant.source, dict(defines), arch)[:4] == b"\x7fELF"
+        assert build_cubin(variant.source, dict(defines), nvcc_arch(arch))[:4] == b"\x7fELF"
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("arch", [75, 90])
 @pytest.mark.parametrize("name", network_names())
-def test_networks_compile(name: str, arch: str) -> None:
+def test_networks_compile(name: str, arch: int) -> None:
     variant = find(name)
     for kind in (LenetBatch(9), LenetBatch(9, True, 28)):
         if not variant.limit_for(kind):
-            assert build_cubin(variant.source, variant.defines_for(kind), arch)[:4] == b"\x7fELF"
+            cubin = build_cubin(variant.source, variant.defines_for(kind), nvcc_arch(arch))
+            assert cubin[:4] == b"\x7fELF"
 
 
 @needs_nvcc

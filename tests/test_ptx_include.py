@@ -54,7 +54,7 @@ def test_from_a_students_folder(emulator: EmulatorDevice, variant: Variant) -> N
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_90a"])
 def test_with_nvcc(variant: Variant, arch: str) -> None:
     assert build_cubin(variant.source, {}, arch)[:4] == b"\x7fELF"
 

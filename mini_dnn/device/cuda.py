@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
 from mini_dnn.device.cublas import Cublas
 from mini_dnn.device.graph import CudaGraph
-from mini_dnn.device.nvcc import build_cubin
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
@@ -107,7 +107,7 @@ class CudaDevice:
     def compile(self, source: Path, defines: Defines) -> CudaModule:
         """Compile for this GPU, or take the cubin from the cache, and load it."""
         start = time.perf_counter()
-        cubin = build_cubin(source, defines, f"sm_{self.arch}")
+        cubin = build_cubin(source, defines, nvcc_arch(self.arch))
         with self._errors(f"{source} cannot be loaded", CompileError):
             handle = self._cuda.module_from_buffer(cubin)
         return CudaModule(source, (time.perf_counter() - start) * 1e3, handle)

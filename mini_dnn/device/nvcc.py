@@ -17,6 +17,7 @@ from mini_dnn.progress import busy
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
 TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data")  # ptxas
+ARCHITECTURES = {90: "sm_90a"}  # has what is for exactly that architecture and no later one, such as wgmma
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
 
 
@@ -30,8 +31,13 @@ def find_nvcc() -> Path | None:
     return next((p for p in places if p.is_file()), None)
 
 
+def nvcc_arch(arch: int) -> str:
+    """What nvcc calls a GPU of compute capability ``arch / 10``: ``"sm_80"``, ``"sm_90a"``."""
+    return ARCHITECTURES.get(arch, f"sm_{arch}")
+
+
 def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
-    """Machine code of a kernel file for one architecture, such as ``"sm_90"``.
+    """Machine code of a kernel file for one architecture, such as ``"sm_80"``: see `nvcc_arch`.
 
     Raises
     ------

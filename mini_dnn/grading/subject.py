@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.cache import cache_dir
+from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading import decoding, plans
 from mini_dnn.grading.forkserver import ForkServer
@@ -190,7 +191,7 @@ class Subject:
         kernel, cache = str(self._source / "kernel.cu"), self._cache(role)
         compiles = role.endswith("compiler")
         gpu = role == "executor" and self._place.has_clock  # our own code alone; kernels are on the GPU
-        arch = f"sm_{self._place.arch}" if self._place.has_clock and role == "compiler" else "emulator"
+        arch = nvcc_arch(self._place.arch) if self._place.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
             "planner": {"folder": str(self._source)},
             "executor": {"source": kernel, "device": self._place.device, "cache": str(cache)},

@@ -1,7 +1,10 @@
 // Products of a warpgroup. Threads pass registers as they find them: [product][register][thread].
+#include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 
 #ifdef PTX_WGMMA
+extern __shared__ uint4 shared[];
+
 template <int count, class T>
 __device__ void load_registers(T (&registers)[count], const T* memory) {
   for (int i = 0; i < count; i++) registers[i] = memory[i * blockDim.x + threadIdx.x];
@@ -15,8 +18,8 @@ __device__ void store_sums(const float (&d)[count][4], float* memory) {
   for (int i = 0; i < 4 * count; i++) memory[i * blockDim.x + threadIdx.x] = d[i / 4][i % 4];
 }
 
-// Puts `vectors` x 16 bytes into the shared memory from `first` on, for the products of all warpgroups.
-__device__ void share(uint4* shared, const uint4* b, int vectors) {
+// Puts b, so many times 16 bytes, where products can read it.
+__device__ void share(const uint4* b, int vectors) {
   for (int i = threadIdx.x; i < vectors; i += blockDim.x) shared[i] = b[i];
   ptx::fence_proxy_async();
   __syncthreads();  // all of b is there
@@ -26,12 +29,10 @@ __device__ void share(uint4* shared, const uint4* b, int vectors) {
 template <int n>
 __device__ void chain(const unsigned* a, const uint4* b, float* d, int vectors, int products, int leading, int stride,
                       int step, int accumulate) {
-  extern __shared__ uint4 shared[];
-  share(shared, b, vectors);
+  share(b, vectors);
   const unsigned long long matrix = ptx::matrix_descriptor(shared, leading, stride);
   float sums[n / 8][4];
   load_sums(sums, d);
-  ptx::wgmma_fence();
   for (int i = 0; i < products; i++) {
     unsigned registers[4];
     load_registers(registers, a + i * 4 * blockDim.x);
@@ -56,5 +57,70 @@ extern "C" __global__ void chain48(const unsigned* a, const uint4* b, float* d, 
 extern "C" __global__ void chain72(const unsigned* a, const uint4* b, float* d, int vectors, int products, int leading,
                                    int stride, int step, int accumulate) {
   chain<72>(a, b, d, vectors, products, leading, stride, step, accumulate);
+}
+
+// Two groups of a product each, to sums of their own: the first ones are there while the second may be under way.
+extern "C" __global__ void two_groups(const unsigned* a, const uint4* b, float* d, int vectors, int leading, int stride,
+                                      int step) {
+  share(b, vectors);
+  const unsigned long long matrix = ptx::matrix_descriptor(shared, leading, stride);
+  float first[3][4], second[6][4];
+  unsigned registers[2][4];
+  load_registers(registers[0], a), load_registers(registers[1], a + 4 * blockDim.x);
+  ptx::wgmma_fence();
+  ptx::wgmma_m64k16<24, false>(first, registers[0], matrix);
+  ptx::wgmma_commit();
+  ptx::wgmma_m64k16<48, false>(second, registers[1], matrix + (step >> 4));
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<1>(first);
+  store_sums(first, d);
+  ptx::wgmma_wait<0>(second);
+  store_sums(second, d + 12 * blockDim.x);
+}
+
+// What the sums are before the wait; and b changes before it, too.
+extern "C" __global__ void too_early(const unsigned* a, float* early, float* late) {
+  __shared__ __align__(16) half b[24][16];
+  for (int i = threadIdx.x; i < 384; i += 128) b[i / 16][i % 16] = __float2half(1.0f);
+  ptx::fence_proxy_async();
+  __syncthreads();
+  float sums[3][4];
+  for (int i = 0; i < 12; i++) sums[i / 4][i % 4] = -1;
+  unsigned registers[4];
+  load_registers(registers, a);
+  ptx::wgmma_fence();
+  ptx::wgmma_m64k16<24, true>(sums, registers, ptx::matrix_descriptor(b, 128, 256));
+  ptx::wgmma_commit();
+  store_sums(sums, early);
+  __syncthreads();
+  for (int i = threadIdx.x; i < 384; i += 128) b[i / 16][i % 16] = __float2half(2.0f);  // too early
+  __syncthreads();
+  ptx::wgmma_wait<0>(sums);
+  store_sums(sums, late);
+}
+
+extern "C" __global__ void misused(float* global, int which) {
+  __shared__ __align__(16) half b[24][16];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int i = threadIdx.x; i < 384; i += blockDim.x) b[i / 16][i % 16] = __float2half(1.0f);
+  ptx::fence_proxy_async();
+  __syncthreads();
+  float sums[3][4] = {}, others[3][4] = {};
+  const unsigned a[4] = {};
+  unsigned long long matrix = ptx::matrix_descriptor(b, 128, 256);
+  if (which == 0) ptx::matrix_descriptor(b[0] + 4, 128, 256);
+  if (which == 1) ptx::matrix_descriptor(b, 8, 256);
+  if (which == 2) ptx::matrix_descriptor(b, 128, 264);
+  if (which == 3) ptx::matrix_descriptor(b, 128, 1 << 18);
+  if (which == 4) matrix = ptx::matrix_descriptor(global, 128, 256);
+  if (which == 5) matrix += lane / 16;
+  if (which == 6 && lane >= 16) return;
+  if (which != 7 || lane < 16) ptx::wgmma_m64k16<24, true>(sums, a, matrix);
+  if (which == 8 && lane < 16) ptx::wgmma_commit();
+  if (which == 9 && warp == 2) ptx::wgmma_m64k16<24, true>(others, a, matrix);
+  if (which != 10) ptx::wgmma_commit();
+  if (which == 11) ptx::wgmma_wait<1>(sums);  // of what it leaves
+  if (which < 12) ptx::wgmma_wait<0>(sums);   // of all
+  global[threadIdx.x] = sums[0][0];
 }
 #endif

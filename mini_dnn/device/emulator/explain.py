@@ -36,6 +36,8 @@ CURES = {
     "without work pass a zero, and return only after it; the lanes of a mask are those that call",
     "tile": "give all lanes the address of the tile's first element and one leading dimension; "
     "which lane moves which element is left to WMMA",
+    "product": "all four warps of a warpgroup come to each product, outside of any branch, and all their "
+    "lanes pass the same descriptor: compute it from numbers that they share, not from threadIdx",
     "endless": "see that the loop's variable changes and its condition can become false, for every thread; "
     "a thread waits for others of its block at a barrier, not in a loop",
     "uninitialised": "write the element first, in every case: "
@@ -242,13 +244,8 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """The finding for a warp function that lanes call wrongly; the text says how."""
     places = _places([text], source)
     what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
-    return Finding(
-        "warp-mask",
-        what,
-        kernel,
-        replace(me, place=places[0]),
-        cure=CURES["tile" if "same tile" in what else "warp-mask"],
-    )
+    cure = "tile" if "same tile" in what else "product" if what.startswith("wgmma") else "warp-mask"
+    return Finding("warp-mask", what, kernel, replace(me, place=places[0]), cure=CURES[cure])
 
 
 def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) -> Finding:

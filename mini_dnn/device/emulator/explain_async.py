@@ -1,4 +1,4 @@
-"""What checked mode says of asynchronous copies and mbarriers."""
+"""What checked mode says of asynchronous copies, products of a warpgroup and mbarriers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ WAITS = {
     "cp_async": "cp_async_wait",
     "bulk_load": "mbarrier_wait, with the parity of its phase",
     "bulk_store": "bulk_wait_read",
+    "wgmma_m64k16": "wgmma_wait",
+}
+SUMS = {
+    "left-under-way": "of a group that the wait leaves",
+    "uncommitted": "in no group: it was never committed",
 }
 CURES = {
     "open": "close the group with its commit after the last copy, and wait for it; then __syncthreads(), "
@@ -21,8 +26,11 @@ CURES = {
     "buffer is used: (k / BUFFERS) & 1 for the k-th load",
     "bulk_store": "bulk_wait_read<n>() by the thread that started the store, then __syncthreads(), before "
     "its source is written again or the block ends",
+    "wgmma_m64k16": "wgmma_commit() after the last product of a group, and wgmma_wait<n>(d) before d is read "
+    "or b is written again: it leaves the n latest groups under way, so n counts those committed after the "
+    "one that is needed",
     "fence": "each thread that wrote the source calls fence_proxy_async() after that, then __syncthreads(); "
-    "the copy engine does not see a thread's writes otherwise",
+    "the copy engine and the tensor cores do not see a thread's writes otherwise",
     "multiple": "round sizes and row pitches up to it and align the arrays (__align__(16)); where an address "
     "follows the image's size, copy by smaller units",
     "deadlock": "compare the arrivals, the bytes and the parity with what the other threads do: "
@@ -31,8 +39,8 @@ CURES = {
 
 
 def explain_copy(f: Fault) -> Finding | None:
-    """The finding, if the fault is one of an asynchronous copy or of an address that PTX does not take."""
-    if f.kind == "misaligned" and f.type.startswith(("address ", "size ")):
+    """The finding, if the fault is one of a copy, a product, or an address or size that PTX does not take."""
+    if f.kind == "misaligned" and f.type.startswith(("address ", "size ", "distance ")):
         what = f"the {f.type} is not a multiple of {f.nbytes} bytes: {f.offset} past one"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["multiple"])
     if f.kind != "async":
@@ -46,11 +54,14 @@ def explain_copy(f: Fault) -> Finding | None:
     if state == "unfenced":
         what = f"{copy} from {where}, which was written with no fence_proxy_async() after it"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["fence"])
-    does = "read" if copy == "bulk_store" else "fill"
+    if state in SUMS:
+        what = f"the sums that wgmma_wait is given are still under way: their product is {SUMS[state]}"
+        return Finding(f.kind, what, f.kernel, f.own, "", f.other, CURES[copy])
+    does = "fill" if f.other.write else "read"
     group = "its group was never committed" if state == "open" else f"no {WAITS[copy]} came between"
     verb = "write" if f.own.write else "read"
     what = f"{verb} of {where} while a {copy} that is to {does} it is under way: {group}"
-    cure = CURES["open" if state == "open" else copy]
+    cure = CURES["open" if state == "open" and copy != "wgmma_m64k16" else copy]
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, cure)
 
 

@@ -9,7 +9,7 @@
 
 namespace emulator {
 
-enum class CopyKind : int { cp_async, bulk_load, bulk_store };
+enum class CopyKind : int { cp_async, bulk_load, bulk_store, product };  // a product copies nothing, and reads b
 
 // A copy that has been started. It is under way until it is forgotten.
 struct Copy {
@@ -48,15 +48,22 @@ struct Barrier {
   }
 };
 
-// A product of a warp's 16 rows that has been started. All of it but `d` and `a` is the same for all lanes.
+// A product that a warp has started, for its 16 rows. All of it but `d` and `a` is the same for all lanes.
 struct Product {
-  unsigned long long b;  // descriptor
+  unsigned long long descriptor;
+  const char* b;
+  size_t leading, stride;  // bytes
   int columns;
   bool accumulate;
   Site site;
+  unsigned thread;  // that came first
+  const void* call;
   unsigned id;  // of the checks
   float* d[WARP];
   unsigned a[WARP][4];
+
+  // 128 bytes of b, 8 k of 8 columns: of columns 8 i on, the first k or the second.
+  const char* core_matrix(int i, int half) const { return b + i * stride + half * leading; }
 };
 
 // The products that a warp has started, oldest first, until they are made. Its lanes come one after the other: the
@@ -65,6 +72,8 @@ struct WarpProducts {
   std::vector<Product> queue;
   std::vector<unsigned> groups;                       // for each commit: how many products had been started
   unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
+  uint64_t history = 0;  // a hash of all products of the block so far: that of the warpgroup's other warps
+  Site latest;
 };
 
 struct Async {
@@ -97,6 +106,12 @@ void check_copy_landed(const Copy& copy);  // and is under way no more
 void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
 void check_barrier_used(void* barrier, bool initialised, const void* call);
 void check_phase_completed();
+void check_product_reads(const Product& product);
+void check_product_started(Product& product);
+void check_product_committed(const Product& product);
+void check_product_made(const Product& product);
+void check_product_left(const Product& product);                           // at the end of the block
+void check_sums_under_way(const Product& product, const void* wait_call);  // ends the launch
 #else
 inline void check_multiple(size_t, size_t, const char*, const void*) {}
 inline void check_copy_started(Copy&) {}
@@ -105,6 +120,12 @@ inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
 inline void check_barrier_used(void*, bool, const void*) {}
 inline void check_phase_completed() {}
+inline void check_product_reads(const Product&) {}
+inline void check_product_started(Product&) {}
+inline void check_product_committed(const Product&) {}
+inline void check_product_made(const Product&) {}
+inline void check_product_left(const Product&) {}
+inline void check_sums_under_way(const Product&, const void*) {}
 #endif
 
 }  // namespace emulator

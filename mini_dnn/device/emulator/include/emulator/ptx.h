@@ -141,8 +141,8 @@ EMULATOR_ACCESS void cp_async_wait() {
 EMULATOR_ACCESS unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride,
                                                      Site site = Site::current()) {
   require_multiple(reinterpret_cast<size_t>(b), 16, "address of a matrix_descriptor", site);
-  require_multiple(leading, 16, "leading distance of a matrix_descriptor", site);
-  require_multiple(stride, 16, "stride of a matrix_descriptor", site);
+  require_multiple(leading, 16, "distance `leading` of a matrix_descriptor", site);
+  require_multiple(stride, 16, "distance `stride` of a matrix_descriptor", site);
   return describe_matrix(b, leading, stride, site);
 }
 // Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.

@@ -1,4 +1,5 @@
-// Asynchronous copies in checked mode: their addresses, and who touches their bytes while they are under way.
+// Asynchronous copies and products in checked mode: their addresses, and who touches their bytes while they are under
+// way.
 #include "../async.h"
 
 #include <algorithm>
@@ -11,16 +12,18 @@ bool copies_under_way = false;
 
 namespace {
 
-constexpr size_t WORD = 4;
+constexpr size_t WORD = 4, CORE_MATRIX = 128;  // bytes
 
 struct Flight {
   CopyKind kind;
   unsigned thread;
   uint64_t pc;
   bool committed;
+  uint32_t epoch = the_check.epoch;  // when it was started
 };
 
-// Of one block: its copies so far, and for each word of shared memory the number of the copy that is under way there.
+// Of one block: its copies and products so far, and for each word of shared memory the number of the last one that is
+// under way there.
 struct Flights {
   uint32_t block_epoch = 0;
   std::vector<Flight> all;
@@ -30,6 +33,10 @@ struct Flights {
 
 char* in_shared(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? const_cast<char*>(copy.from) : copy.to; }
 const char* in_global(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? copy.to : copy.from; }
+
+bool only_reads(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::product; }  // shared memory
+
+uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
 
 uint64_t this_block() { return check_block_order(the_check.block_epochs.size() - 1); }
 
@@ -46,6 +53,12 @@ template <class Visit>
 void each_word(const char* p, size_t bytes, Visit visit) {
   const size_t first = (p - the_check.shared_start) / WORD, last = (p + bytes - 1 - the_check.shared_start) / WORD;
   for (size_t i = first; i <= last && i < flights.words.size(); i++) visit(flights.words[i]);
+}
+
+template <class Visit>
+void each_core_matrix(const Product& product, Visit visit) {
+  for (int i = 0; i < product.columns / 8; i++)
+    for (int half = 0; half < 2; half++) visit(product.core_matrix(i, half));
 }
 
 const Region* find_region(const char* p) {
@@ -71,7 +84,7 @@ void note_landed(const Copy& copy) {
 }
 
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
-  constexpr const char* names[] = {"cp_async", "bulk_load", "bulk_store"};
+  constexpr const char* names[] = {"cp_async", "bulk_load", "bulk_store", "wgmma_m64k16"};
   const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::async;
@@ -81,7 +94,7 @@ void note_finding(const Flight& flight, const char* state, const char* p, size_t
   f.offset = r ? p - r->start : 0;
   f.bytes = bytes;
   f.own = own;
-  f.other = {flight.kind != CopyKind::bulk_store, 0, flight.thread, this_block(), flight.pc};
+  f.other = {!only_reads(flight.kind), 0, flight.thread, this_block(), flight.pc};
   snprintf(f.type, sizeof f.type, "%s %s", names[int(flight.kind)], state);
 }
 
@@ -92,25 +105,24 @@ void check_multiple(size_t value, size_t unit, const char* what, const void* cal
   f.kind = FindingKind::misaligned;
   f.offset = value % unit;
   f.bytes = unit;
-  f.own = {0, 0, linear_thread, this_block(), uint64_t(static_cast<const char*>(call) - the_check.target.base)};
+  f.own = {0, 0, linear_thread, this_block(), pc_of(call)};
   snprintf(f.type, sizeof f.type, "%s", what);
   stop(FailureKind::finding);
 }
 
-// The copy engine may not see what a thread wrote to shared memory with no fence after it: one by that thread, before
-// the barrier, or by the one that starts the copy.
-void check_fenced(const Copy& copy) {
-  const Region* r = find_region(copy.from);
+// The copy engine and the tensor cores may not see what a thread wrote to shared memory with no fence after it: one by
+// that thread, before the barrier, or by the one that starts the copy or product.
+void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* call) {
+  const Region* r = find_region(from);
   if (!r || !r->cells) return;
-  const size_t first = (copy.from - r->start) >> r->shift, last = (copy.from + copy.bytes - 1 - r->start) >> r->shift;
+  const size_t first = (from - r->start) >> r->shift, last = (from + bytes - 1 - r->start) >> r->shift;
   for (size_t i = first; i <= last; i++) {
     const Cell& cell = r->cells[i];
     if (cell.writer == NOBODY || cell.write_epoch < the_check.block_epoch ||  // nobody of this block has written it
-        cell.write_epoch <= flights.fences[cell.writer] || cell.write_epoch <= flights.fences[copy.thread])
+        cell.write_epoch <= flights.fences[cell.writer] || cell.write_epoch <= flights.fences[linear_thread])
       continue;
-    const Flight writer{copy.kind, cell.writer, cell.write_pc, false};
-    const uint64_t pc = the_check.last_pc;
-    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, {0, 0, copy.thread, this_block(), pc});
+    const Flight writer{kind, cell.writer, cell.write_pc, false};
+    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, {0, 0, linear_thread, this_block(), pc_of(call)});
     the_check.finding.other.write = 1;
     the_check.pending = false;
     stop(FailureKind::finding);
@@ -131,7 +143,7 @@ void check_copy_started(Copy& copy) {
   const bool is_store = copy.kind == CopyKind::bulk_store;
   check_access(in_global(copy), copy.valid, is_store, false, copy.call);
   check_access(shared, copy.bytes, !is_store, false, copy.call);
-  if (is_store) check_fenced(copy);
+  if (is_store) check_fenced(copy.kind, shared, copy.bytes, copy.call);
   copy.id = flights.all.size();
   flights.all.push_back({copy.kind, copy.thread, c.last_pc, copy.kind == CopyKind::bulk_load});
   each_word(shared, copy.bytes, [&](uint32_t& word) { word = copy.id + 1; });
@@ -151,6 +163,47 @@ void check_copy_left(const Copy& copy) {
   this_worker->failure.kind = FailureKind::finding;
 }
 
+void check_product_reads(const Product& product) {
+  const Check& c = the_check;
+  begin_block();
+  if (product.b < c.shared_start || product.b >= c.shared_end)
+    fail("wgmma_m64k16 (%s:%u): b is not in shared memory", product.site.file_name(), product.site.line());
+  each_core_matrix(product, [&](const char* p) {
+    check_access(p, CORE_MATRIX, false, false, product.call);
+    check_fenced(CopyKind::product, p, CORE_MATRIX, product.call);
+  });
+}
+
+void check_product_started(Product& product) {
+  product.id = flights.all.size();
+  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.call), false});
+  each_core_matrix(product,
+                   [&](const char* p) { each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = product.id + 1; }); });
+  copies_under_way = true;
+}
+
+void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
+
+void check_product_made(const Product& product) {
+  each_core_matrix(product, [&](const char* p) {
+    each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; });
+  });
+}
+
+void check_product_left(const Product& product) {
+  const Flight& flight = flights.all[product.id];
+  note_finding(flight, "left", product.b, CORE_MATRIX, {0, 0, flight.thread, this_block(), flight.pc});
+  this_worker->failure.kind = FailureKind::finding;
+}
+
+void check_sums_under_way(const Product& product, const void* wait_call) {
+  const Flight& flight = flights.all[product.id];
+  note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b, CORE_MATRIX,
+               {0, 0, linear_thread, this_block(), pc_of(wait_call)});
+  the_check.pending = false;
+  stop(FailureKind::finding);
+}
+
 void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   const Check& c = the_check;
   if (!c.active || p < c.shared_start || p >= c.shared_end) return;
@@ -162,7 +215,10 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   each_word(p, bytes, [&](uint32_t word) { found = word ? word : found; });
   if (!found) return;
   const Flight& flight = flights.all[found - 1];
-  if (flight.kind == CopyKind::bulk_store && !write) return;  // both read
+  if (only_reads(flight.kind) && !write) return;  // both read
+  // Warps that make products of the same b need a barrier before one writes it: without one this is a race.
+  const bool other_warp = flight.thread / WARP != linear_thread / WARP;
+  if (flight.kind == CopyKind::product && other_warp && flight.epoch == c.epoch) return;
   note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, this_block(), pc});
   the_check.pending = false;
   stop(FailureKind::finding);
