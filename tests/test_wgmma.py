@@ -165,6 +165,7 @@ def test_misuse(twins: Kernels, which: int, threads: int, message: str) -> None:
         (0, "misaligned", "if (which == 0)"),
         (2, "misaligned", "if (which == 2)"),
         (5, "warp-mask", "if (which != 7 || lane < 16)"),
+        (6, "warp-mask", "// of all"),
         (7, "warp-mask", "if (which != 10)"),
         (8, "warp-mask", "// of all"),
         (9, "warp-mask", "if (which != 7 || lane < 16)"),

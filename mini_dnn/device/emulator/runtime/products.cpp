@@ -97,9 +97,10 @@ void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
   }
 }
 
-// The lanes of a warp have met at a wait.
+// The lanes of a warp have met at a wait, or some have returned, of which one may run this.
 void finish(void* const* arguments, unsigned arrived) {
-  const Wait& wait = this_worker->current->wait;
+  const unsigned first = __builtin_ctz(arrived);
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[first]->wait;
   const char* file = wait.site.file_name();
   const unsigned line = wait.site.line();
   if (arrived != ALL_LANES)
@@ -109,8 +110,7 @@ void finish(void* const* arguments, unsigned arrived) {
     if (w.started[lane] != w.queue.size() || w.committed[lane] != w.groups.size())
       fail_warp(
           "wgmma_wait (%s:%u) needs the same from all lanes of a warp, and lane %u has started %u products in %u "
-          "groups, "
-          "others %zu in %zu",
+          "groups, others %zu in %zu",
           file, line, lane, w.started[lane], w.committed[lane], w.queue.size(), w.groups.size());
   const auto& mine = *static_cast<const Waiting*>(arguments[linear_thread % WARP]);
   const unsigned left = std::min<size_t>(mine.groups, w.groups.size()), over = w.groups.size() - left;
