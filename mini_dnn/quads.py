@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import gcd
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import gcd, lcm
+from typing import Any
 
 from mini_dnn.plan import Launch
 from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import Variant, ceil_div
 
 FLOAT_BYTES, QUAD_BYTES = 4, 8
 TILE_N, STEP = 8, 4  # columns of a product; quads of a product
+EDGE_ROWS = 24  # pairs of rows that a product takes at the right edge, where there are warpgroups
 MAX_ROWS = 10  # of quads in a strip: code for each of them
 MAX_WEIGHTS = 64  # registers that a thread keeps weights in
 MAX_CHANNELS = 4  # of the input: one quad
 MAX_M = 1024  # output channels, so that one block clears all counters
-REGISTERS = 65536  # of a multiprocessor
-SHARED_BYTES = 113 * 1024  # of a block, two of which share a multiprocessor with 227 KB
+SHARED_BYTES = 227 * 1024  # that a block may have, and all blocks of a multiprocessor but for 1 KB
+RESERVED_BYTES = 1024  # of shared memory for each block
 COMPACT_BYTES = 64 * 1024  # that a block may have on every GPU since sm_75
 BUFFER_BYTES = 32  # fixed arrays of the kernel for a buffer of the input: units, full
 MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
 GRID_Y = 65535  # most blocks along y
 THREADS = 256  # per block in conv_direct
-
-
-def ceil_div(a: int, b: int) -> int:
-    """Smallest integer not below a / b."""
-    return -(-a // b)
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,16 @@ class Quads:
         return self.columns - 1 + STEP * self.steps
 
 
+def pair_slots(s: ConvShape, band: int) -> int:
+    """Pairs of a band in shared memory, as `pairs::Layout` counts them: for kernels with warpgroups."""
+    columns, more = ceil_div(s.Q, 2), 2 * ceil_div(s.S + 1, STEP) - 1
+    full, rest = divmod(columns, TILE_N)
+    pitch = full * TILE_N + more if full else 0
+    rows = (band + s.R) // 2
+    edge = 2 * (rest + more) * rows + ceil_div(band // 2, EDGE_ROWS) * EDGE_ROWS - band // 2 if rest else 0
+    return 2 * rows * pitch + edge
+
+
 def jobs(columns: int, strips: int) -> int:
     """Jobs of a band, as `quads::Jobs` counts them."""
     rest = columns % TILE_N
@@ -77,8 +86,10 @@ def jobs(columns: int, strips: int) -> int:
 class Tiling:
     """How the work is cut; the kernel's definitions have the same names."""
 
+    BAND: int  # output rows of a unit of work
     ROWS: int  # of quads, in a strip
     STRIPS: int  # of a band
+    GROUPS: int  # pairs of rows in a tile of a warpgroup, where the GPU has such products; 0: not used
     INPUTS: int  # bands of the input in shared memory
     OUTPUTS: int  # slabs of the output
     WARPS: int  # of a block
@@ -86,12 +97,12 @@ class Tiling:
     SPLIT: int  # 1: operands are two halves each
     POOL: int  # 0: the convolution alone; else ReLU and a maximum over POOL x POOL pixels follow
     VECTOR: int  # floats that may be stored at once
-    PAIRS: int  # 1: two values of a row of quads are one aligned load
+    PAIRS: int  # 1: two neighbouring pixels are one aligned load
     SHORT: int  # 1: some band has fewer rows than the others
     ODD: int  # 1: the last quad of a row has no right half
     WHOLE: int  # 1: a slab is all of an image's output, as it lies in memory
-    band: int  # output rows of a unit of work
-    in_pitch: int  # floats of a buffer for bands
+    in_plane: int  # floats of a channel in a buffer for bands
+    in_channels: int
     out_pitch: int  # floats of a slab's channel
     quad_count: int  # in shared memory
     tile_m: int
@@ -99,12 +110,14 @@ class Tiling:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        floats = self.OUTPUTS * self.tile_m * self.out_pitch + self.INPUTS * self.in_pitch
+        floats = self.OUTPUTS * self.tile_m * self.out_pitch + self.INPUTS * self.in_channels * self.in_plane
         return FLOAT_BYTES * floats + QUAD_BYTES * self.quad_count
 
     def within(self, block_bytes: int) -> bool:
-        """Whether a block needs no more shared memory than that, fixed arrays included."""
-        return self.shared_bytes + BUFFER_BYTES * self.INPUTS <= block_bytes
+        """Whether a block needs no more shared memory than that, and BLOCKS share a multiprocessor."""
+        needed = self.shared_bytes + BUFFER_BYTES * self.INPUTS  # with the fixed arrays
+        together = self.BLOCKS * (needed + RESERVED_BYTES)
+        return needed <= block_bytes and together <= SHARED_BYTES + RESERVED_BYTES
 
 
 def cut(
@@ -117,6 +130,7 @@ def cut(
     split: bool = False,
     pool: int = 0,
     max_rows: int = MAX_ROWS,
+    groups: int = 0,
 ) -> Tiling:
     """The tiling with so many bands, of about equal heights, and so many buffers.
 
@@ -130,27 +144,35 @@ def cut(
         Of a block; on a multiprocessor.
     inputs, outputs
         Buffers for bands of the input, for slabs of the output.
-    split, pool
-        As `Tiling` has them.
+    split, pool, groups
+        As `Tiling` has them. ``groups`` is for shapes that `fits_warpgroups`.
     max_rows
         Most rows of quads in a strip.
     """
     quads = Quads.of(s)
-    window = ceil_div(max(pool, 1), quads.Y)  # rows of quads that a window of the pool takes
-    windows = ceil_div(quads.rows, window)
-    strips = ceil_div(ceil_div(windows, bands) * window, max(max_rows // window, 1) * window)
-    rows = ceil_div(windows, strips * bands) * window
-    band = strips * rows * quads.Y
+    side = max(pool, 1)
+    window = ceil_div(side, quads.Y)  # rows of quads that a window of the pool takes
+    if groups:
+        unit = lcm(2 * groups, side)
+        band = ceil_div(ceil_div(s.P, bands), unit) * unit
+        rows = max(rows for rows in range(window, max(max_rows, window) + 1, window) if band % rows == 0)
+        strips = band // rows
+    else:
+        windows = ceil_div(quads.rows, window)
+        strips = ceil_div(ceil_div(windows, bands) * window, max(max_rows // window, 1) * window)
+        rows = ceil_div(windows, strips * bands) * window
+        band = strips * rows * quads.Y
     quad_rows = strips * rows + quads.filter_rows - 1
-    out_rows, out_columns = (ceil_div(band, max(pool, 1)), ceil_div(s.Q, max(pool, 1)))
-    whole = bands == 1 and quads.tile_m >= s.M and s.M * out_columns * ceil_div(s.P, max(pool, 1)) % 4 == 0
+    out_rows, out_columns = ceil_div(band, side), ceil_div(s.Q, side)
+    image_pitch = ceil_div(s.P, side) * out_columns
+    whole = band >= s.P and quads.tile_m >= s.M and s.M * image_pitch % 4 == 0
     # whole lines and a part of one, so that channels that are stored together lie in different banks
-    out_pitch = ceil_div(out_rows * out_columns, 32) * 32 + (8 if quads.X == 1 else 16)
-    if whole:
-        out_pitch = ceil_div(s.P, max(pool, 1)) * out_columns
+    out_pitch = ceil_div(out_rows * out_columns, 32) * 32 + (4 if groups else 8 if quads.X == 1 else 16)
     return Tiling(
+        BAND=band,
         ROWS=rows,
         STRIPS=strips,
+        GROUPS=groups,
         INPUTS=inputs,
         OUTPUTS=outputs,
         WARPS=warps,
@@ -158,14 +180,14 @@ def cut(
         SPLIT=int(split),
         POOL=pool,
         VECTOR=gcd(out_columns, 4),
-        PAIRS=int(quads.X == 2 and s.W % 2 == 0 and s.C == 1),
+        PAIRS=int(s.W % 2 == 0),
         SHORT=int(s.P % band > 0),
         ODD=s.Q % 2,
         WHOLE=int(whole),
-        band=band,
-        in_pitch=ceil_div(s.C * (band + s.R - 1) * s.W, 32) * 32,
-        out_pitch=out_pitch,
-        quad_count=(1 + split) * quad_rows * quads.pitch,
+        in_plane=ceil_div((min(band, s.P) + s.R - 1) * s.W, 4) * 4,
+        in_channels=s.C,
+        out_pitch=image_pitch if whole else out_pitch,
+        quad_count=(1 + split) * max(quad_rows * quads.pitch, 2 * pair_slots(s, band) if groups else 0),
         tile_m=quads.tile_m,
     )
 
@@ -173,6 +195,11 @@ def cut(
 def fits(s: ConvShape) -> bool:
     """Whether the tensor cores take the shape; others are for conv_direct."""
     return s.C <= MAX_CHANNELS and s.M <= MAX_M and Quads.of(s).weights <= MAX_WEIGHTS
+
+
+def fits_warpgroups(s: ConvShape) -> bool:
+    """Whether products of warpgroups take the shape, too."""
+    return fits(s) and s.C > 2 and 4 * (s.R + 1) * ceil_div(s.S + 1, STEP) <= MAX_WEIGHTS
 
 
 def defines(s: ConvShape, t: Tiling | None, pool: int = 0) -> dict[str, int]:
@@ -188,8 +215,8 @@ def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
     if t is None:
         grid = (ceil_div(s.y[2] * s.y[3], THREADS), min(s.M, GRID_Y), s.N)
         return [Launch("conv_direct", grid, (THREADS,), ("x", "w", "y", s.H, s.W))]
-    tiles_m, units = ceil_div(s.M, t.tile_m), s.N * ceil_div(s.P, t.band)
-    args = ("x", "w", "y", "next", s.N, s.H, s.W, t.in_pitch, t.out_pitch)
+    tiles_m, units = ceil_div(s.M, t.tile_m), s.N * ceil_div(s.P, t.BAND)
+    args = ("x", "w", "y", "next", s.N, s.H, s.W, t.in_plane, t.out_pitch)
     return [
         Launch("reset", (1,), (tiles_m,), ("next",)),
         Launch("conv", (min(units, MAX_GRID), tiles_m), (32 * t.WARPS,), args, t.shared_bytes),
@@ -199,3 +226,29 @@ def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
 def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
     """A counter for each tile of output channels, an integer in the place of a float32."""
     return {"next": (ceil_div(s.M, t.tile_m),)} if t else {}
+
+
+def variant(cuts: Callable[[Any], Iterable[Tiling]], **about: Any) -> Variant:
+    """The variant whose work is cut in the first one of the given ways whose blocks a GPU grants.
+
+    Parameters
+    ----------
+    cuts
+        Tilings for a shape that `fits`, the best one first. Where none is small enough, and for all other
+        shapes, conv_direct computes.
+    about
+        Parameters of `Variant`: what it computes.
+    """
+
+    def within(block_bytes: int) -> Variant:
+        def tiling(s: ConvShape) -> Tiling | None:
+            return next((t for t in cuts(s) if t.within(block_bytes)), None) if fits(s) else None
+
+        return Variant(
+            plan=lambda s: plan(s, tiling(s)),
+            scratch=lambda s: scratch(s, tiling(s)),
+            defines=lambda s: defines(s, tiling(s), getattr(s, "pool", 0)),
+            **about,
+        )
+
+    return replace(within(SHARED_BYTES), compact=within(COMPACT_BYTES))

@@ -24,41 +24,12 @@
 //           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
 // Source    PTX ISA: mma.m16n8k16, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous data copies. On
 //           SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.
-#include <mini_dnn/quads.cuh>
+#include <mini_dnn/ptx.cuh>
 
 constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 
 #ifndef DIRECT
-typedef quads::Filter<C, M, R, S> Filter;
-constexpr int X = Filter::width, Y = Filter::height, TILE_M = Filter::tile_m;
-constexpr int BAND = STRIPS * ROWS * Y, THREADS = 32 * WARPS;
-constexpr int QUAD_ROWS = STRIPS * ROWS + Filter::rows - 1;  // of a band, with the filter's overhang
-
-struct Unit {
-  int n, p0, rows;  // image, first output row, output rows; no rows: there is no more work
-};
-__device__ Unit unit(int id, int N, int P) {
-  const int bands = (P + BAND - 1) / BAND, n = id / bands, p0 = (id - n * bands) * BAND;
-  return {n, p0, n < N ? min(BAND, P - p0) : 0};
-}
-
-// Starts the copies of a unit's input rows.
-__device__ void start_load(float* in, const float* x, Unit u, int H, int W, bool by16, ptx::mbarrier* full) {
-  const int rows = u.rows + R - 1, plane = (BAND + R - 1) * W;
-  const float* from = x + (long long)u.n * C * H * W + (long long)u.p0 * W;
-#ifdef PTX_BULK
-  if (by16) {
-    if (threadIdx.x > 0) return;
-    ptx::mbarrier_arrive_expect_tx(full, 4 * C * rows * W);
-    for (int c = 0; c < C; c++) ptx::bulk_load(in + c * plane, from + (long long)c * H * W, 4 * rows * W, full);
-    return;
-  }
-#endif
-  for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
-    for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
-    for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
-  }
-}
+constexpr int THREADS = 32 * WARPS;
 
 // How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
 struct Walk {
@@ -75,115 +46,36 @@ struct Walk {
   }
 };
 
-// The quads of a band with `rows` rows of pixels. Zero where the image is not.
-__device__ __forceinline__ void to_quads(uint2* quad, Walk walk, const float* in, int rows, int W) {
-  const int plane = (BAND + R - 1) * W;
-  for (; walk.row < QUAD_ROWS; walk.step()) {
-    const int h0 = walk.row * Y, w0 = walk.column * X;
-    const float* const pixel = in + h0 * W + w0;
-    float v[4];
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-      const int c = Filter::channel(e), h = Filter::y(e), w = Filter::x(e);
-      if constexpr (PAIRS) {  // two values in one load
-        const bool inside = h0 + h < rows && w0 < W;
-        const float2 both = inside ? *reinterpret_cast<const float2*>(pixel + c * plane + h * W) : make_float2(0, 0);
-        v[e] = w ? both.y : both.x;
-      } else {
-        v[e] = c < C && h0 + h < rows && w0 + w < W ? pixel[c * plane + h * W + w] : 0.0f;
-      }
-    }
-    const int i = walk.row * walk.pitch + walk.column;
-    const uint2 high = quads::pack(v);
-    quad[i] = high;
-    if constexpr (SPLIT) quad[QUAD_ROWS * walk.pitch + i] = quads::pack_rest(v, high, quads::low_scale);
-  }
-}
+#if GROUPS && defined(PTX_WGMMA)
+#include "by_warpgroup.cuh"
+#else
+#include "by_warp.cuh"
+#endif
+constexpr int TILE_M = Filter::tile_m;
 
-// Where this lane's sums of a job go: its columns 2t and 2t + 1 of quads, channel m and where X is 1 also m + 8.
-struct Target {
-  float* out;        // null: nowhere
-  int p, q;          // its first pixel before pooling: row of the band, column of the image
-  int rows, Q;       // that there are
-  int width, pitch;  // of a row and of a channel, where they go
-  bool shared;       // two lanes' columns are of one window
+struct Unit {
+  int n, p0, rows;  // image, first output row, output rows; no rows: there is no more work
 };
-
-// Row p of quads: two or four neighbouring pixels.
-__device__ __forceinline__ void store(const Target& to, int p, const float (&sum)[4]) {
-  if (!to.out || (SHORT && to.p + p * Y >= to.rows)) return;
-  float* out = to.out + p * Y * to.width;
-  if constexpr (X == 2) {
-    if constexpr (VECTOR == 4) {
-      *reinterpret_cast<float4*>(out) = make_float4(sum[0], sum[2], sum[1], sum[3]);
-    } else {
-      const float in_order[4] = {sum[0], sum[2], sum[1], sum[3]};
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (to.q + i < to.Q) out[i] = in_order[i];
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2, out += 8 * to.pitch)
-      if constexpr (VECTOR >= 2) {
-        *reinterpret_cast<float2*>(out) = make_float2(sum[i], sum[i + 1]);
-      } else {
-        out[0] = sum[i];
-        if (to.q + 1 < to.Q) out[1] = sum[i + 1];
-      }
-  }
+__device__ Unit unit(int id, int N, int P) {
+  const int bands = (P + BAND - 1) / BAND, n = id / bands, p0 = (id - n * bands) * BAND;
+  return {n, p0, n < N ? min(BAND, P - p0) : 0};
 }
 
-// Row p of quads into the maxima `top`, which begin at 0, the least that ReLU leaves; complete windows go out.
-// Columns past the image repeat its last quad, which changes no maximum.
-__device__ __forceinline__ void pool(const Target& to, int p, float (&top)[2], const float (&sum)[4]) {
-  // X 1: of channel m, of channel m + 8. X 2: two windows of channel m, or with POOL 4 one.
-  float v[2] = {ptx::max_nan(sum[0], sum[X == 2 ? 2 : 1]), ptx::max_nan(sum[X == 2 ? 1 : 2], sum[3])};
-  if constexpr (X == 2 && ODD) {  // the last quad has no right half
-    if (to.q + 1 >= to.Q) v[0] = sum[0];
-    if (to.q + 3 >= to.Q) v[1] = to.q + 2 < to.Q ? sum[1] : v[0];
+// Starts the copies of a unit's input rows.
+__device__ void start_load(float* in, const float* x, Unit u, int H, int W, int plane, bool by16, ptx::mbarrier* full) {
+  const int rows = u.rows + R - 1;
+  const float* from = x + (long long)u.n * C * H * W + (long long)u.p0 * W;
+#ifdef PTX_BULK
+  if (by16) {
+    if (threadIdx.x > 0) return;
+    ptx::mbarrier_arrive_expect_tx(full, 4 * C * rows * W);
+    for (int c = 0; c < C; c++) ptx::bulk_load(in + c * plane, from + (long long)c * H * W, 4 * rows * W, full);
+    return;
   }
-#pragma unroll
-  for (int i = 0; i < 2; i++)
-    if (!SHORT || to.p + p * Y < to.rows) top[i] = ptx::max_nan(top[i], v[i]);
-  if ((p + 1) * Y % POOL) return;
-  v[0] = top[0], v[1] = top[1];
-  top[0] = top[1] = 0.0f;
-  if constexpr (X == 2 && POOL == 4) v[0] = ptx::max_nan(v[0], v[1]);
-  if constexpr (X == 2 && POOL == 2 && Y == 2) {  // of the two lanes that have rows of both windows each takes one
-    const bool second = threadIdx.x & 16;
-    v[0] = ptx::max_nan(second ? v[1] : v[0], __shfl_xor_sync(~0u, second ? v[0] : v[1], 16));
-  } else if constexpr (Y == 2) {
-    v[0] = ptx::max_nan(v[0], __shfl_xor_sync(~0u, v[0], 16));
-  }
-  if constexpr (X == 1 && POOL == 4)
-    for (int i = 0; i < 2; i++)
-      if (to.shared) v[i] = ptx::max_nan(v[i], __shfl_xor_sync(~0u, v[i], 1));
-  if (!to.out || (SHORT && to.p / POOL * POOL + p * Y / POOL * POOL >= to.rows)) return;
-  float* const out = to.out + p * Y / POOL * to.width;
-  out[0] = v[0];
-  if constexpr (X == 1) out[8 * to.pitch] = v[1];
-  if constexpr (X == 2 && Y == 1 && POOL == 2)
-    if (to.q + 2 < to.Q) out[1] = v[1];
-}
-
-// A job: ROWS rows of 8 columns of quads.
-__device__ __forceinline__ void convolve(const Filter& filter, const Filter& low, const uint2* quad, int pitch,
-                                         const Target& to) {
-  float top[2] = {};
-  auto done = [&](int p, float (&sum)[4]) {
-    if constexpr (POOL == 1)
-      for (int i = 0; i < 4; i++) sum[i] = ptx::max_nan(sum[i], 0.0f);
-    if constexpr (POOL > 1) {
-      pool(to, p, top, sum);
-    } else {
-      store(to, p, sum);
-    }
-  };
-  if constexpr (SPLIT) {
-    quads::multiply_split<ROWS>(filter, low, quad, QUAD_ROWS * pitch, pitch, done);
-  } else {
-    quads::multiply<ROWS>(filter, quad, pitch, done);
+#endif
+  for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
+    for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
+    for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
   }
 }
 
@@ -210,19 +102,16 @@ extern "C" __global__ void reset(unsigned* next) { next[threadIdx.x] = 0; }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, unsigned* next, int N, int H,
-         int W, int in_pitch, int out_pitch) {
+         int W, int in_plane, int out_pitch) {
   extern __shared__ __align__(128) float memory[];
   __shared__ Unit units[2 * INPUTS];  // in the buffers, and those that follow them
   __shared__ ptx::mbarrier full[INPUTS];
   const int P = H - R + 1, Q = W - S + 1, m0 = blockIdx.y * TILE_M;
   const int PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;       // pooled
   const bool by16 = BAND * W % 4 == 0 && (R - 1) * W % 4 == 0 && H * W % 4 == 0;  // rows in units of 16 bytes
-  const quads::Jobs jobs(STRIPS, (Q + X - 1) / X);
-  const int pitch = jobs.columns - 1 + Filter::steps * quads::per_step;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, dy = Filter::dy(g);
-  const Walk walk(pitch);
   float* const inputs = memory + OUTPUTS * TILE_M * out_pitch;
-  uint2* const quad = reinterpret_cast<uint2*>(inputs + INPUTS * in_pitch);
+  const int in_pitch = C * in_plane;
+  Products products(inputs + INPUTS * in_pitch, Q);
 
   int ahead = 0;  // thread 0: the unit that is loaded next
   if (threadIdx.x == 0) {
@@ -237,12 +126,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();  // units are taken, mbarriers are there
   if (!units[0].rows) return;
   for (int i = 0; i < INPUTS; i++) {
-    if (units[i].rows) start_load(inputs + i * in_pitch, x, units[i], H, W, by16, full + i);
+    if (units[i].rows) start_load(inputs + i * in_pitch, x, units[i], H, W, in_plane, by16, full + i);
     ptx::cp_async_commit();
   }
-  Filter filter, low;
-  filter.load(w, m0);
-  if constexpr (SPLIT) low.load(w, m0, true, quads::low_scale);
+  products.high.load(w, m0);
+  if constexpr (SPLIT) products.low.load(w, m0, true, quads::low_scale);
 
   for (int k = 0; units[k % (2 * INPUTS)].rows; k++) {
     const int buffer = k % INPUTS, following = (k + INPUTS) % (2 * INPUTS);
@@ -252,35 +140,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     bool landed = false;
 #ifdef PTX_BULK
     if (by16) ptx::mbarrier_wait(&full[buffer], k / INPUTS & 1), landed = true;
-    ptx::bulk_wait_read<OUTPUTS - 1>();
 #endif
     if (!landed) {
       ptx::cp_async_wait<INPUTS - 1>();
       __syncthreads();  // the input has landed for all
     }
-    to_quads(quad, walk, in, u.rows + R - 1, W);
+    products.pack(in, in_plane, u.rows + R - 1, W);
+#ifdef PTX_BULK
+    ptx::bulk_wait_read<OUTPUTS - 1>();
+#endif
     if (threadIdx.x == 0) {
       units[following] = unit(ahead, N, P);
       ahead = atomicAdd(&next[blockIdx.y], 1);
     }
     ptx::fence_proxy_async();
-    __syncthreads();  // the quads are there, the input has been read, the slab's last results have left
-    if (units[following].rows) start_load(in, x, units[following], H, W, by16, full + buffer);
+    __syncthreads();  // operands are there, the input has been read, the slab's last results have left
+    if (units[following].rows) start_load(in, x, units[following], H, W, in_plane, by16, full + buffer);
     ptx::cp_async_commit();
-    for (int job = warp; job < jobs.count; job += WARPS) {
-      const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
-      const int strip = min(from.strip, STRIPS - 1), column = min(from.column, jobs.columns - 1);
-      const int p = to.strip * ROWS * Y, q = to.column * X;
-      const bool exchanged = POOL == 2 && Y == 2;  // see pool()
-      const int column_out = (q + (exchanged ? 2 * dy : 0)) / WINDOW;
-      const bool stores = exchanged || POOL < 2 || (dy == 0 && q % WINDOW == 0);
-      Target target{nullptr, p + dy, q, u.rows, Q, PQ, out_pitch, job < jobs.full || jobs.width > 2};
-      if (to.strip < STRIPS && column_out < PQ && stores)
-        target.out = slab + Filter::m(g) * out_pitch + (POOL > 1 ? p / WINDOW : p + dy) * PQ + column_out;
-      convolve(filter, low, quad + strip * ROWS * pitch + column + t, pitch, target);
-    }
+    products.run({slab, out_pitch, PQ}, u.rows, Q);
     ptx::fence_proxy_async();
-    __syncthreads();  // the slab is complete, the quads have been read
+    __syncthreads();  // the slab is complete, operands have been read
     start_store(y, slab, u, m0, PP, PQ, out_pitch);
   }
 #ifdef PTX_BULK

@@ -1,38 +1,33 @@
 """layers/custom: the final kernel, on quads and tensor cores."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 
-from mini_dnn.quads import COMPACT_BYTES, SHARED_BYTES, Tiling, cut, defines, fits, plan, scratch
-from mini_dnn.variant import ConvShape, Variant, ceil_div
+from mini_dnn import quads
+from mini_dnn.variant import ConvShape, ceil_div
 
 MAX_BAND = 20  # output rows of a unit where a quad is several pixels
+GROUPS = 9  # pairs of rows in a tile of a warpgroup
 
 
-def tiling(s: ConvShape, block_bytes: int) -> Tiling | None:
-    """How the work is cut; None: the shape is for conv_direct.
+def cuts(s: ConvShape) -> Iterator[quads.Tiling]:
+    """Ways to cut the work.
 
     Whole images leave in one copy each; bands do where an image would be too large, or has few channels.
     """
-    if not fits(s):
-        return None
+    if quads.fits_warpgroups(s):
+        for bands in range(1, s.P + 1):
+            yield quads.cut(s, bands, warps=4, blocks=2, inputs=1, outputs=1, groups=GROUPS)
     for bands in range(1 if s.C > 2 else ceil_div(s.P, MAX_BAND), s.P + 1):
-        t = cut(s, bands, 6, 2, 1, 1) if s.C > 2 else cut(s, bands, 5, 3, 1, 2)
-        if t.within(block_bytes):
-            return t
-    return None
+        if s.C > 2:
+            yield quads.cut(s, bands, warps=6, blocks=2, inputs=1, outputs=1)
+        else:
+            yield quads.cut(s, bands, warps=5, blocks=3, inputs=1, outputs=2)
 
 
-def make(block_bytes: int) -> Variant:
-    """The kernel in blocks of at most so many bytes of shared memory."""
-    return Variant(
-        op="conv2d",
-        plan=lambda s: plan(s, tiling(s, block_bytes)),
-        scratch=lambda s: scratch(s, tiling(s, block_bytes)),
-        defines=lambda s: defines(s, tiling(s, block_bytes)),
-        parent="m3/sliding_window",
-        precision="fp16",
-        idea="the image in quads is the tensor cores' operand; weights stay in registers, copies run beside",
-    )
-
-
-VARIANT = replace(make(SHARED_BYTES), compact=make(COMPACT_BYTES))
+VARIANT = quads.variant(
+    cuts,
+    op="conv2d",
+    parent="m3/sliding_window",
+    precision="fp16",
+    idea="the image in quads is the tensor cores' operand; weights stay in registers, copies run beside",
+)

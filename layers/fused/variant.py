@@ -1,43 +1,35 @@
 """layers/fused: convolution, ReLU and max-pool in one kernel, on the tensor cores."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 
+from mini_dnn import quads
 from mini_dnn.fused import ConvPoolShape
-from mini_dnn.quads import COMPACT_BYTES, SHARED_BYTES, Tiling, cut, defines, fits, plan, scratch
-from mini_dnn.variant import Variant
 
-MAX_ROWS = {True: 12, False: 20}  # of quads in a strip, where a quad is one pixel or several
 POOLS = (1, 2, 4)  # windows that lie within four pixels
+GROUPS = 9  # pairs of rows in a tile of a warpgroup
 
 
-def tiling(s: ConvPoolShape, block_bytes: int) -> Tiling | None:
-    """How the work is cut: whole images if they fit; None: the shape is for conv_direct."""
-    if not fits(s):
-        return None
+def cuts(s: ConvPoolShape) -> Iterator[quads.Tiling]:
+    """Ways to cut the work: whole images if they fit."""
+    if quads.fits_warpgroups(s):
+        for bands in range(1, s.P + 1):
+            yield quads.cut(
+                s, bands, warps=4, blocks=4, inputs=1, outputs=2, pool=s.pool, max_rows=12, groups=GROUPS
+            )
     for bands in range(1, s.P + 1):
         if s.C > 2:
-            t = cut(s, bands, 4, 4, 1, 2, pool=s.pool, max_rows=MAX_ROWS[True])
+            yield quads.cut(s, bands, warps=4, blocks=4, inputs=1, outputs=2, pool=s.pool, max_rows=12)
         else:
-            t = cut(s, bands, 5, 2, 1, 1, pool=s.pool, max_rows=MAX_ROWS[False])
-        if t.within(block_bytes):
-            return t
-    return None
+            yield quads.cut(s, bands, warps=5, blocks=2, inputs=1, outputs=1, pool=s.pool, max_rows=20)
 
 
-def make(block_bytes: int) -> Variant:
-    """The kernel in blocks of at most so many bytes of shared memory."""
-    return Variant(
-        op="conv2d_relu_pool",
-        plan=lambda s: plan(s, tiling(s, block_bytes)),
-        scratch=lambda s: scratch(s, tiling(s, block_bytes)),
-        defines=lambda s: defines(s, tiling(s, block_bytes), s.pool),
-        refuses=lambda s: (
-            "" if s.pool in POOLS else f"it pools by {POOLS}, not by {s.pool}: windows lie within four pixels"
-        ),
-        parent="layers/custom",
-        precision="fp16",
-        idea="a window of the pool lies in a few lanes: the convolution's output never leaves registers",
-    )
-
-
-VARIANT = replace(make(SHARED_BYTES), compact=make(COMPACT_BYTES))
+VARIANT = quads.variant(
+    cuts,
+    op="conv2d_relu_pool",
+    refuses=lambda s: (
+        "" if s.pool in POOLS else f"it pools by {POOLS}, not by {s.pool}: windows lie within four pixels"
+    ),
+    parent="layers/custom",
+    precision="fp16",
+    idea="a window of the pool lies in a few lanes: the convolution's output never leaves registers",
+)

@@ -12,6 +12,12 @@ namespace quads {
 
 constexpr int lanes = 32, tile_n = 8, per_step = 4;  // lanes, columns of a product, quads of a product
 
+// What rounding two values to halves leaves out, times `scale`.
+__device__ __forceinline__ unsigned pack_rest(float a, float b, float scale) {
+  const float2 kept = ptx::unpack_halves(ptx::pack_halves(a, b));
+  return ptx::pack_halves((a - kept.x) * scale, (b - kept.y) * scale);
+}
+
 // The sizes of a convolution (M,C,R,S) in quads.
 template <int c_size, int m_size, int r_size, int s_size>
 struct Filter {
@@ -54,10 +60,7 @@ struct Filter {
                                 column >= 0 && column < s_size;
             v[k] = inside ? w[((channel_out * c_size + channel(e)) * r_size + row) * s_size + column] : 0.0f;
           }
-          a[r][step][i] = ptx::pack_halves(v[0], v[1]);
-          if (!low) continue;
-          const float2 kept = ptx::unpack_halves(a[r][step][i]);
-          a[r][step][i] = ptx::pack_halves((v[0] - kept.x) * scale, (v[1] - kept.y) * scale);
+          a[r][step][i] = low ? pack_rest(v[0], v[1], scale) : ptx::pack_halves(v[0], v[1]);
         }
   }
 };
@@ -66,10 +69,8 @@ struct Filter {
 __device__ __forceinline__ uint2 pack(const float (&v)[4]) {
   return make_uint2(ptx::pack_halves(v[0], v[1]), ptx::pack_halves(v[2], v[3]));
 }
-__device__ __forceinline__ uint2 pack_rest(const float (&v)[4], uint2 high, float scale) {
-  const float2 a = ptx::unpack_halves(high.x), b = ptx::unpack_halves(high.y);
-  const float rest[4] = {(v[0] - a.x) * scale, (v[1] - a.y) * scale, (v[2] - b.x) * scale, (v[3] - b.y) * scale};
-  return pack(rest);
+__device__ __forceinline__ uint2 pack_rest(const float (&v)[4], float scale) {
+  return make_uint2(pack_rest(v[0], v[1], scale), pack_rest(v[2], v[3], scale));
 }
 
 // The B registers of one row of quads: `quad` is this lane's first one.

@@ -21,19 +21,29 @@
 //           two rows below pool1 and the quad behind them, for sums that do not count: they are zeros.
 // Source    as layers/custom and networks/lenet/whole.
 #include <cuda_fp16.h>
-#include <mini_dnn/quads.cuh>
+#include <mini_dnn/pairs.cuh>
 #ifdef RESIZE
 #include <mini_dnn/bilinear.cuh>
 #endif
 
 typedef quads::Filter<1, 4, 7, 7> Filter1;
-typedef quads::Filter<4, 16, 7, 7> Filter2;
 constexpr int SIDE = 86, QUADS = SIDE / 2;       // of the image
 constexpr int SIDE1 = 40, OUT2 = 34, SIDE2 = 9;  // pool1, what the second layer computes of it, pool2
 constexpr int FEATURES = 1296, HIDDEN = 32, CLASSES = 10;
-constexpr int STRIP1 = 20, STRIP2 = 12, STRIPS2 = 3;  // rows of quads of a job, and how many jobs below each other
-constexpr int POOL1_QUADS = (STRIPS2 * STRIP2 + 6) * SIDE1 + 1;  // with rows below it, and the quad behind them
+constexpr int STRIP1 = 20;  // rows of quads of a job of the first layer
 constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
+
+// pool1 in shared memory, with rows of zeros below it: halves, four channels side by side.
+#ifdef PTX_WGMMA
+typedef pairs::Filter<4, 16, 7, 7> Filter2;
+constexpr int GROUPS = 9, TILES = 2;  // pairs of rows of a product, and how many products below each other
+constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2);
+constexpr int BYTES_OF_POOL1 = pairs::slot_bytes * pool1_at.size;
+#else
+typedef quads::Filter<4, 16, 7, 7> Filter2;
+constexpr int STRIP2 = 12, STRIPS2 = 3;  // rows of quads of a job of the second layer, and jobs below each other
+constexpr int BYTES_OF_POOL1 = 8 * ((STRIPS2 * STRIP2 + 6) * SIDE1 + 1);  // and the quad behind the rows of zeros
+#endif
 
 // In bytes, from the front of the block's shared memory.
 constexpr int round_up(int bytes) { return (bytes + 127) / 128 * 128; }
@@ -47,7 +57,7 @@ constexpr int AT_QUADS = 0;
 constexpr int AT_QUADS = round_up(BYTES_OF_IMAGE);
 #endif
 constexpr int AT_POOL1 = AT_QUADS + round_up(8 * QUADS * QUADS);
-constexpr int AT_FILTER1 = AT_POOL1 + round_up(8 * POOL1_QUADS);
+constexpr int AT_FILTER1 = AT_POOL1 + round_up(BYTES_OF_POOL1);
 static_assert(AT_FILTER1 + 4 * 32 * int(sizeof(Filter1::a) / 4) <= SHARED_BYTES, "variant.py asks for enough");
 
 #if defined(BYTES)
@@ -59,11 +69,6 @@ typedef float Pixel;
 #endif
 
 // ---- Pixels to quads. Each of these leaves the image's quads for those who pass the barrier that follows.
-
-__device__ __forceinline__ void pack(uint2* quad, int i, float a, float b, float c, float d) {
-  const float v[4] = {a, b, c, d};
-  quad[i] = quads::pack(v);
-}
 
 #if defined(RESIZE)
 __device__ void to_quads(char* memory, const Pixel* image) {
@@ -89,7 +94,7 @@ __device__ void to_quads(char* memory, const Pixel* image) {
   for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
     const Pixel* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
     const uchar2 up = *reinterpret_cast<const uchar2*>(at), down = *reinterpret_cast<const uchar2*>(at + SIDE);
-    pack(quad, i, value(up.x), value(up.y), value(down.x), value(down.y));
+    quad[i] = quads::pack({value(up.x), value(up.y), value(down.x), value(down.y)});
   }
 }
 #else
@@ -100,7 +105,7 @@ __device__ void to_quads(char* memory, const Pixel*) {
   for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
     const float* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
     const float2 up = *reinterpret_cast<const float2*>(at), down = *reinterpret_cast<const float2*>(at + SIDE);
-    pack(quad, i, up.x, up.y, down.x, down.y);
+    quad[i] = quads::pack({up.x, up.y, down.x, down.y});
   }
 }
 #endif
@@ -125,18 +130,69 @@ __device__ void start_load(char* memory, const Pixel* image, ptx::mbarrier* land
 // First convolution, ReLU and 2 x 2 maximum: job of 8 columns and STRIP1 rows of quads, which are windows.
 __device__ __forceinline__ void layer1(const Filter1& filter, const uint2* quad, __half* pool1, int job) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, dy = Filter1::dy(g);
-  const int row = job % 2 * STRIP1, column = job / 2 * quads::tile_n;
-  __half* const out = pool1 + (row * SIDE1 + column + 2 * t + dy) * 4 + Filter1::m(g);
-  quads::multiply<STRIP1>(filter, quad + row * QUADS + column + g + t, QUADS, [&](int p, const float (&sum)[4]) {
+  const int row = job % 2 * STRIP1, first = job / 2 * quads::tile_n, column = first + 2 * t + dy;
+#ifdef PTX_WGMMA
+  constexpr pairs::Layout at = pool1_at;
+  __half* const out = pool1 + 8 * (row / 2 * at.pitch + column / 2) + column % 2 * 4 + Filter1::m(g);
+  __half* const edge =
+      pool1 + 8 * (at.edge + (column / 2 - at.first) * 2 * at.edge_pitch + row / 2) + column % 2 * 4 + Filter1::m(g);
+  auto put = [&](int p, __half value) {
+    if (column / 2 < at.pitch) out[8 * (p % 2 * at.plane + p / 2 * at.pitch)] = value;
+    if (first / 2 >= at.first) edge[8 * (p % 2 * at.edge_pitch + p / 2)] = value;
+  };
+#else
+  __half* const out = pool1 + (row * SIDE1 + column) * 4 + Filter1::m(g);
+  auto put = [&](int p, __half value) { out[p * SIDE1 * 4] = value; };
+#endif
+  quads::multiply<STRIP1>(filter, quad + row * QUADS + first + g + t, QUADS, [&](int p, const float (&sum)[4]) {
     // columns 2t and 2t + 1; a lane has one pixel row of both windows, and takes one of them
     const float left = ptx::max_nan(sum[0], sum[2]), right = ptx::max_nan(sum[1], sum[3]);
     const float other = __shfl_xor_sync(~0u, dy ? left : right, 16);
-    out[p * SIDE1 * 4] = __float2half(ptx::max_nan(ptx::max_nan(dy ? right : left, other), 0.0f));
+    put(p, __float2half(ptx::max_nan(ptx::max_nan(dy ? right : left, other), 0.0f)));
   });
 }
 
 // Second convolution, ReLU and 4 x 4 maximum, windows at the lower and right edge cut short; (16,9,9) features.
-__device__ __forceinline__ void layer2(const Filter2& filter, const uint2* pool1, __half* features, int job) {
+#ifdef PTX_WGMMA
+__device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1, __half* features) {
+  constexpr pairs::Layout at = pool1_at;
+  const uint4* const slot = static_cast<const uint4*>(pool1);
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  __half* const out = features + Filter2::m(g) * SIDE2 * SIDE2;
+  // Window (row, column), of which a lane has one of two rows of pixels twice.
+  auto put = [&](int row, int column, float top) {
+    top = ptx::max_nan(top, __shfl_xor_sync(~0u, top, 16));
+    if (Filter2::dy(g) == 0 && row < SIDE2) out[row * SIDE2 + column] = __float2half(top);
+  };
+  float edge[pairs::edge_groups][4];
+  pairs::multiply(edge, filter, pairs::Operand::edge(slot, at, 0, 0));
+#pragma unroll
+  for (int i = 0; i < pairs::edge_groups; i++) {
+    float top = ptx::max_nan(0.0f, ptx::max_nan(edge[i][0], edge[i][2]));
+    if (4 * (4 * i + t) + 2 < OUT2) top = ptx::max_nan(top, ptx::max_nan(edge[i][1], edge[i][3]));
+    put(4 * i + t, SIDE2 - 1, top);
+  }
+#pragma unroll 1
+  for (int column = 0; column < at.full; column++) {
+    float top = 0.0f;  // the least that ReLU leaves
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+      float acc[GROUPS][4];
+      pairs::multiply(acc, filter, pairs::Operand::main(slot, at, tile * GROUPS, column));
+#pragma unroll
+      for (int i = 0; i < GROUPS; i++) {
+        const int p = 2 * (tile * GROUPS + i);  // first of two rows
+        if (p < OUT2)
+          top = ptx::max_nan(top, ptx::max_nan(ptx::max_nan(acc[i][0], acc[i][1]), ptx::max_nan(acc[i][2], acc[i][3])));
+        if (p % 4 == 0) continue;
+        put(p / 4, 4 * column + t, top);
+        top = 0.0f;
+      }
+    }
+  }
+}
+#else
+__device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1, __half* features, int job) {
   const quads::Jobs jobs(STRIPS2, OUT2);
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
@@ -157,8 +213,9 @@ __device__ __forceinline__ void layer2(const Filter2& filter, const uint2* pool1
       top[i] = 0.0f;
     }
   };
-  quads::multiply<STRIP2>(filter, pool1 + row * SIDE1 + from.column + t, SIDE1, pool);
+  quads::multiply<STRIP2>(filter, static_cast<const uint2*>(pool1) + row * SIDE1 + from.column + t, SIDE1, pool);
 }
+#endif
 
 extern "C" __global__ void reset(unsigned* next) { *next = 0; }
 
@@ -170,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __shared__ ptx::mbarrier landed;
   constexpr int SIZE = SIDE_OF_INPUT * SIDE_OF_INPUT, WARPS = THREADS / 32;
   const uint2* const quad = reinterpret_cast<const uint2*>(memory + AT_QUADS);
-  uint2* const pool1 = reinterpret_cast<uint2*>(memory + AT_POOL1);
+  char* const pool1 = memory + AT_POOL1;
   unsigned (*const fragments)[32] = reinterpret_cast<unsigned (*)[32]>(memory + AT_FILTER1);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
@@ -188,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   if (warp == 0)
     for (int i = 0; i < A; i++) fragments[i][lane] = a[i];
-  for (int i = SIDE1 * SIDE1 + threadIdx.x; i < POOL1_QUADS; i += THREADS) pool1[i] = make_uint2(0, 0);
+  for (int i = 4 * threadIdx.x; i < BYTES_OF_POOL1; i += 4 * THREADS) *reinterpret_cast<int*>(pool1 + i) = 0;
   ptx::fence_proxy_async();
   __syncthreads();  // the first image is known, fragments and mbarrier are there
   if (ids[0] >= N) return;
@@ -218,9 +275,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int i = 0; i < A; i++) a[i] = fragments[i][lane];
     for (int job = warp; job < 2 * SIDE1 / quads::tile_n; job += WARPS)
       layer1(filter1, quad, reinterpret_cast<__half*>(pool1), job);
+    ptx::fence_proxy_async();
     __syncthreads();  // pool1 is there, the quads have been read
+#ifdef PTX_WGMMA
+    layer2(filter2, pool1, features + (long long)n * FEATURES);
+#else
     for (int job = warp; job < quads::Jobs(STRIPS2, OUT2).count; job += WARPS)
       layer2(filter2, pool1, features + (long long)n * FEATURES, job);
+#endif
   }
 }
 

@@ -10,7 +10,7 @@ IMAGE_BYTES = {
     86: 29696,
     28: 3328,
 }  # of shared memory: fp32 pixels, or bytes before and while they are resized
-OTHER_BYTES = 14848 + 13568 + 2048  # quads of the image and of pool1, fragments of the filters
+OTHER_BYTES = 14848 + 15616 + 2048  # quads of the image and of pool1, fragments of the filters
 
 
 def shared_bytes(s: LenetBatch) -> int:
