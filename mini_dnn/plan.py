@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mini_dnn.errors import VariantError
+
 
 @dataclass(frozen=True)
 class Images:
@@ -94,3 +96,19 @@ class Gemm:
 
 
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
+
+
+def check_geometry(launch: Launch, variant: str) -> None:
+    """See that grid, block and shared bytes of a variant's launch are whole numbers.
+
+    Raises
+    ------
+    VariantError
+        One is not.
+    """
+    sizes = (*launch.grid, *launch.block, launch.shared_bytes)
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise VariantError(
+            f"{variant}: the launch of {launch.kernel} has grid {launch.grid}, block {launch.block} and "
+            f"{launch.shared_bytes} shared bytes; all must be whole numbers: a // b or ceil_div(a, b)"
+        )

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import MiniDnnError, VariantError
-from mini_dnn.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step, check_geometry
 from mini_dnn.shapes import ConvShape, LenetBatch
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
 PRECISIONS = ("fp32", "tf32", "fp16", "fp16_sum")
+COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
 
 HostFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y
 
@@ -92,6 +93,9 @@ class Variant:
     precision
         How exact a check may expect it to be: ``"fp32"``; ``"tf32"`` or ``"fp16"`` when operands are
         rounded so; ``"fp16_sum"`` when sums are kept in half too.
+    compute_type
+        In what its products are computed, which says how fast a GPU could be at most: empty if in its
+        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``.
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
@@ -113,6 +117,7 @@ class Variant:
     defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
     precision: str = "fp32"
+    compute_type: str = ""
     min_arch: int = 75
     refuses: Callable[[Any], str] = lambda shape: ""
     host: HostFunction | None = None
@@ -168,7 +173,7 @@ class Variant:
                     f"{self.name}: plan returns {step!r}, which is no step such as Launch(...)"
                 )
             if isinstance(step, Launch):
-                _check_geometry(step, self.name)
+                check_geometry(step, self.name)
         return steps
 
     def as_convolution(self) -> Variant:
@@ -208,15 +213,6 @@ class Variant:
             raise VariantError(
                 f"{self.name}: {what} of {self.folder / 'variant.py'} fails: {where}"
             ) from error
-
-
-def _check_geometry(launch: Launch, name: str) -> None:
-    sizes = (*launch.grid, *launch.block, launch.shared_bytes)
-    if not all(isinstance(size, int | np.integer) for size in sizes):
-        raise VariantError(
-            f"{name}: the launch of {launch.kernel} has grid {launch.grid}, block {launch.block} and "
-            f"{launch.shared_bytes} shared bytes; all must be whole numbers: a // b or ceil_div(a, b)"
-        )
 
 
 def network_names() -> list[str]:
@@ -272,10 +268,10 @@ def _load(folder: Path) -> Variant:
         raise VariantError(f"{file} defines no VARIANT; it must end with VARIANT = Variant(...)")
     if (variant.plan is None) == (variant.host is None):
         raise VariantError(f"{file}: VARIANT needs either plan= (kernels) or host= (a NumPy function)")
-    if variant.precision not in PRECISIONS:
-        raise VariantError(
-            f"{file}: precision {variant.precision!r} is not one of {', '.join(map(repr, PRECISIONS))}"
-        )
+    for name, allowed in (("precision", PRECISIONS), ("compute_type", COMPUTE_TYPES)):
+        given = getattr(variant, name)
+        if given not in allowed:
+            raise VariantError(f"{file}: {name} {given!r} is not one of {', '.join(map(repr, allowed))}")
     if not isinstance(variant.min_arch, int):
         raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
     variant = replace(variant, name=_official_name(folder), folder=folder)

@@ -29,7 +29,7 @@ from report_records import (
 )
 
 from mini_dnn.cli import main
-from mini_dnn.report.board import boards
+from mini_dnn.report.board import Roof, boards
 from mini_dnn.report.load import RESULTS, load, results_files
 from mini_dnn.report.page import write_report
 from mini_dnn.report.roofline import clear_of, roofline, spread
@@ -128,6 +128,24 @@ def test_roofline_of_the_split_is_that_of_three_products_on_the_fp16_unit(tmp_pa
     ceilings = {name: value for name, value in CEILINGS.items() if name != "fp16_tflops"}
     cells = {row[0]: row for row in rates_table(board_of(tmp_path, rows, memory=ceilings), 10000).rows}
     assert (cells["`m3/fp32_split`"][3], cells["`m3/fusion`"][3]) == ("not known", "compute")
+
+
+def test_a_variant_says_in_what_it_computes(tmp_path: Path) -> None:
+    text = """from mini_dnn.variant import Variant
+VARIANT = Variant("conv2d", "mine", plan=lambda s: [], precision="fp32", compute_type="3xtf32")
+"""
+    (tmp_path / "variant.py").write_text(text)
+    (tmp_path / "kernel.cu").write_text("")
+    compute_ms = 3 * LAYERS["conv2"].with_batch(10000).flops / CEILINGS["fp16_tflops"] / 1e9
+    names = (str(tmp_path), "m3/no_more")
+    rows = [fake_row(name, 10000, "conv2", 2 * compute_ms, source_hash="0" * 64) for name in names]
+    ceilings = {"copy_gbps": CEILINGS["copy_gbps"], "tf32_tflops": CEILINGS["fp16_tflops"]}
+    board = board_of(tmp_path, rows, memory=ceilings)
+    mine, gone = (board.entries[name, 10000].rows["conv2"] for name in names)
+    assert (board.compute_type(mine), board.compute_type(gone)) == ("3xtf32", "fp32")
+    assert board.roof(mine) == Roof(pytest.approx(0.5), "compute")
+    (legend,) = roofline(board, [mine, gone], LIGHT).legends
+    assert [label.get_text() for label in legend.get_texts()] == ["conv2", "fp32", "3xtf32"]
 
 
 def test_no_roofline_share_without_ceilings_or_on_the_host(tmp_path: Path) -> None:

@@ -94,6 +94,10 @@ def test_folder_without_variant(tmp_path: Path) -> None:
         (MINIMAL.replace('idea="mine"', 'idea="", min_arch="80"'), r"min_arch is '80'; expected a number"),
         (MINIMAL.replace("plan=plan, ", ""), r"needs either plan= \(kernels\) or host="),
         (MINIMAL.replace('idea="mine"', 'idea="", precision="fp8"'), r"precision 'fp8' is not one of"),
+        (
+            MINIMAL.replace('idea="mine"', 'idea="", compute_type="3xfp8"'),
+            r"compute_type '3xfp8' is not one of",
+        ),
         (MINIMAL.replace('idea="mine"', 'idae="mine"'), r"unexpected keyword argument 'idae'"),
     ],
 )

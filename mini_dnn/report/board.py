@@ -11,7 +11,7 @@ from mini_dnn.errors import VariantError
 from mini_dnn.report.load import Record, Results, Row
 from mini_dnn.report.peers import Peer
 from mini_dnn.report.serving import Serving
-from mini_dnn.variant import find, names
+from mini_dnn.variant import Variant, find, names
 
 COURSE_BATCH = 10_000  # the course states its op times at this batch
 BASELINE = "m2/unroll_gemm"
@@ -29,17 +29,13 @@ THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
 }
 
 
-# Variants that compute on another unit than their precision's: which one, and how many products for one.
-UNITS = {"m3/fp32_split": ("fp16", 3)}
-
-
 @dataclass(frozen=True)
 class Roof:
     """An op time beside what the device's ceilings allow."""
 
     fraction: float  # of the roofline reached; a lower bound while `missing` names a ceiling
     bound: str  # "memory" or "compute": the ceiling that is nearer
-    missing: str = ""  # the precision whose compute ceiling is not known
+    missing: str = ""  # the type whose compute ceiling is not known
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,7 @@ class Board:
     entries: Mapping[tuple[str, int], Entry]  # by variant and batch, in the order of the course
     runs: Mapping[Key, Sequence[Row]]  # all that were measured of the code that the entries show
     ceilings: Mapping[str, float]
+    compute_types: Mapping[str, str]  # of the variants that there are; empty where it is their precision
     sweeps: Sequence[Mapping[str, Any]]
     peers: Sequence[Peer]
     servings: Sequence[Serving]
@@ -108,17 +105,21 @@ class Board:
             return None
         return other.sum_ms / entry.sum_ms
 
+    def compute_type(self, row: Row) -> str:
+        """In what a row's products are computed, one of `COMPUTE_TYPES`."""
+        return self.compute_types.get(row.variant) or row.precision
+
     def roof(self, row: Row) -> Roof | None:
         """How near an op comes to the roofline; None without a time or a ceiling, and for the host's."""
         copy_gbps = self.ceilings.get("copy_gbps")
         if row.op_ms is None or row.on_host or copy_gbps is None:
             return None
         memory_ms = row.min_bytes / (copy_gbps * 1e6)
-        unit, products = UNITS.get(row.variant, (row.precision, 1))
+        products, _, unit = self.compute_type(row).rpartition("x")  # "3xfp16", or "fp16" alone
         peak_tflops = self.ceilings.get(f"{unit}_tflops")
         if peak_tflops is None:
             return Roof(memory_ms / row.op_ms, "memory", missing=unit)
-        compute_ms = products * row.flops / (peak_tflops * 1e9)
+        compute_ms = int(products or 1) * row.flops / (peak_tflops * 1e9)
         bound = "memory" if memory_ms >= compute_ms else "compute"
         return Roof(max(memory_ms, compute_ms) / row.op_ms, bound)
 
@@ -161,11 +162,10 @@ def _board(device: str, results: Results) -> Board:
         of_entry.setdefault((row.variant, row.batch), {})[row.layer] = row
     order = {name: at for at, name in enumerate(names())}
     keys = sorted(of_entry, key=lambda key: (order.get(key[0], len(order)), key))
-    hashes = {row.variant: _current_hash(row.variant) for row in rows}
-    entries = {
-        key: Entry(*key, of_entry[key], layers, _why_stale(of_entry[key].values(), *hashes[key[0]]))
-        for key in keys
-    }
+    variants = {name: _found(name) for name, _ in keys}
+    compute_types = {name: variant.compute_type for name, variant in variants.items() if variant}
+    stale = {key: _why_stale(of_entry[key].values(), variants[key[0]]) for key in keys}
+    entries = {key: Entry(*key, of_entry[key], layers, stale[key]) for key in keys}
     records = [record for record in results.records if record.device == device]
     ceilings = {name: value for record in records for name, value in record.ceilings.items()}
     sweeps = {(s["variant"], s["layer"], s["batch"]): s for record in records for s in record.sweeps}
@@ -178,28 +178,46 @@ def _board(device: str, results: Results) -> Board:
     used = [record for record in records if id(record) in counted]
     peers = [peer for peer in results.peers if device.startswith(f"{peer.device} (")]  # its architecture
     servings = [serving for serving in results.servings if serving.device == device]
-    return Board(device, used, layers, entries, runs, ceilings, list(sweeps.values()), peers, servings)
+    return Board(
+        device=device,
+        records=used,
+        layers=layers,
+        entries=entries,
+        runs=runs,
+        ceilings=ceilings,
+        compute_types=compute_types,
+        sweeps=list(sweeps.values()),
+        peers=peers,
+        servings=servings,
+    )
 
 
 def is_stale(variant: str, measured: str) -> bool:
     """Whether a variant's code is no longer the one with that hash."""
-    return _current_hash(variant)[0] != measured
+    return _current_hash(_found(variant)) != measured
 
 
 def _key(row: Row) -> Key:
     return row.variant, row.batch, row.layer
 
 
-def _current_hash(variant: str) -> tuple[str | None, str]:
-    """The hash of a variant's code as it is now, None on the host; and why there is none."""
+def _found(variant: str) -> Variant | None:
+    """The variant as it is now; None if it is gone or broken."""
     try:
-        found = find(variant)
+        return find(variant)
     except VariantError:
-        return None, GONE
-    return (code_hash(found.source) if found.host is None else None), ""
+        return None
 
 
-def _why_stale(rows: Collection[Row], current: str | None, gone: str) -> str:
-    if gone or any(row.code_hash is None and not row.on_host for row in rows):
-        return gone or NOT_SAID
+def _current_hash(variant: Variant | None) -> str | None:
+    """The hash of a variant's code as it is now; None on the host, and where there is no code."""
+    return code_hash(variant.source) if variant and variant.host is None else None
+
+
+def _why_stale(rows: Collection[Row], variant: Variant | None) -> str:
+    if variant is None:
+        return GONE
+    if any(row.code_hash is None and not row.on_host for row in rows):
+        return NOT_SAID
+    current = _current_hash(variant)
     return CHANGED if any(row.code_hash != current for row in rows) else ""

@@ -19,7 +19,7 @@ from mini_dnn.report.load import Row
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
-MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v"}
+MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v", "3xtf32": "P", "3xfp16": "X"}
 LABEL = 8.5  # points
 EDGE = 0.02  # of the axis, which labels leave free at both ends
 LOWERINGS = 12  # of the axis' lower end, so that labels which ceilings push down have room
@@ -56,8 +56,9 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
             break
         axes.set_ylim(bottom=axes.get_ylim()[0] / 1.3)
     for at, column in enumerate(columns):
-        _points(axes, column, places[at], theme.series[at % 4], sides[at], theme)
-    _legend(figure, layers, {row.precision for row in rows}, theme)
+        markers = [MARKERS.get(board.compute_type(row), "D") for row in column]
+        _points(axes, column, places[at], markers, theme.series[at % 4], sides[at], theme)
+    _legend(figure, layers, {board.compute_type(row) for row in rows}, theme)
     return figure
 
 
@@ -152,17 +153,21 @@ def _at(line: Line, x: float) -> float:
 
 
 def _points(
-    axes: Axes, rows: Sequence[Row], places: Sequence[float], colour: str, side: int, theme: Theme
+    axes: Axes,
+    rows: Sequence[Row],
+    places: Sequence[float],
+    markers: Sequence[str],
+    colour: str,
+    side: int,
+    theme: Theme,
 ) -> None:
     """The points of one layer, with their names to the left (side -1) or right (1)."""
     bottom, top = (math.log10(limit) for limit in axes.get_ylim())
-    for row, place in zip(rows, places, strict=True):
+    for row, place, marker in zip(rows, places, markers, strict=True):
         x, rate = row.flops / row.min_bytes, tflops(row) or 0.0
         y = 10 ** (bottom + place * (top - bottom))
         axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6, zorder=2)
-        axes.plot(
-            x, rate, MARKERS.get(row.precision, "D"), color=colour, markersize=7, markeredgecolor=theme.ground
-        )
+        axes.plot(x, rate, marker, color=colour, markersize=7, markeredgecolor=theme.ground)
         axes.annotate(
             row.variant,
             (x * LEADER**side, y),
@@ -175,8 +180,8 @@ def _points(
         )
 
 
-def _legend(figure: Figure, layers: Sequence[str], precisions: set[str], theme: Theme) -> None:
-    shapes = {name: marker for name, marker in MARKERS.items() if name in precisions}
+def _legend(figure: Figure, layers: Sequence[str], compute_types: set[str], theme: Theme) -> None:
+    shapes = {name: marker for name, marker in MARKERS.items() if name in compute_types}
     handles = [
         Line2D([], [], marker="o", linestyle="", color=theme.series[at % 4], label=layer)
         for at, layer in enumerate(layers)
