@@ -16,6 +16,7 @@ from mini_dnn.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, 
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
+CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 WIDTH = 116
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
@@ -46,7 +47,11 @@ def expand(variant: Variant, shape: ConvShape, title: str) -> str:
     if limit:
         raise VariantError(f"{variant.name} does not take {shape}: {limit}")
     defines = [f"#define {name} {value}" for name, value in variant.defines_for(shape).items()]
-    parts = [_head(variant, shape, title), "\n".join(defines), _inlined(variant.source.resolve(), [], set())]
+    parts = [
+        _head(variant, shape, title),
+        "\n".join(defines),
+        _inlined(variant.source.resolve(), [], set(), {}),
+    ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -107,20 +112,35 @@ def _argument(value: Argument) -> str:
     return str(value)
 
 
-def _inlined(file: Path, within: Sequence[Path], once: set[Path]) -> str:
-    """The file's text with the text of each file of the kernel's, or of this project's, that it includes."""
+def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[Path, str]) -> str:
+    """The file's text with the text of each file of the kernel's, or of this project's, that it includes.
+
+    Parameters
+    ----------
+    within
+        The files that include it.
+    above
+        Files to be included once that every compiler has met; this call adds to them. One that only some
+        branch of an ``#if`` includes is not among them, and comes again where another branch needs it.
+    guards
+        The macro that guards each file to be included once; this call adds to them.
+    """
     text = file.read_text()
     if PRAGMA_ONCE.search(text):
-        once.add(file)
-        text = PRAGMA_ONCE.sub("", text)
+        above.add(file)
+        guard = guards.setdefault(file, f"INCLUDED_{len(guards) + 1}")
+        text = f"#ifndef {guard}\n#define {guard}\n{PRAGMA_ONCE.sub('', text).strip()}\n#endif\n"
     lines: list[str] = []
+    depth = -1 if file in guards else 0  # of conditions; the file's own guard does not count
     for line in text.splitlines():
+        if condition := CONDITION.match(line):
+            depth += 1 if condition["what"] == "if" else -1
         match, path = LOCAL_INCLUDE.match(line), included(file, line)
         if match is None or path is None:  # "cuda_fp16.h" in quotes is the toolkit's
             lines.append(line)
-        elif path in once or path in (*within, file):  # a circle ends here: its guard would make it empty
+        elif path in above or path in (*within, file):  # a circle ends here: its guard would make it empty
             lines.append(f"// {match['spelled']} is above")
         else:
-            body = _inlined(path, (*within, file), once).strip("\n")
+            body = _inlined(path, (*within, file), set(above) if depth else above, guards).strip("\n")
             lines += [f"// ---- {match['spelled']} ----", body, f"// ---- end of {match['spelled']} ----"]
     return "\n".join(lines) + "\n"

@@ -8,12 +8,13 @@ import re
 import shutil
 from pathlib import Path
 
+from mini_dnn.device.sources import source_files
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.variant import ROOT, SHORT_NAMES, Variant, names
 
 MILESTONE = re.compile(r"m\d/[^/]+")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
-POSITIONAL = ("op", "idea")  # arguments of Variant that a call may give without their names
+CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}  # makers: what a call may give without its name
 IDEA = "say here what you change, in one sentence"
 
 
@@ -39,7 +40,8 @@ def create(name: str, source: Variant) -> Path:
     UsageError
         The folder exists, or the source has no kernels.
     VariantError
-        The source's ``variant.py`` has no ``Variant(...)`` to rename.
+        The source's ``variant.py`` has no ``Variant(...)`` to rename, or a header of a kernel that it
+        includes has the name of one of its own files.
     MiniDnnError
         The folder cannot be written.
     """
@@ -55,10 +57,14 @@ def create(name: str, source: Variant) -> Path:
     title = name if MILESTONE.fullmatch(name) else folder.resolve().name
     parent = source.name
     kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
+    headers = _headers(source)
     description = _described((source.folder / "variant.py").read_text(), source)
     description = _renamed(description, f'"""{parent}:', f'"""{title}:')
     try:
         shutil.copytree(source.folder, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        for header, place in headers.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(header, folder / place)
         (folder / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
         (folder / "variant.py").write_text(description)
     except OSError as error:
@@ -77,10 +83,7 @@ def _described(text: str, source: Variant) -> str:
     calls = [
         node
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "Variant"
-        and node.keywords
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS and node.keywords
     ]
     if not calls:
         raise VariantError(
@@ -89,7 +92,7 @@ def _described(text: str, source: Variant) -> str:
         )
     edits: list[tuple[int, int, str]] = []  # start, end, new text
     for call in calls:
-        given = dict(zip(POSITIONAL, call.args, strict=False))
+        given = dict(zip(CALLS[ast.unparse(call.func)], call.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         for name, value in wanted.items():
             if name in given:
@@ -119,18 +122,43 @@ def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
     return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
 
 
+def _headers(source: Variant) -> dict[Path, Path]:
+    """Headers beside the other kernels that a variant's includes, each with its place in the new folder."""
+    files = source_files(source.source)
+    kernels = [file for file in files[1:] if _is_kernel(file)]
+    headers = {
+        file: file.relative_to(kernel.parent)
+        for kernel in kernels
+        for file in files
+        if file.is_relative_to(kernel.parent) and not _is_kernel(file)
+    }
+    for header, place in headers.items():
+        if (source.folder / place).exists():
+            raise VariantError(
+                f"{source.folder / place} and {header}, which {source.source.name} includes through another "
+                "kernel, have one name, and would be one file in the new folder; rename one of them"
+            )
+    return headers
+
+
+def _is_kernel(file: Path) -> bool:
+    """Whether a file is a variant's kernel."""
+    return file.name == "kernel.cu" and (file.parent / "variant.py").is_file()
+
+
 def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
     """A kernel of the folder ``here`` for a new folder, into which all of ``home`` is copied.
 
     Of another variant's kernel that it includes it gets the text: that is what the copy is there to change.
-    Includes of other files outside are spelled from the new folder.
+    Headers beside that kernel are copied, too, see `_headers`. Includes of other files outside are spelled
+    from the new folder.
     """
 
     def replaced(match: re.Match[str]) -> str:
         file = (here / match["path"]).resolve()
-        if not file.is_file() or (here == home and file.is_relative_to(home)):
+        if not file.is_file() or (file.is_relative_to(here) and not _is_kernel(file)):
             return match[0]
-        if file.name == "kernel.cu" and (file.parent / "variant.py").is_file():
+        if _is_kernel(file):
             return _copied(file.read_text(), file.parent, home, new).rstrip("\n")
         path = os.path.relpath(file, home if file.is_relative_to(home) else new.resolve())
         return match["before"] + Path(path).as_posix() + match["after"]

@@ -151,5 +151,16 @@ class TestNew:
         (tmp_path / "child/own.h").write_text("#define OWN 1.0f\n")
         folder = create(str(tmp_path / "deep/two"), child)
         text = (folder / "kernel.cu").read_text()
-        assert text == '\n#include "../../base/one.h"\n#include "own.h"\nfloat x = ONE + OWN;\nfloat z = x;\n'
+        assert text == '\n#include "one.h"\n#include "own.h"\nfloat x = ONE + OWN;\nfloat z = x;\n'
+        assert (folder / "one.h").read_text() == "#define ONE 1.0f\n"
         emulator.compile(folder / "kernel.cu", {})
+
+    def test_headers_of_one_name(self, tmp_path: Path) -> None:
+        call = 'Variant("conv2d", plan=lambda s: [], idea="")'
+        self.write(tmp_path / "base", call, '#include "one.h"\n')
+        child = self.write(tmp_path / "child", call, '#include "one.h"\n#include "../base/kernel.cu"\n')
+        for folder in ("base", "child"):
+            (tmp_path / folder / "one.h").write_text(f"// of {folder}\n")
+        with pytest.raises(VariantError, match=r"child/one\.h and .*base/one\.h, .* have one name"):
+            create(str(tmp_path / "two"), child)
+        assert not (tmp_path / "two").exists()

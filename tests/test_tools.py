@@ -152,6 +152,24 @@ class TestShow:
         one = np.ones((1, 1, 1, 1), np.float32)
         assert run(one, one, replace(variant, folder=alone), emulator).y.item() == 2
 
+    @pytest.mark.parametrize("chosen", [0, 1])
+    def test_each_branch_has_the_files_that_it_includes(
+        self, tmp_path: Path, emulator: Device, chosen: int
+    ) -> None:
+        """A file to be included once, by both branches of a condition and after it."""
+        variant = self.with_headers(tmp_path)
+        text = (tmp_path / "kernel.cu").read_text()
+        includes, kernel = text[: text.index("extern")], text[text.index("extern") :]
+        branches = f"#if CHOSEN\n{includes}#else\n  # ifdef CHOSEN\n{includes}# endif\n#endif\n"
+        (tmp_path / "kernel.cu").write_text(
+            f"#define CHOSEN {chosen}\n" + branches + '#include "shared/once.h"\n' + kernel
+        )
+        expanded = expand(variant, ConvShape(1, 1, 1, 1, 1, 1, 1), "one pixel")
+        (tmp_path / "alone").mkdir()
+        (tmp_path / "alone/kernel.cu").write_text(expanded)
+        one = np.ones((1, 1, 1, 1), np.float32)
+        assert run(one, one, replace(variant, folder=tmp_path / "alone"), emulator).y.item() == 2
+
     def test_out_never_overwrites(self, tmp_path: Path, capsys: Output) -> None:
         out = tmp_path / "m2.cu"
         assert main(["show", "m2", "--expand", "--layer", "conv2", "--out", str(out)]) == 0
