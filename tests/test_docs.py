@@ -135,8 +135,8 @@ def test_a_lesson_mentions_each_of_its_variants(milestone: str) -> None:
 
 @pytest.mark.parametrize("folder", LESSONS, ids=page_id)
 def test_a_lesson_names_only_what_is_in_the_code(folder: Path) -> None:
-    shared = ROOT / "layers/custom/kernel.cu"  # what the other kernels on quads include
-    package = [*(ROOT / "mini_dnn").glob("*.py"), *(ROOT / "mini_dnn/include").rglob("*.cuh"), shared]
+    shared = (ROOT / "layers/custom").glob("*.cu*")  # what the other kernels on quads include
+    package = [*(ROOT / "mini_dnn").glob("*.py"), *(ROOT / "mini_dnn/include").rglob("*.cuh"), *shared]
     sources = [*folder.rglob("kernel.cu"), *folder.rglob("variant.py"), *package]
     code = "\n".join(source.read_text() for source in sources)
     text = FENCE.sub("", (folder / "README.md").read_text())
