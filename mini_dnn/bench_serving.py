@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -164,7 +164,7 @@ class ServingBench:
         dict
             A row: ``batch_ms``, a batch's share of the wall time of a pass over ``batches`` of them, with
             the first one's copy and the last one's wait; ``copy_ms``, its bytes at the rate of copies from
-            pinned memory; ``op_ms``, its kernels alone, the cache warm; ``over_longer``, ``batch_ms`` over
+            pinned memory; ``op_ms``, its kernels alone; ``over_longer``, ``batch_ms`` over
             the longer of both.
 
         Raises
@@ -182,7 +182,7 @@ class ServingBench:
                     f"{variant.name} has room for {SLOTS} batches of {resident.shape.N:,} images here, not "
                     f"of {batch:,}; take a smaller --batch"
                 )
-            op = _op(resident.op_samples_ms(replace(self.timing, cold_cache=False)))
+            op = _op(resident.op_samples_ms(self.timing))
             expected, *_ = resident.serve([images] * SLOTS)  # from here on each pinned array holds them
             error = check(self.network, self.data.images[:batch], expected, variant.precision)
             with Watch(self.device) as watch:

@@ -90,7 +90,7 @@ class Tiling:
     ROWS: int  # of quads, in a strip
     STRIPS: int  # of a band
     GROUPS: int  # pairs of rows in a tile of a warpgroup, where the GPU has such products; 0: not used
-    INPUTS: int  # bands of the input in shared memory
+    INPUTS: int  # bands of the input in shared memory; 0: the input is read where it is packed
     OUTPUTS: int  # slabs of the output
     WARPS: int  # of a block
     BLOCKS: int  # on a multiprocessor
@@ -115,7 +115,7 @@ class Tiling:
 
     def within(self, block_bytes: int) -> bool:
         """Whether a block needs no more shared memory than that, and BLOCKS share a multiprocessor."""
-        needed = self.shared_bytes + BUFFER_BYTES * self.INPUTS  # with the fixed arrays
+        needed = self.shared_bytes + BUFFER_BYTES * max(self.INPUTS, 1)  # with the fixed arrays
         together = self.BLOCKS * (needed + RESERVED_BYTES)
         return needed <= block_bytes and together <= SHARED_BYTES + RESERVED_BYTES
 

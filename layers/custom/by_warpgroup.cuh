@@ -33,6 +33,7 @@ __device__ __forceinline__ void put_edge(const Slab& slab, int m, int p, int dy,
 
 struct Products {
   static constexpr int WARPGROUPS = WARPS / 4, TILES = BAND / (2 * GROUPS);
+  static constexpr int TOGETHER = INPUTS > 0 ? 2 : 7;  // pairs that a thread reads at once: L2 takes longer
   static_assert(WARPS % 4 == 0 && BAND % (2 * GROUPS) == 0, "whole warpgroups, whole tiles");
 
   Filter high, low;
@@ -48,27 +49,41 @@ struct Products {
     const int across = min(at.columns, THREADS), down = THREADS / across, first = threadIdx.x / across;
     if (first >= down) return;
     for (int column = threadIdx.x % across; column < at.columns; column += across)
-#pragma unroll 2
-      for (int row = first; row < BAND + R - 1; row += down) {
-        const float* const pixel = in + row * W + 2 * column;
-        const bool left_inside = row < rows && 2 * column < W, right_inside = row < rows && 2 * column + 1 < W;
-        float left[4] = {}, right[4] = {};
+      for (int row = first; row < BAND + R - 1; row += TOGETHER * down) {
+        float left[TOGETHER][4], right[TOGETHER][4];
 #pragma unroll
-        for (int c = 0; c < C; c++)
-          if constexpr (PAIRS) {  // two values in one load
-            const float2 both = left_inside ? *reinterpret_cast<const float2*>(pixel + c * plane) : make_float2(0, 0);
-            left[c] = both.x, right[c] = both.y;
-          } else {
-            left[c] = left_inside ? pixel[c * plane] : 0.0f;
-            right[c] = right_inside ? pixel[c * plane + 1] : 0.0f;
-          }
-        const uint2 a = quads::pack(left), b = quads::pack(right);
-        at.put(slot, row, column, make_uint4(a.x, a.y, b.x, b.y));
-        if constexpr (SPLIT) {
-          const uint2 c = quads::pack_rest(left, quads::low_scale), d = quads::pack_rest(right, quads::low_scale);
-          at.put(slot + at.size, row, column, make_uint4(c.x, c.y, d.x, d.y));
-        }
+        for (int i = 0; i < TOGETHER; i++) read(left[i], right[i], in, plane, row + i * down, 2 * column, rows, W);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+          if (row + i * down < BAND + R - 1) write(row + i * down, column, left[i], right[i]);
       }
+  }
+
+  // Two pixels of a row.
+  __device__ __forceinline__ void read(float (&left)[4], float (&right)[4], const float* in, int plane, int row, int w,
+                                       int rows, int W) const {
+    const float* const pixel = in + row * W + w;
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+      left[c] = right[c] = 0.0f;
+      if (c >= C || row >= rows) continue;
+      if constexpr (PAIRS) {  // two values in one load
+        if (w >= W) continue;
+        const float2 both = *reinterpret_cast<const float2*>(pixel + c * plane);
+        left[c] = both.x, right[c] = both.y;
+      } else {
+        if (w < W) left[c] = pixel[c * plane];
+        if (w + 1 < W) right[c] = pixel[c * plane + 1];
+      }
+    }
+  }
+  __device__ __forceinline__ void write(int row, int column, const float (&left)[4], const float (&right)[4]) const {
+    const uint2 a = quads::pack(left), b = quads::pack(right);
+    at.put(slot, row, column, make_uint4(a.x, a.y, b.x, b.y));
+    if constexpr (SPLIT) {
+      const uint2 c = quads::pack_rest(left, quads::low_scale), d = quads::pack_rest(right, quads::low_scale);
+      at.put(slot + at.size, row, column, make_uint4(c.x, c.y, d.x, d.y));
+    }
   }
 
   template <int groups>

@@ -30,6 +30,7 @@ constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 
 #ifndef DIRECT
 constexpr int THREADS = 32 * WARPS;
+constexpr int AHEAD = INPUTS > 0 ? INPUTS : 1;  // units that are taken before their turn
 
 // How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
 struct Walk {
@@ -61,18 +62,24 @@ __device__ Unit unit(int id, int N, int P) {
   return {n, p0, n < N ? min(BAND, P - p0) : 0};
 }
 
-// Starts the copies of a unit's input rows.
+// Starts the copies of a unit's input rows, to shared memory or with INPUTS 0 as far as L2.
 __device__ void start_load(float* in, const float* x, Unit u, int H, int W, int plane, bool by16, ptx::mbarrier* full) {
   const int rows = u.rows + R - 1;
   const float* from = x + (long long)u.n * C * H * W + (long long)u.p0 * W;
 #ifdef PTX_BULK
   if (by16) {
     if (threadIdx.x > 0) return;
-    ptx::mbarrier_arrive_expect_tx(full, 4 * C * rows * W);
-    for (int c = 0; c < C; c++) ptx::bulk_load(in + c * plane, from + (long long)c * H * W, 4 * rows * W, full);
+    if constexpr (INPUTS > 0) ptx::mbarrier_arrive_expect_tx(full, 4 * C * rows * W);
+    for (int c = 0; c < C; c++, from += (long long)H * W)
+      if constexpr (INPUTS > 0) {
+        ptx::bulk_load(in + c * plane, from, 4 * rows * W, full);
+      } else {
+        ptx::bulk_prefetch(from, 4 * rows * W);
+      }
     return;
   }
 #endif
+  if (INPUTS == 0) return;
   for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
     for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
     for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
@@ -104,8 +111,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, unsigned* next, int N, int H,
          int W, int in_plane, int out_pitch) {
   extern __shared__ __align__(128) float memory[];
-  __shared__ Unit units[2 * INPUTS];  // in the buffers, and those that follow them
-  __shared__ ptx::mbarrier full[INPUTS];
+  __shared__ Unit units[2 * AHEAD];  // in the buffers, and those that follow them
+  __shared__ ptx::mbarrier full[AHEAD];
   const int P = H - R + 1, Q = W - S + 1, m0 = blockIdx.y * TILE_M;
   const int PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;       // pooled
   const bool by16 = BAND * W % 4 == 0 && (R - 1) * W % 4 == 0 && H * W % 4 == 0;  // rows in units of 16 bytes
@@ -115,37 +122,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
   int ahead = 0;  // thread 0: the unit that is loaded next
   if (threadIdx.x == 0) {
-    const int first = atomicAdd(&next[blockIdx.y], INPUTS);
+    const int first = atomicAdd(&next[blockIdx.y], AHEAD);
     ahead = atomicAdd(&next[blockIdx.y], 1);
-    for (int i = 0; i < INPUTS; i++) units[i] = unit(first + i, N, P);
+    for (int i = 0; i < AHEAD; i++) units[i] = unit(first + i, N, P);
 #ifdef PTX_BULK
-    for (int i = 0; i < INPUTS; i++) ptx::mbarrier_init(&full[i], 1);
+    for (int i = 0; i < AHEAD; i++) ptx::mbarrier_init(&full[i], 1);
 #endif
   }
   ptx::fence_proxy_async();
   __syncthreads();  // units are taken, mbarriers are there
   if (!units[0].rows) return;
-  for (int i = 0; i < INPUTS; i++) {
+  for (int i = 0; i < AHEAD; i++) {
     if (units[i].rows) start_load(inputs + i * in_pitch, x, units[i], H, W, in_plane, by16, full + i);
     ptx::cp_async_commit();
   }
   products.high.load(w, m0);
   if constexpr (SPLIT) products.low.load(w, m0, true, quads::low_scale);
 
-  for (int k = 0; units[k % (2 * INPUTS)].rows; k++) {
-    const int buffer = k % INPUTS, following = (k + INPUTS) % (2 * INPUTS);
-    const Unit u = units[k % (2 * INPUTS)];
+  for (int k = 0; units[k % (2 * AHEAD)].rows; k++) {
+    const int buffer = k % AHEAD, following = (k + AHEAD) % (2 * AHEAD);
+    const Unit u = units[k % (2 * AHEAD)];
     float* const in = inputs + buffer * in_pitch;
     float* const slab = memory + k % OUTPUTS * TILE_M * out_pitch;
-    bool landed = false;
+    bool landed = INPUTS == 0;
 #ifdef PTX_BULK
-    if (by16) ptx::mbarrier_wait(&full[buffer], k / INPUTS & 1), landed = true;
+    if (by16 && !landed) ptx::mbarrier_wait(&full[buffer], k / AHEAD & 1), landed = true;
 #endif
     if (!landed) {
-      ptx::cp_async_wait<INPUTS - 1>();
+      ptx::cp_async_wait<AHEAD - 1>();
       __syncthreads();  // the input has landed for all
     }
-    products.pack(in, in_plane, u.rows + R - 1, W);
+    if constexpr (INPUTS > 0) {
+      products.pack(in, in_plane, u.rows + R - 1, W);
+    } else {
+      products.pack(x + ((long long)u.n * C * H + u.p0) * W, H * W, u.rows + R - 1, W);
+    }
 #ifdef PTX_BULK
     ptx::bulk_wait_read<OUTPUTS - 1>();
 #endif

@@ -95,6 +95,14 @@ class Device(Protocol):
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
         """A host array that the GPU can copy from and to while the host goes on."""
 
+    def shared(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
+    ) -> tuple[Buffer, np.ndarray]:
+        """A buffer in host memory, which kernels reach over the bus, and the host array that is the same.
+
+        For what is small and touched once: then the way there is shorter than a copy and a read.
+        """
+
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""
 

@@ -163,6 +163,16 @@ class CudaDevice:
             array: np.ndarray = self._cuda.pagelocked_empty(shape, dtype)
         return array
 
+    def shared(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
+    ) -> tuple[CudaBuffer, np.ndarray]:
+        """A buffer in page-locked host memory, and the array that it is. It lives as long as the array."""
+        with self._errors(f"cannot allocate host memory for '{name}' {shape}"):
+            mapped = self._cuda.host_alloc_flags.DEVICEMAP
+            array: Any = self._cuda.pagelocked_empty(shape, dtype, mem_flags=mapped)
+            address = int(array.base.get_device_pointer())
+        return CudaBuffer(name, shape, array.dtype, address, array.nbytes), array
+
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""
         if source.nbytes > target.nbytes:

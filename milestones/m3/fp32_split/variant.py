@@ -14,7 +14,7 @@ def cuts(s: ConvShape) -> Iterator[quads.Tiling]:
     if quads.fits_warpgroups(s):
         for bands in range(1, s.P + 1):
             yield quads.cut(
-                s, bands, warps=8, blocks=1, inputs=1, outputs=2, split=True, max_rows=3, groups=GROUPS
+                s, bands, warps=4, blocks=2, inputs=0, outputs=1, split=True, max_rows=3, groups=GROUPS
             )
     for bands in range(ceil_div(s.P, 18 if s.C > 2 else MAX_BAND), s.P + 1):
         if s.C > 2:

@@ -168,6 +168,13 @@ class EmulatorDevice:
         """A host array: to a processor all its memory is alike."""
         return np.empty(shape, dtype)
 
+    def shared(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
+    ) -> tuple[EmulatorBuffer, np.ndarray]:
+        """A buffer, and the array that it is. The array must not be used once the buffer is freed."""
+        buffer = self.empty(name, shape, dtype)
+        return buffer, buffer.bytes().view(buffer.dtype).reshape(shape)
+
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``."""
         _check_stream(stream)

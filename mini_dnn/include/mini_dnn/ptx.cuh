@@ -280,6 +280,10 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, unsi
                "l"(global), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
 }
+// Global memory to L2, where whoever reads it finds it. "cp.async.bulk.prefetch".
+__device__ __forceinline__ void bulk_prefetch(const void* global, unsigned bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
 // Shared to global memory, in groups of this thread. All who wrote the source call fence_proxy_async() and then meet
 // at a barrier, before.
 __device__ __forceinline__ void bulk_store(void* global, const void* shared, unsigned bytes) {

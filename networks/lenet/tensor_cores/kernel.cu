@@ -36,6 +36,7 @@ constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
 // pool1 in shared memory, with rows of zeros below it: halves, four channels side by side.
 #ifdef PTX_WGMMA
 typedef pairs::Filter<4, 16, 7, 7> Filter2;
+constexpr int WARPGROUPS = THREADS / 128;
 constexpr int GROUPS = 9, TILES = 2;  // pairs of rows of a product, and how many products below each other
 constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2);
 constexpr int BYTES_OF_POOL1 = pairs::slot_bytes * pool1_at.size;
@@ -164,16 +165,20 @@ __device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1,
     top = ptx::max_nan(top, __shfl_xor_sync(~0u, top, 16));
     if (Filter2::dy(g) == 0 && row < SIDE2) out[row * SIDE2 + column] = __float2half(top);
   };
-  float edge[pairs::edge_groups][4];
-  pairs::multiply(edge, filter, pairs::Operand::edge(slot, at, 0, 0));
+  // each warpgroup takes groups of columns, the last one the edge, too
+  const int mine = WARPGROUPS == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (mine == WARPGROUPS - 1) {
+    float edge[pairs::edge_groups][4];
+    pairs::multiply(edge, filter, pairs::Operand::edge(slot, at, 0, 0));
 #pragma unroll
-  for (int i = 0; i < pairs::edge_groups; i++) {
-    float top = ptx::max_nan(0.0f, ptx::max_nan(edge[i][0], edge[i][2]));
-    if (4 * (4 * i + t) + 2 < OUT2) top = ptx::max_nan(top, ptx::max_nan(edge[i][1], edge[i][3]));
-    put(4 * i + t, SIDE2 - 1, top);
+    for (int i = 0; i < pairs::edge_groups; i++) {
+      float top = ptx::max_nan(0.0f, ptx::max_nan(edge[i][0], edge[i][2]));
+      if (4 * (4 * i + t) + 2 < OUT2) top = ptx::max_nan(top, ptx::max_nan(edge[i][1], edge[i][3]));
+      put(4 * i + t, SIDE2 - 1, top);
+    }
   }
 #pragma unroll 1
-  for (int column = 0; column < at.full; column++) {
+  for (int column = mine; column < at.full; column += WARPGROUPS) {
     float top = 0.0f;  // the least that ReLU leaves
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -231,25 +236,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   unsigned (*const fragments)[32] = reinterpret_cast<unsigned (*)[32]>(memory + AT_FILTER1);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
+  int ahead = 0;  // thread 0: the image after the next one
+  if (threadIdx.x == 0) {
+    ids[0] = FEW ? blockIdx.x : atomicAdd(next, 1);
+    ahead = FEW ? N : atomicAdd(next, 1);
+#ifdef PTX_BULK
+    ptx::mbarrier_init(&landed, 1);
+    ptx::fence_proxy_async();
+    if (ids[0] < N) start_load(memory, images + (long long)ids[0] * SIZE, &landed);
+#endif
+  }
   Filter1 filter1;
   filter1.load(weight1, 0);
   unsigned* const a = &filter1.a[0][0][0];
   constexpr int A = sizeof(Filter1::a) / 4;
-  int ahead = 0;  // thread 0: the image after the next one
-  if (threadIdx.x == 0) {
-    ids[0] = atomicAdd(next, 1);
-    ahead = atomicAdd(next, 1);
-#ifdef PTX_BULK
-    ptx::mbarrier_init(&landed, 1);
-#endif
-  }
   if (warp == 0)
     for (int i = 0; i < A; i++) fragments[i][lane] = a[i];
   for (int i = 4 * threadIdx.x; i < BYTES_OF_POOL1; i += 4 * THREADS) *reinterpret_cast<int*>(pool1 + i) = 0;
   ptx::fence_proxy_async();
   __syncthreads();  // the first image is known, fragments and mbarrier are there
   if (ids[0] >= N) return;
+#ifndef PTX_BULK
   start_load(memory, images + (long long)ids[0] * SIZE, &landed);
+#endif
   Filter2 filter2;
   filter2.load(weight2, 0);
 
@@ -266,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     to_quads(memory, images + (long long)n * SIZE);
     if (threadIdx.x == 0) {
       ids[(k + 1) & 1] = ahead;
-      ahead = atomicAdd(next, 1);
+      if (!FEW) ahead = atomicAdd(next, 1);
     }
     ptx::fence_proxy_async();
     __syncthreads();  // quads are there, the image has been read, pool1 too (by the last turn's second layer)
@@ -291,6 +300,7 @@ extern "C" __global__ void __launch_bounds__(256)
     classify(const uint2* __restrict__ features, const float* __restrict__ weight1, const float* bias1,
              const float* weight2, const float* bias2, float* probabilities, int N) {
   constexpr int WARPS = 8, IMAGES = 32, STEPS = FEATURES / 16;
+  constexpr int AT_ONCE = FEW ? 6 : 2;  // steps whose operands are on their way: with few images nobody else hides that
   __shared__ float part[WARPS][IMAGES][HIDDEN + 1];  // + 1: lanes write rows that lie in different banks
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n0 = blockIdx.x * IMAGES;
   // Slots 2t, 2t + 1, 2t + 8, 2t + 9 of a step are four features that lie together: the order of a sum is free.
@@ -302,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = 0; i < HIDDEN / 8; i++)
     column[i] = reinterpret_cast<const float4*>(weight1 + (8 * i + g) * FEATURES) + t;
   float acc[IMAGES / 16][HIDDEN / 8][4] = {};
-#pragma unroll 2
+#pragma unroll AT_ONCE
   for (int step = warp; step < STEPS; step += WARPS) {
     unsigned a[IMAGES / 16][4], b[HIDDEN / 8][2];
 #pragma unroll

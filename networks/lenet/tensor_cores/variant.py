@@ -5,6 +5,7 @@ from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
 WARPS = 4  # of a block of features
 BLOCKS = {False: 3, True: 4}  # on a multiprocessor, with fp32 pixels in shared memory or without
 MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
+FEW_WARPS = 12  # of a block where each has one image at most: then what counts is how soon it is done
 IMAGES, THREADS = 32, 256  # of a block of classify
 IMAGE_BYTES = {
     86: 29696,
@@ -22,21 +23,27 @@ def shared_bytes(s: LenetBatch) -> int:
 def defines(s: LenetBatch) -> dict[str, int]:
     """What an image is, and how many threads a block has."""
     kinds = ({"BYTES": 1} if s.is_bytes else {}) | ({"RESIZE": 1} if s.side == 28 else {})
+    few = s.N <= MAX_GRID
     return kinds | {
-        "THREADS": 32 * WARPS,
-        "BLOCKS": BLOCKS[s.is_bytes],
+        "FEW": int(few),
+        "THREADS": 32 * (FEW_WARPS if few else WARPS),
+        "BLOCKS": 1 if few else BLOCKS[s.is_bytes],
         "SHARED_BYTES": shared_bytes(s),
         "SIDE_OF_INPUT": s.side,
     }
 
 
 def plan(s: LenetBatch) -> list[Launch]:
-    """The counter to zero, blocks that stay until all images are done, then a block for 32 images."""
+    """The counter to zero, blocks that stay until all images are done, then a block for 32 images.
+
+    For few images a block has one, and there is nothing to count.
+    """
     linear = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
     first = ("images", "conv1.weight", "conv2.weight", "features", "next", s.N)
+    count = [] if s.N <= MAX_GRID else [Launch("reset", (1,), (1,), ("next",))]
     return [
-        Launch("reset", (1,), (1,), ("next",)),
-        Launch("features", (min(s.N, MAX_GRID),), (32 * WARPS,), first, shared_bytes(s)),
+        *count,
+        Launch("features", (min(s.N, MAX_GRID),), (defines(s)["THREADS"],), first, shared_bytes(s)),
         Launch("classify", (ceil_div(s.N, IMAGES),), (THREADS,), ("features", *linear, "probabilities", s.N)),
     ]
 

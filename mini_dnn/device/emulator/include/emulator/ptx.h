@@ -184,6 +184,10 @@ EMULATOR_ACCESS void bulk_load(void* shared, const void* global, unsigned bytes,
   require_multiple(bytes, 16, "size of bulk_load", site);
   emulator::bulk_load(shared, global, bytes, barrier, site);
 }
+inline void bulk_prefetch(const void* global, unsigned bytes, Site site = Site::current()) {
+  require_multiple(reinterpret_cast<size_t>(global), 16, "address that bulk_prefetch reads", site);
+  require_multiple(bytes, 16, "size of bulk_prefetch", site);
+}
 EMULATOR_ACCESS void bulk_store(void* global, const void* shared, unsigned bytes, Site site = Site::current()) {
   require_multiple(reinterpret_cast<size_t>(global), 16, "address that bulk_store writes", site);
   require_multiple(reinterpret_cast<size_t>(shared), 16, "address that bulk_store reads", site);
