@@ -81,8 +81,7 @@ __device__ void start_load(float* in, const float* x, Unit u, int H, int W, int 
     return;
   }
 #endif
-  if (INPUTS == 0) return;
-  for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
+  for (int c = 0; c < C && INPUTS > 0; c++, from += (long long)H * W, in += plane) {
     for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
     for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
   }

@@ -40,7 +40,7 @@ constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
 typedef pairs::Filter<4, 16, 7, 7> Filter2;
 constexpr int WARPGROUPS = THREADS / 128;
 constexpr int GROUPS = 9, TILES = 2;  // pairs of rows of a product, and how many products below each other
-constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2);
+constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2, GROUPS);
 constexpr int BYTES_OF_POOL1 = pairs::slot_bytes * pool1_at.size;
 #else
 typedef quads::Filter<4, 16, 7, 7> Filter2;
