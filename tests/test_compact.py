@@ -128,10 +128,10 @@ def test_plans_of_a_grade_are_for_the_device() -> None:
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
+@pytest.mark.parametrize(("arch", "limit"), [("sm_75", SMALL), ("sm_80", SMALL), ("sm_90a", LARGE)])
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", NAMES)
-def test_compiles(name: str, layer: str, arch: str) -> None:
+def test_compiles(name: str, layer: str, arch: str, limit: int) -> None:
     shape = shape_of(layer, name, 10_000)
-    taken = fitting(find(name), shape, SMALL)
+    taken = fitting(find(name), shape, limit)
     assert build_cubin(taken.source, taken.defines_for(shape), arch)[:4] == b"\x7fELF"

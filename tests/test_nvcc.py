@@ -1,11 +1,16 @@
 """Every kernel compiles with nvcc for each architecture that the course meets."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from mini_dnn.device.nvcc import build_cubin, find_nvcc, nvcc_arch
+from mini_dnn.device.base import Defines
+from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
+from mini_dnn.device.sources import INCLUDE
 from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.fused import ConvPoolShape
 from mini_dnn.shapes import ConvShape, LenetBatch
 from mini_dnn.variant import find, names, network_names
 
@@ -33,6 +38,51 @@ def test_networks_compile(name: str, arch: int) -> None:
         if not variant.limit_for(kind):
             cubin = build_cubin(variant.source, variant.defines_for(kind), nvcc_arch(arch))
             assert cubin[:4] == b"\x7fELF"
+
+
+def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]:
+    """What ptxas remarks on a file's products of a warpgroup, of which there are some."""
+    definitions = [f"-D{name}={value}" for name, value in defines.items()]
+    command = [str(find_nvcc()), "-cubin", "-arch=sm_90a", f"-I{INCLUDE}", *OPTIONS, *definitions]
+    command += ["--keep", "--keep-dir", str(folder), str(source), "-o", str(folder / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "wgmma.mma_async" in (folder / f"{source.stem}.ptx").read_text()
+    return re.findall(r".*(?:wgmma|GMMA).*", done.stderr)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        *((name, SHAPES[1]) for name in ("layers/custom", "m3/fp32_split")),
+        *(("layers/fused", ConvPoolShape(**vars(SHAPES[1]), pool=pool)) for pool in (2, 4)),
+        *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+    ],
+)
+def test_products_of_warpgroups_run_on(name: str, shape: ConvShape | LenetBatch, tmp_path: Path) -> None:
+    """The compiler sees that nobody needs their sums before the wait; else it would wait for each one."""
+    variant = find(name)
+    assert not notes_on_products(variant.source, variant.defines_for(shape), tmp_path)
+
+
+@needs_nvcc
+def test_the_compiler_tells_of_products_that_wait(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text("""#include <mini_dnn/ptx.cuh>
+extern "C" __global__ void k(float* out) {
+  __shared__ uint4 b[64];
+  float sum[3][4] = {};
+  const unsigned a[4] = {1, 2, 3, 4};
+  ptx::wgmma_fence();
+  ptx::wgmma_m64k16<24, true>(sum, a, ptx::matrix_descriptor(b, 128, 256));
+  sum[0][0] += 1;  // while the product is under way
+  ptx::wgmma_m64k16<24, true>(sum, a, ptx::matrix_descriptor(b, 128, 256));
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0][0];
+}
+""")
+    assert any("serialized" in note for note in notes_on_products(source, {}, tmp_path))
 
 
 @needs_nvcc

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ from mini_dnn.layers import Linear
 from mini_dnn.models import lenet
 from mini_dnn.network import Network
 from mini_dnn.resident import SLOTS, STEPS, ResidentLenet, check, find_step
+from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import LenetBatch
+from mini_dnn.variant import Variant
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,40 @@ def test_checked_mode_finds_nothing(step: str, network: Network) -> None:
     resident = ResidentLenet(network, variant, device, LenetBatch(2))
     check(network, images, resident.predict(to_float(images)), variant.precision)
     device.close()
+
+
+def tensor_cores(few: bool, monkeypatch: pytest.MonkeyPatch, **defines: int) -> Variant:
+    """The network on tensor cores, with a block for each image, or so few that they take turns."""
+    variant = find_step("tensor")
+    if not few:
+        monkeypatch.setitem(variant.plan.__globals__, "MAX_GRID", 2)  # type: ignore[union-attr]
+    return replace(variant, defines=lambda s: {**variant.defines_for(s), **defines})
+
+
+@pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}, {"PTX_NO_BULK": 1}], ids=str)
+@pytest.mark.parametrize("few", [True, False])
+def test_forms_of_the_tensor_cores(
+    few: bool, defines: dict[str, int], network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With products of a warpgroup and without, with bulk copies and without."""
+    images = pictures(21)
+    variant = tensor_cores(few, monkeypatch, **defines)
+    assert variant.defines_for(LenetBatch(8))["FEW"] == few
+    with closing(ResidentLenet(network, variant, device, LenetBatch(8))) as resident:
+        assert check(network, images, resident.predict(to_float(images)), variant.precision) < 5e-3
+
+
+@pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=str)
+def test_checked_mode_finds_nothing_where_blocks_take_images_in_turn(
+    defines: dict[str, int], network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = pictures(4)
+    with closing(CheckedEmulator()) as device:
+        for order in range(len(SCHEDULES)):
+            device.set_schedule(order, seed=1)
+            variant = tensor_cores(False, monkeypatch, **defines)
+            with closing(ResidentLenet(network, variant, device, LenetBatch(4))) as resident:
+                check(network, images, resident.predict(to_float(images)), variant.precision)
 
 
 @pytest.mark.parametrize("step", ["whole", "tensor"])
