@@ -65,14 +65,20 @@ class Quads:
         return self.columns - 1 + STEP * self.steps
 
 
-def pair_slots(s: ConvShape, band: int) -> int:
+def pair_slots(s: ConvShape, band: int, groups: int) -> int:
     """Pairs of a band in shared memory, as `pairs::Layout` counts them: for kernels with warpgroups."""
     columns, more = ceil_div(s.Q, 2), 2 * ceil_div(s.S + 1, STEP) - 1
     full, rest = divmod(columns, TILE_N)
-    pitch = full * TILE_N + more if full else 0
-    rows = (band + s.R) // 2
-    edge = 2 * (rest + more) * rows + ceil_div(band // 2, EDGE_ROWS) * EDGE_ROWS - band // 2 if rest else 0
-    return 2 * rows * pitch + edge
+    pitch, rows, beside = full * TILE_N + more if full else 0, (band + s.R) // 2, s.R // 2
+    size = edge = 2 * rows * pitch
+    if rest:
+        last = edge + (2 * (rest + more) - 3) * rows + (band // 2 - 1) // EDGE_ROWS * EDGE_ROWS + beside
+        size += 2 * (rest + more) * rows
+        size = max(size, last + 2 * EDGE_ROWS, last + 2 * rows + EDGE_ROWS)
+    if full:
+        last = rows * pitch + (band // 2 - groups + beside) * pitch + (full - 1) * TILE_N + more - 1
+        size = max(size, last + 2 * TILE_N * groups)
+    return size
 
 
 def jobs(columns: int, strips: int) -> int:
@@ -187,7 +193,8 @@ def cut(
         in_plane=ceil_div((min(band, s.P) + s.R - 1) * s.W, 4) * 4,
         in_channels=s.C,
         out_pitch=image_pitch if whole else out_pitch,
-        quad_count=(1 + split) * max(quad_rows * quads.pitch, 2 * pair_slots(s, band) if groups else 0),
+        quad_count=(1 + split)
+        * max(quad_rows * quads.pitch, 2 * pair_slots(s, band, groups) if groups else 0),
         tile_m=quads.tile_m,
     )
 

@@ -145,7 +145,7 @@ def test_every_batch_is_looked_at(serving: ServingBench, monkeypatch: pytest.Mon
 def test_too_little_memory(serving: ServingBench, device: Clocked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "free_bytes", lambda: 4_000_000)
     with pytest.raises(
-        DeviceError, match=r"has room for 3 batches of \d+ images here, not of 150; take a sm"
+        DeviceError, match=r"has room for 4 batches of \d+ images here, not of 150; take a sm"
     ):
         serving.throughput(find_step("whole"), "float32", batch=150)
     row = serving.growth_of_network(find_step("whole"), 150)

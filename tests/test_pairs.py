@@ -98,8 +98,8 @@ def operands(pair_row: np.ndarray, pair: np.ndarray, R: int, S: int) -> np.ndarr
     return np.choose(k % 4, np.broadcast_arrays(row, column, 1, 2)).astype(np.float32)
 
 
-def slots(band: int, Q: int, R: int, S: int) -> int:
-    return quads.pair_slots(ConvShape(1, 4, band + R - 1, Q + S - 1, 16, R, S), band)
+def slots(band: int, Q: int, R: int, S: int, groups: int) -> int:
+    return quads.pair_slots(ConvShape(1, 4, band + R - 1, Q + S - 1, 16, R, S), band, groups)
 
 
 FILTERS = [(7, 7, 9), (1, 1, 3), (4, 6, 6), (2, 9, 3), (5, 3, 9)]  # R, S, GROUPS
@@ -108,16 +108,17 @@ FILTERS = [(7, 7, 9), (1, 1, 3), (4, 6, 6), (2, 9, 3), (5, 3, 9)]  # R, S, GROUP
 @pytest.mark.parametrize(("R", "S", "groups"), FILTERS)
 def test_sizes_are_the_kernels(R: int, S: int, groups: int, either: Device) -> None:
     """`pair_slots` and ``pairs::Layout`` count the same."""
-    cases = np.array([(band, Q) for band in range(2, 74, 2) for Q in range(1, 70)], np.int32)
+    heights = range(2 * groups, 74, 2 * groups)
+    cases = np.array([(band, Q) for band in heights for Q in range(1, 70)], np.int32)
     bands, columns, found = (np.ascontiguousarray(v) for v in (*cases.T, np.zeros(len(cases), np.int32)))
     kernels = Kernels(either, "pairs.cu", R=R, S=S, GROUPS=groups)  # type: ignore[arg-type]
     kernels("sizes", (1,), (1,), found, bands, columns, np.int32(len(cases)))
-    assert found.tolist() == [slots(band, Q, R, S) for band, Q in cases.tolist()]
+    assert found.tolist() == [slots(band, Q, R, S, groups) for band, Q in cases.tolist()]
 
 
 @pytest.mark.parametrize(("R", "S", "groups"), FILTERS)
 def test_products_find_their_pairs(R: int, S: int, groups: int, either: Device) -> None:
-    """Each of them inside of what `pair_slots` counts."""
+    """All inside of what `pair_slots` counts, also if an operand is taken for one piece, as sanitizers do."""
     kernels = Kernels(either, "pairs.cu", R=R, S=S, GROUPS=groups)  # type: ignore[arg-type]
     for tiles, Q in [(1, 1), (1, 15), (2, 16), (1, 17), (2, 18), (1, 34), (3, 21), (4, 6), (6, 12)]:
         band, (full, rest) = 2 * groups * tiles, divmod(ceil_div(Q, 2), 8)
@@ -127,8 +128,9 @@ def test_products_find_their_pairs(R: int, S: int, groups: int, either: Device) 
         row, pair = np.broadcast_arrays(EDGE_N * tile + n, 8 * full + column)
         edge = operands(row, pair, R, S)
         found = [np.zeros(v.size or 1, np.float32) for v in (main, edge)]  # a buffer is never empty
-        sizes = np.int32(band), np.int32(Q)
-        kernels("operands", (1,), (128,), *found, *sizes, shared=16 * slots(band, Q, R, S))
+        end, size = np.zeros(1, np.int32), slots(band, Q, R, S, groups)
+        kernels("operands", (1,), (128,), *found, end, np.int32(band), np.int32(Q), shared=16 * size)
+        assert 0 < end <= size
         np.testing.assert_array_equal(found[0][: main.size].reshape(main.shape), main)
         in_band = np.broadcast_to((row < band // 2)[..., None, None, None, :], edge.shape)
         np.testing.assert_array_equal(found[1][: edge.size].reshape(edge.shape)[in_band], edge[in_band])

@@ -40,7 +40,8 @@ struct Products {
   pairs::Layout at;
   uint4* slot;  // pairs of a band; with SPLIT those of the low halves behind them
 
-  __device__ Products(void* memory, int Q) : at(pairs::Layout::of<Filter>(BAND, Q)), slot(static_cast<uint4*>(memory)) {
+  __device__ Products(void* memory, int Q)
+      : at(pairs::Layout::of<Filter>(BAND, Q, GROUPS)), slot(static_cast<uint4*>(memory)) {
     for (int i = threadIdx.x; i < (1 + SPLIT) * at.size; i += THREADS) slot[i] = make_uint4(0, 0, 0, 0);
   }
 

@@ -1,29 +1,31 @@
-// layers/custom: the final kernel: a convolution on quads and tensor cores, at the pace of memory.
+// layers/custom: the final kernel: a convolution on quads or pairs and tensor cores, at the pace of memory.
 //
-// Idea      Nothing is unrolled and nothing is permuted. With quads (mini_dnn/quads.cuh) the image itself is the
-//           tensor cores' operand: weights stay in registers for the whole launch, and a row of quads is read once for
-//           all output rows that it serves. No thread computes an address of global memory: the copy engine brings
-//           bands of the image and takes bands of the result, while the warps work on the band before.
+// Idea      Nothing is unrolled and nothing is permuted: the image itself, as halves, is the tensor cores' operand. In
+//           quads (mini_dnn/quads.cuh) for mma.sync, in pairs (mini_dnn/pairs.cuh) for sm_90's wgmma, which reads them
+//           from shared memory by itself. Weights stay in registers for the whole launch. No thread computes an address
+//           of global memory: the copy engine brings bands of the image and takes bands of the result, while other
+//           blocks multiply.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. Shared memory: OUTPUTS slabs [TILE_M][out_pitch] of
-//           results, INPUTS bands as they are in x [C][BAND + R - 1][W], and the quads of one band, halves, in rows of
-//           `pitch`; with SPLIT those of the low halves behind them. next[m tile] counts the units handed out.
+//           results, INPUTS bands as they are in x [C][in_plane], and the quads or pairs of one band, with SPLIT those
+//           of the low halves behind them. next[m tile] counts the units handed out.
 // Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Blocks stay and take units from a counter,
-//           in order, so that what is at work lies close together in memory. A warp does jobs of 8 columns of quads in
-//           one strip of ROWS rows of quads, STRIPS a band, or at the right edge 2 or 4 columns of several strips.
-//           mma.m16n8k16: 16 rows = channels and pixels of a quad, 8 columns = quads, k = 4 quads of a filter row.
-//           With POOL, ReLU and a maximum over windows follow in registers, and y is the pooled output.
-// Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. Products
-//           800 + 2,142 an image, padding included: 0.06 + 0.15 ms at the 600 TFLOP/s that mma.sync reached in a loop
-//           of nothing else; with SPLIT three times as many.
+//           in order, so that what is at work lies close together in memory. by_warp.cuh: a warp does jobs of 8 columns
+//           of quads; by_warpgroup.cuh, with GROUPS on sm_90a: four warps do tiles of 8 pairs of columns. out.cuh: the
+//           sums' way to the slab, with POOL by ReLU and a maximum over windows, and y is the pooled output.
+// Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000.
+//           Products, padding included: 800 of mma.sync an image in conv1, 0.06 ms at the 600 TFLOP/s that it reached
+//           in a loop of nothing else; 64 + 16 of wgmma (n = 72, 24) in conv2, 0.11 ms at the 0.93 and 0.8 PFLOP/s of
+//           such a loop. With SPLIT three times as many.
 // Gain      over m3/sliding_window: each value is packed once instead of copied 14 times, operands without WMMA's
-//           alignment, loads and stores under way while a block computes: 0.35 + 0.29 ms expected instead of 0.9 + 1.1.
+//           alignment, loads and stores under way while a block computes: 0.33 + 0.26 ms expected instead of 0.9 + 1.1.
 // Limits    C up to 4, filters up to 64 registers; other shapes take conv_direct, which is slow. Values beyond 65,504
 //           become infinite (with SPLIT NaN). An infinity or NaN also reaches outputs next to its own (zeros of A times
 //           infinity). Bulk copies where rows are multiples of 16 bytes, else element by element.
 // Hazards   reset runs before each conv, on its stream, and nothing outlives a launch: one that was killed leaves no
 //           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
-// Source    PTX ISA: mma.m16n8k16, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous data copies. On
-//           SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.
+// Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
+//           data copies. On SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores",
+//           arXiv:2203.03341.
 #include <mini_dnn/ptx.cuh>
 
 constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
@@ -79,8 +81,7 @@ __device__ void start_load(float* in, const float* x, Unit u, int H, int W, int 
     return;
   }
 #endif
-  if (INPUTS == 0) return;
-  for (int c = 0; c < C; c++, from += (long long)H * W, in += plane) {
+  for (int c = 0; c < C && INPUTS > 0; c++, from += (long long)H * W, in += plane) {
     for (int i = 4 * threadIdx.x; by16 && i < rows * W; i += 4 * THREADS) ptx::cp_async<16>(in + i, from + i);
     for (int i = threadIdx.x; !by16 && i < rows * W; i += THREADS) ptx::cp_async<4>(in + i, from + i);
   }

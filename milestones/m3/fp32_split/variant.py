@@ -28,5 +28,6 @@ VARIANT = quads.variant(
     op="conv2d",
     parent="layers/custom",
     precision="fp32",
+    compute_type="3xfp16",
     idea="two halves for each operand, three products: fp32 accuracy from the tensor cores",
 )

@@ -51,6 +51,8 @@ struct Filter {
   }
 };
 
+__device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+
 // How the pairs of a band lie in shared memory, in slots of 16 bytes: planes [2][rows / 2][pitch], for groups of 8
 // columns; behind them the copy for the edge [column - first][2][edge_pitch].
 struct Layout {
@@ -59,18 +61,23 @@ struct Layout {
   int first, edge, edge_pitch;  // first column of the copy, where it begins, of a column and parity
   int size;
 
-  // For a band of output rows of Q pixels, an even number of them.
+  // For a band of output rows of Q pixels, whole tiles of `groups` pairs of rows.
   template <class Filter>
-  __device__ static constexpr Layout of(int band, int Q) {
+  __device__ static constexpr Layout of(int band, int Q, int groups) {
     constexpr int more = 2 * Filter::steps - 1;  // pairs that a filter needs beside its own
     const int out = (Q + 1) / 2, plane_rows = (band + Filter::rows - 1) / 2;
     Layout at{};
     at.columns = out + more, at.full = out / group, at.rest = out % group;
     at.pitch = at.full ? at.full * group + more : 0, at.plane = plane_rows * at.pitch;
     at.first = at.full * group, at.edge = 2 * at.plane;
-    at.edge_pitch = plane_rows;  // products may read on into the next column, or at the end into slots left for that
-    const int past = (band / 2 + edge_n - 1) / edge_n * edge_n - band / 2;
-    at.size = at.edge + (at.rest ? (at.rest + more) * 2 * at.edge_pitch + past : 0);
+    at.edge_pitch = plane_rows;  // products read on into the next column, and behind the last one
+    at.size = at.edge + (at.rest ? (at.rest + more) * 2 * at.edge_pitch : 0);
+    // The last products' operands find room, also where they are taken for one piece, as compute-sanitizer does.
+    const int beside = (Filter::rows - 1) / 2, edge_rows = (band / 2 - 1) / edge_n * edge_n;
+    const int last = at.plane + (band / 2 - groups + beside) * at.pitch + (at.full - 1) * group + more - 1;
+    const int last_edge = at.edge + (2 * (at.rest + more) - 3) * at.edge_pitch + edge_rows + beside;
+    if (at.full) at.size = larger(at.size, last + 2 * group * groups);
+    if (at.rest) at.size = larger(at.size, larger(last_edge + 2 * edge_n, last_edge + 2 * at.edge_pitch + edge_n));
     return at;
   }
 

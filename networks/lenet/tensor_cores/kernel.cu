@@ -1,24 +1,26 @@
 // networks/lenet/tensor_cores: LeNet in two kernels on the tensor cores: images to features, features to classes.
 //
 // Idea      networks/lenet/whole with layers/custom's products: quads of the image (mini_dnn/quads.cuh) are packed
-// once,
-//           the first layer's windows are maxima over a lane's sums and its neighbour's, and what comes out of them,
-//           four channels side by side, is the quad that the second layer wants. The linear layers are products, too.
+//           once, the first layer's windows are maxima over a lane's sums and its neighbour's, and what comes out of
+//           them, four channels side by side, are the pairs or quads that the second layer wants. The linear layers are
+//           products, too.
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296) halves; weights as in
-//           models/lenet.py, fp32, C order. Dynamic shared memory: an fp32 image, its quads (43,43), those of pool1
-//           (40,40) with zeros below, and the fragments of the first layer's filters.
-// Mapping   features: blocks stay and take images from a counter. A warp does jobs of 8 columns of quads, 20 rows of
-//           quads in the first layer (10 jobs), 12 rows in the second (13 jobs, the last one for the two columns at the
-//           right edge). classify: a block -> 32 images, its 8 warps -> parts of the 1,296 features, added up at the
-//           end.
-// Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products 800 + 2,184 an
-//           image: 0.20 ms at the 600 TFLOP/s that mma.sync reached in a loop of nothing else.
-// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.35 ms expected, as layers/fused keeps
-// the
-//           tensor cores busy two thirds of the time.
+//           models/lenet.py, fp32, C order. Dynamic shared memory: an fp32 image, its quads (43,43), pool1 (40,40) as
+//           pairs or quads with zeros below, and the fragments of the first layer's filters.
+// Mapping   features: blocks stay and take images from a counter, or with FEW images have one each. A warp does jobs of
+//           8 columns of quads and 20 rows in the first layer (10 jobs). In the second one a warpgroup does tiles of 8
+//           pairs of columns and 9 of rows, two below each other, and one tile for the pair of columns at the right
+//           edge; before sm_90a a warp 12 rows of quads (13 jobs). classify: a block -> 32 images, its 8 warps -> parts
+//           of the 1,296 features, added up at the end.
+// Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products: 800 of
+//           mma.sync and 64 + 16 of wgmma (n = 72, 24) an image, 0.06 + 0.11 ms at the 0.6 and 0.9 PFLOP/s of loops of
+//           nothing else.
+// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.28 ms expected, as layers/fused keeps
+//           the tensor cores busy two thirds of the time. One image: twelve warps instead of four, and nothing to
+//           count.
 // Limits    values beyond 65,504 become infinite; the pixels and pool1 are rounded to halves, 11 bits.
-// Hazards   two barriers an image: pixels are packed and the next image may land; pool1 is there. The last strip reads
-//           two rows below pool1 and the quad behind them, for sums that do not count: they are zeros.
+// Hazards   two barriers an image: pixels are packed and the next image may land; pool1 is there. The last products
+//           read rows below pool1, for sums that do not count: they are zeros.
 // Source    as layers/custom and networks/lenet/whole.
 #include <cuda_fp16.h>
 #include <mini_dnn/pairs.cuh>
@@ -38,7 +40,7 @@ constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
 typedef pairs::Filter<4, 16, 7, 7> Filter2;
 constexpr int WARPGROUPS = THREADS / 128;
 constexpr int GROUPS = 9, TILES = 2;  // pairs of rows of a product, and how many products below each other
-constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2);
+constexpr pairs::Layout pool1_at = pairs::Layout::of<Filter2>(2 * GROUPS * TILES, OUT2, GROUPS);
 constexpr int BYTES_OF_POOL1 = pairs::slot_bytes * pool1_at.size;
 #else
 typedef quads::Filter<4, 16, 7, 7> Filter2;
