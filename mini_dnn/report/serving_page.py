@@ -27,15 +27,15 @@ GROWTH = (
 LATENCY = (
     "The wall clock around requests of one image each, from ordinary host memory to probabilities in host "
     "memory: a copy to page-locked memory, where the first kernel fetches the image and the last one puts "
-    "the answer, the kernels, and the wait. In one graph the GPU gets the kernels by one call of the driver. Op "
-    "time: the kernels alone, the L2 cache cold. Clocks are read before and after the requests, as reading "
-    "them would disturb."
+    "the answer, the kernels, and the wait. In one graph the GPU gets the kernels by one call of the driver. "
+    "Op time: the kernels alone, the L2 cache cold. Clocks are read before and after the requests, as "
+    "reading them would disturb."
 )
 THROUGHPUT = (
     "Batches one after the other, from images in pinned host memory to probabilities in host memory; "
     f"{SLOTS} are under way at a time. Copy: the images' bytes at the rate that copies from pinned memory "
-    "reached on this device; op: the kernels alone. Both overlap, so a batch cannot take less than the longer of them, and "
-    f"should take {LIMIT:.2f} times that at most."
+    "reached on this device; op: the kernels alone. Both overlap, so a batch cannot take less than the "
+    f"longer of them, and should take {LIMIT:.2f} times that at most."
 )
 
 

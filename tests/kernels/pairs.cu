@@ -10,9 +10,9 @@ extern "C" __global__ void sizes(int* size, const int* band, const int* columns,
 }
 
 // The operands of all products of a tile, [Filter::rows][Filter::steps][16][8 groups]: with ones on the diagonal of A,
-// sums are B.
+// sums are B. `end`: at least where they would end if each one were one piece of memory.
 template <int groups>
-__device__ void copy_operands(float* out, const pairs::Operand& b) {
+__device__ void copy_operands(float* out, int* end, const pairs::Operand& b) {
   constexpr unsigned low_one = 0x3c00, high_one = low_one << 16;  // halves
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   unsigned a[4];
@@ -22,6 +22,7 @@ __device__ void copy_operands(float* out, const pairs::Operand& b) {
   }
   for (int r = 0; r < Filter::rows; r++)
     for (int s = 0; s < Filter::steps; s++, out += 16 * 8 * groups) {
+      *end = max(*end, int(b.at(r, s) & 0xffff) + 2 * 8 * groups);  // 16 k of halves are two slots
       float sum[groups][4];
       ptx::wgmma_fence();
       ptx::wgmma_m64k16<8 * groups, false>(sum, a, b.at(r, s));
@@ -34,8 +35,8 @@ __device__ void copy_operands(float* out, const pairs::Operand& b) {
 }
 
 // A warpgroup: the operands of all tiles of a band, [column group][tile] and at the edge [column][tile]. The channels
-// of a pixel are its row, its column, 1 and 2.
-extern "C" __global__ void operands(float* main, float* edge, int band, int Q) {
+// of a pixel are its row, its column, 1 and 2. `end`: the slot behind all operands.
+extern "C" __global__ void operands(float* main, float* edge, int* end, int band, int Q) {
   extern __shared__ __align__(128) uint4 slot[];
   const pairs::Layout at = pairs::Layout::of<Filter>(band, Q, GROUPS);
   for (int i = threadIdx.x; i < at.size; i += blockDim.x) slot[i] = make_uint4(0, 0, 0, 0);
@@ -48,12 +49,14 @@ extern "C" __global__ void operands(float* main, float* edge, int band, int Q) {
   }
   ptx::fence_proxy_async();
   __syncthreads();  // the pairs are there
+  int last = 0;
   constexpr int products = Filter::rows * Filter::steps * 16;
   for (int group = 0; group < at.full; group++)
     for (int row = 0; row < band / 2; row += GROUPS, main += products * 8 * GROUPS)
-      copy_operands<GROUPS>(main, pairs::Operand::main(slot, at, row, group));
+      copy_operands<GROUPS>(main, &last, pairs::Operand::main(slot, at, row, group));
   for (int column = 0; column < at.rest; column++)
     for (int row = 0; row < band / 2; row += pairs::edge_n, edge += products * pairs::edge_n)
-      copy_operands<pairs::edge_groups>(edge, pairs::Operand::edge(slot, at, row, column));
+      copy_operands<pairs::edge_groups>(edge, &last, pairs::Operand::edge(slot, at, row, column));
+  if (threadIdx.x == 0) *end = last - int(ptx::matrix_descriptor(slot, 0, 0) & 0xffff);
 }
 #endif
