@@ -188,6 +188,8 @@ def test_bulk_store_reads_its_source_at_the_wait(twins: Kernels, wait: int, valu
         (2, "address of a row for ldmatrix is not a multiple of 16 bytes: 8 past one"),
         (3, "size of bulk_load is not a multiple of 16 bytes: 8 past one"),
         (4, "no thread of the block has initialised this mbarrier"),
+        (5, "address that bulk_prefetch reads is not a multiple of 16 bytes: 4 past one"),
+        (6, "size of bulk_prefetch is not a multiple of 16 bytes: 8 past one"),
     ],
 )
 def test_wrong_use(twins: Kernels, which: int, message: str) -> None:

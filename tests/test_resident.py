@@ -161,6 +161,25 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
                 next(resident.serve_in_place(lambda room, count=count: count))
 
 
+@pytest.mark.parametrize("step", ["whole", "tensor"])
+def test_one_image_is_not_copied(
+    step: str, network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels fetch it from host memory, and leave the probabilities there."""
+    images = to_float(pictures(3))
+    with closing(ResidentLenet(network, find_step(step), device, LenetBatch(3))) as several:
+        expected = several.predict(images)
+    with closing(ResidentLenet(network, find_step(step), device, LenetBatch(1), use_graph=False)) as one:
+
+        def refuse(*args: object, **more: object) -> None:
+            raise AssertionError("a copy")
+
+        monkeypatch.setattr(device, "copy_in", refuse)
+        monkeypatch.setattr(device, "copy_out", refuse)
+        for image, probabilities in zip(images, expected, strict=True):
+            np.testing.assert_array_equal(one.respond(image[None])[0], probabilities)
+
+
 def test_a_file_is_read_to_pinned_memory(network: Network, device: Device, tmp_path: Path) -> None:
     """The example of networks/README.md."""
     images = pictures(7)

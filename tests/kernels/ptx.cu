@@ -100,6 +100,7 @@ extern "C" __global__ void bulk_double(const float* in, float* out, int parts) {
   __syncthreads();
   auto load = [&](int part) {
     if (part >= parts) return;
+    ptx::bulk_prefetch(in + part * COUNT, sizeof buffer[0]);  // changes nothing but how soon the copy lands
     ptx::mbarrier_arrive_expect_tx(&full[part % 2], sizeof buffer[0]);
     ptx::bulk_load(buffer[part % 2], in + part * COUNT, sizeof buffer[0], &full[part % 2]);
   };
@@ -212,5 +213,7 @@ extern "C" __global__ void misaligned(const float* in, int which) {
   __shared__ ptx::mbarrier full;
   if (which == 3) ptx::mbarrier_init(&full, 1), ptx::bulk_load(tile, in, 40, &full);
   if (which == 4) ptx::mbarrier_wait(&full, 0);
+  if (which == 5) ptx::bulk_prefetch(in + 1, 32);
+  if (which == 6) ptx::bulk_prefetch(in, 24);
 #endif
 }
