@@ -1,6 +1,9 @@
 """The kernels on quads: bulk copies and older forms, bands of all kinds, nothing left behind."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from emulator_kernels import Kernels
 
 from mini_dnn import quads
 from mini_dnn.course import layer_shape
-from mini_dnn.device import Device
+from mini_dnn.device import Device, open_device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.execute import Execution
 from mini_dnn.reference import check_conv2d
@@ -173,6 +176,28 @@ def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> Non
     finally:
         for execution in runs:
             execution.free()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_from_two_threads(name: str, device: Device) -> None:
+    """Each opens the device for itself, and launches while the other one does."""
+    together = Barrier(2)
+
+    def work(seed: int) -> list[bool]:
+        rng = np.random.default_rng(seed)
+        inputs = [random(rng, layer_shape(layer, 30)) for layer in ("conv1", "conv2")]
+        with closing(open_device(device.name)) as own:
+            found = []
+            for x, w in inputs * 2:
+                together.wait(timeout=60)
+                found.append(conv2d(x, w, find(name), own))
+        return [
+            check_conv2d(x, w, y, find(name).precision).ok
+            for (x, w), y in zip(inputs * 2, found, strict=True)
+        ]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(all(right) for right in pool.map(work, range(2)))
 
 
 @pytest.mark.parametrize("H", [20, 23])
