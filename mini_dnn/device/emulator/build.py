@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
@@ -75,20 +78,46 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
 
 
 def build_kernels(
-    source: Path,
-    defines: Defines,
-    compiler: Compiler,
-    runtime: Path,
-    checked: bool = False,
-    quiet: bool = False,
+    source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool = False
 ) -> Path:
-    """The library with the kernels of a file; ``quiet`` shows nothing while that takes its time.
+    """The library with the kernels of a file.
 
     Raises
     ------
     CompileError
         The file is missing or does not compile; the message has g++'s words, file and line.
     """
+    target = _library(source, defines, compiler, runtime, checked)
+    if stored(target) is None:
+        with busy(f"g++ compiles {source.resolve().parent.name} ..."):
+            store(target, _compile(source, defines, compiler, runtime, checked))
+    return target
+
+
+def build_ahead(
+    source: Path, defines: Sequence[Defines], compiler: Compiler, runtime: Path, checked: bool
+) -> None:
+    """Make the libraries of a file with each of these definitions, a compiler a core.
+
+    What does not compile is left for `build_kernels` to tell.
+    """
+    different = {tuple(sorted(each.items())): each for each in defines}.values()
+
+    def build(each: Defines) -> None:
+        with suppress(DeviceError):
+            target = _library(source, each, compiler, runtime, checked)
+            if stored(target) is None:
+                store(target, _compile(source, each, compiler, runtime, checked))
+
+    with (
+        busy(f"g++ compiles {source.resolve().parent.name} for {len(different)} shapes ..."),
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+    ):
+        list(pool.map(build, different))
+
+
+def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> Path:
+    """Where the library lies, or will: named by all that goes into it."""
     if not source.is_file():
         raise CompileError(f"there is no kernel file {source}")
     for name in defines:
@@ -106,11 +135,7 @@ def build_kernels(
         *settings,
         *(checks if checked else []),
     )
-    target = cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
-    if stored(target) is None:
-        with nullcontext() if quiet else busy(f"g++ compiles {source.resolve().parent.name} ..."):
-            store(target, _compile(source, defines, compiler, runtime, checked))
-    return target
+    return cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
 
 
 def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> bytes:

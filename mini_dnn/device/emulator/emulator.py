@@ -7,8 +7,6 @@ import platform
 import re
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
-from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_kernels, build_runtime
+from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels, build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.launch import (
     Arguments,
@@ -29,7 +27,6 @@ from mini_dnn.device.emulator.launch import (
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.errors import DeviceError, LaunchError
-from mini_dnn.progress import busy
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
 
@@ -112,17 +109,7 @@ class EmulatorDevice:
 
         What does not compile is told when it is asked for.
         """
-        different = {tuple(sorted(each.items())): each for each in defines}.values()
-
-        def build(each: Defines) -> None:
-            with suppress(DeviceError):
-                build_kernels(source, each, self._compiler, self._runtime_path, self.checked, quiet=True)
-
-        with (
-            busy(f"g++ compiles {source.resolve().parent.name} for {len(different)} shapes ..."),
-            ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-        ):
-            list(pool.map(build, different))
+        build_ahead(source, defines, self._compiler, self._runtime_path, self.checked)
 
     def symbol(self, module: Module, name: str) -> EmulatorBuffer:
         """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes."""
