@@ -23,7 +23,8 @@ from mini_dnn.errors import CheckError, DeviceError
 from mini_dnn.network import Network
 from mini_dnn.nvml import Watch
 from mini_dnn.reference import check_conv2d
-from mini_dnn.resident import SLOTS, TOLERANCE, ResidentLenet, check
+from mini_dnn.resident import SLOTS, ResidentLenet
+from mini_dnn.resident_check import TOLERANCE, check
 from mini_dnn.runner import run
 from mini_dnn.shapes import LenetBatch
 from mini_dnn.timing import Timing, median_error
@@ -164,8 +165,8 @@ class ServingBench:
         dict
             A row: ``batch_ms``, a batch's share of the wall time of a pass over ``batches`` of them, with
             the first one's copy and the last one's wait; ``copy_ms``, its bytes at the rate of copies from
-            pinned memory; ``op_ms``, its kernels alone; ``over_longer``, ``batch_ms`` over
-            the longer of both.
+            pinned memory; ``op_ms``, its kernels alone; ``over_longer``, ``batch_ms`` over the longer of
+            both.
 
         Raises
         ------

@@ -14,9 +14,8 @@ from itertools import cycle
 import numpy as np
 
 from mini_dnn.device.base import Device
-from mini_dnn.errors import CheckError, ShapeError, VariantError
+from mini_dnn.errors import ShapeError, VariantError
 from mini_dnn.execute import Execution
-from mini_dnn.models import lenet
 from mini_dnn.network import Network
 from mini_dnn.runner import Progress, check_runnable, fitting, largest_part
 from mini_dnn.shapes import LenetBatch
@@ -25,9 +24,6 @@ from mini_dnn.variant import Variant, find
 
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
-CHECK_IMAGES = 100  # from each end, compared with float64
-# of a probability, by a variant's precision: fp32 sums stay below 1e-5, halves have 11 bits
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
 
 Fill = Callable[[np.ndarray], int]  # writes images to the front of an array; how many, 0 for no more
 
@@ -74,20 +70,22 @@ class _Slot:
         self.execution.set_up()
         device.synchronize(stream)
         # one image is on the GPU sooner when its kernels fetch it than when a copy engine brings it
-        self._is_shared = shape.N == 1
-        self.images = self._host_array("images", shape)
+        host_array = self._shared if shape.N == 1 else self._pinned
+        self.images, self._probabilities = host_array("images", shape), host_array("probabilities", shape)
         self.images[:] = 0
-        self._probabilities = self._host_array("probabilities", shape)
         self._count = 0
-        self._graph = device.capture(self._batch, stream) if use_graph else None
+        self._work = self.execution.kernels if shape.N == 1 else self._with_copies
+        self._graph = device.capture(self._work, stream) if use_graph else None
 
-    def _host_array(self, name: str, shape: LenetBatch) -> np.ndarray:
-        """The host's side of a buffer: an array to copy from and to, or the buffer itself."""
-        size, dtype = shape.buffers[name], shape.dtypes.get(name, "float32")
-        if not self._is_shared:
-            return self._device.pinned(size, dtype)
-        self.execution.buffers[name].free()
-        self.execution.buffers[name], array = self._device.shared(name, size, dtype)
+    def _pinned(self, name: str, shape: LenetBatch) -> np.ndarray:
+        """An array to copy a buffer from and to."""
+        return self._device.pinned(shape.buffers[name], shape.dtypes.get(name, "float32"))
+
+    def _shared(self, name: str, shape: LenetBatch) -> np.ndarray:
+        """A buffer itself, which comes to lie in host memory."""
+        buffers, dtype = self.execution.buffers, shape.dtypes.get(name, "float32")
+        buffers[name].free()
+        buffers[name], array = self._device.shared(name, shape.buffers[name], dtype)
         return array
 
     def submit(self, count: int) -> None:
@@ -96,7 +94,7 @@ class _Slot:
         if self._graph:
             self._graph.replay()
         else:
-            self._batch()
+            self._work()
 
     def result(self) -> np.ndarray:
         """Wait for the batch: probabilities (n, 10)."""
@@ -109,14 +107,12 @@ class _Slot:
             self._graph.free()
         self.execution.free()
 
-    def _batch(self) -> None:
-        """All that the device does for a batch, from images in host memory to probabilities there."""
+    def _with_copies(self) -> None:
+        """All that the device does for a batch, from pinned images to pinned probabilities."""
         buffers = self.execution.buffers
-        if not self._is_shared:
-            self._device.copy_in(buffers["images"], self.images, self._stream)
+        self._device.copy_in(buffers["images"], self.images, self._stream)
         self.execution.kernels()
-        if not self._is_shared:
-            self._device.copy_out(buffers["probabilities"], self._probabilities, self._stream, wait=False)
+        self._device.copy_out(buffers["probabilities"], self._probabilities, self._stream, wait=False)
 
 
 class ResidentLenet:
@@ -268,45 +264,3 @@ class ResidentLenet:
             )
         images[: len(batch)] = batch
         return len(batch)
-
-
-def check(network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32") -> float:
-    """Compare with the network in float64, for some images from both ends of the batch.
-
-    Parameters
-    ----------
-    network
-        The trained one.
-    images
-        (N, 1, 86, 86) uint8.
-    probabilities
-        (N, 10), as computed.
-    precision
-        The variant's: see `TOLERANCE`.
-
-    Returns
-    -------
-    float
-        The largest difference.
-
-    Raises
-    ------
-    CheckError
-        It is too large, or something is no number.
-    """
-    exact = lenet.build(np.random.default_rng(0), np.float64)
-    for name, parameter in network.parameters().items():
-        exact.parameters()[name].value[:] = parameter.value
-    chosen = np.unique(
-        np.r_[0 : min(CHECK_IMAGES, len(images)), max(0, len(images) - CHECK_IMAGES) : len(images)]
-    )
-    expected = exact.forward(images[chosen] / np.float64(255))
-    error, tolerance = np.abs(probabilities[chosen] - expected), TOLERANCE[precision]
-    if not (error <= tolerance).all():  # NaN fails
-        wrong = ~(error <= tolerance).all(axis=1)
-        first = int(chosen[int(wrong.argmax())])
-        raise CheckError(
-            f"{int(wrong.sum())} of {len(chosen)} images differ from float64 by more than {tolerance:.0e}, "
-            f"first image {first}: found {probabilities[first]}, expected {expected[int(wrong.argmax())]}"
-        )
-    return float(error.max())

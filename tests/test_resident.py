@@ -19,7 +19,8 @@ from mini_dnn.errors import CheckError, ShapeError, VariantError
 from mini_dnn.layers import Linear
 from mini_dnn.models import lenet
 from mini_dnn.network import Network
-from mini_dnn.resident import SLOTS, STEPS, ResidentLenet, check, find_step
+from mini_dnn.resident import SLOTS, STEPS, ResidentLenet, find_step
+from mini_dnn.resident_check import check
 from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import LenetBatch
 from mini_dnn.variant import Variant

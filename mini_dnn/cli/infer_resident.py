@@ -16,7 +16,8 @@ from mini_dnn.device import Device
 from mini_dnn.inference import PART_IMAGES
 from mini_dnn.network import Network
 from mini_dnn.progress import Bar
-from mini_dnn.resident import ResidentLenet, check
+from mini_dnn.resident import ResidentLenet
+from mini_dnn.resident_check import check
 from mini_dnn.shapes import LenetBatch
 from mini_dnn.timing import Timing
 from mini_dnn.variant import Variant
