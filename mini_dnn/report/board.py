@@ -164,7 +164,8 @@ def _board(device: str, results: Results) -> Board:
     keys = sorted(of_entry, key=lambda key: (order.get(key[0], len(order)), key))
     variants = {name: _found(name) for name, _ in keys}
     compute_types = {name: variant.compute_type for name, variant in variants.items() if variant}
-    stale = {key: _why_stale(of_entry[key].values(), variants[key[0]]) for key in keys}
+    hashes = {name: _current_hash(variant) for name, variant in variants.items()}
+    stale = {key: _why_stale(of_entry[key].values(), variants[key[0]], hashes[key[0]]) for key in keys}
     entries = {key: Entry(*key, of_entry[key], layers, stale[key]) for key in keys}
     records = [record for record in results.records if record.device == device]
     ceilings = {name: value for record in records for name, value in record.ceilings.items()}
@@ -214,10 +215,9 @@ def _current_hash(variant: Variant | None) -> str | None:
     return code_hash(variant.source) if variant and variant.host is None else None
 
 
-def _why_stale(rows: Collection[Row], variant: Variant | None) -> str:
+def _why_stale(rows: Collection[Row], variant: Variant | None, current: str | None) -> str:
     if variant is None:
         return GONE
     if any(row.code_hash is None and not row.on_host for row in rows):
         return NOT_SAID
-    current = _current_hash(variant)
     return CHANGED if any(row.code_hash != current for row in rows) else ""

@@ -12,7 +12,7 @@ from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import VariantError
 from mini_dnn.report.rows import Record, Row
-from mini_dnn.variant import find
+from mini_dnn.variant import Variant, find
 
 BATCHES = (100, 1_000, 10_000)  # the course's
 SAME = ("variant", "code_hash", "batch", "layer", "flops", "op_ms", "median_error", "repeats", "parts")
@@ -25,16 +25,15 @@ def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[
     code are left out, and so are batches that no run through the network has.
     """
     record = Record.of(content, file, SCHEMA, ceilings)
+    present = {name: _present(name) for name in {row["variant"] for row in content["growth"]}}
     rows = []
     for row in content["growth"]:
         if row["layer"] not in LAYERS or row["batch"] not in BATCHES or row["parts"] != 1:
             continue
-        try:
-            variant = find(row["variant"])
-        except VariantError:
+        found = present[row["variant"]]
+        if found is None or found[1] != row["code_hash"]:
             continue
-        if variant.host or row["code_hash"] != code_hash(variant.source):
-            continue
+        variant = found[0]
         shape = layer_shape(row["layer"]).with_batch(row["batch"])
         rows.append(
             Row(
@@ -53,3 +52,12 @@ def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[
             )
         )
     return record, rows
+
+
+def _present(name: str) -> tuple[Variant, str] | None:
+    """A variant with kernels as it is now, and its code's hash; None if there is no such one."""
+    try:
+        variant = find(name)
+    except VariantError:
+        return None
+    return None if variant.host else (variant, code_hash(variant.source))

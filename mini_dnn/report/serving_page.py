@@ -52,7 +52,8 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
         for one in servings
         if one.dirty
     ]
-    stale = dict.fromkeys(row["variant"] for row in (*latency, *growth, *throughput) if _is_stale(row))
+    measured = dict.fromkeys((row["variant"], row["code_hash"]) for row in (*latency, *growth, *throughput))
+    stale = dict.fromkeys(name for name, code in measured if code is not None and is_stale(name, code))
     doubts += (
         [f"stale, the code has changed since: {', '.join(f'`{name}`' for name in stale)}"] if stale else []
     )
@@ -157,10 +158,6 @@ def throughput_table(rows: Sequence[Row]) -> Table:
         for row in rows
     ]
     return Table([*columns, "over the longer", "SM MHz"], cells, text_columns=2)
-
-
-def _is_stale(row: Row) -> bool:
-    return row["code_hash"] is not None and is_stale(row["variant"], row["code_hash"])
 
 
 def _clock(row: Row) -> str:
