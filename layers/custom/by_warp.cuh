@@ -6,6 +6,21 @@
 typedef quads::Filter<C, M, R, S> Filter;
 #include "out.cuh"
 
+// How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
+struct Walk {
+  int row, column, rows, columns, pitch;
+  __device__ explicit Walk(int pitch)
+      : row(threadIdx.x / pitch),
+        column(threadIdx.x % pitch),
+        rows(THREADS / pitch),
+        columns(THREADS % pitch),
+        pitch(pitch) {}
+  __device__ __forceinline__ void step() {
+    row += rows, column += columns;
+    if (column >= pitch) column -= pitch, row++;
+  }
+};
+
 struct Products {
   static constexpr int ROWS_IN =
       STRIPS * ROWS + Filter::rows - 1;  // rows of quads of a band, with the filter's overhang

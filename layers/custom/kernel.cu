@@ -34,21 +34,6 @@ constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 constexpr int THREADS = 32 * WARPS;
 constexpr int AHEAD = INPUTS > 0 ? INPUTS : 1;  // units that are taken before their turn
 
-// How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
-struct Walk {
-  int row, column, rows, columns, pitch;
-  __device__ explicit Walk(int pitch)
-      : row(threadIdx.x / pitch),
-        column(threadIdx.x % pitch),
-        rows(THREADS / pitch),
-        columns(THREADS % pitch),
-        pitch(pitch) {}
-  __device__ __forceinline__ void step() {
-    row += rows, column += columns;
-    if (column >= pitch) column -= pitch, row++;
-  }
-};
-
 #if GROUPS && defined(PTX_WGMMA)
 #include "by_warpgroup.cuh"
 #else

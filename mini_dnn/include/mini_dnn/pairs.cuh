@@ -28,26 +28,12 @@ struct Filter {
 
   unsigned a[rows][steps][4];
 
-  // As quads::Filter::load.
+  // The fragments of a for the output channels from m0 on; see quads::load_fragments.
   __device__ void load(const float* w, int m0, bool low = false, float scale = 1.0f) {
-    const int g = threadIdx.x % quads::lanes / 4, t = threadIdx.x % 4, channel_out = m0 + m(g);
-#pragma unroll
-    for (int r = 0; r < rows; r++)
-#pragma unroll
-      for (int step = 0; step < steps; step++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const int row = r - dy(g), column = 4 * step + i / 2 * 2 + t / 2 - i % 2;
-          float v[2];
-#pragma unroll
-          for (int k = 0; k < 2; k++) {
-            const int channel = t % 2 * 2 + k;
-            const bool inside =
-                channel_out < m_size && channel < c_size && row >= 0 && row < r_size && column >= 0 && column < s_size;
-            v[k] = inside ? w[((channel_out * c_size + channel) * r_size + row) * s_size + column] : 0.0f;
-          }
-          a[r][step][i] = low ? quads::pack_rest(v[0], v[1], scale) : ptx::pack_halves(v[0], v[1]);
-        }
+    const int g = threadIdx.x % quads::lanes / 4, t = threadIdx.x % 4;
+    quads::load_fragments<c_size, m_size, r_size, s_size>(a, w, low, scale, [=](int row, int step, int i, int k) {
+      return quads::Weight{m0 + m(g), t % 2 * 2 + k, row - dy(g), 4 * step + i / 2 * 2 + t / 2 - i % 2};
+    });
   }
 };
 

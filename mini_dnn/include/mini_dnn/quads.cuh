@@ -18,6 +18,33 @@ __device__ __forceinline__ unsigned pack_rest(float a, float b, float scale) {
   return ptx::pack_halves((a - kept.x) * scale, (b - kept.y) * scale);
 }
 
+// The fragments of a filter w (M,C,R,S), row by row and product by product: value k of register i is the weight at
+// where(row, step, i, k), or zero where the filter has none. With `low` what rounding to halves leaves out of it, times
+// `scale`.
+struct Weight {
+  int m, c, r, s;
+};
+template <int c_size, int m_size, int r_size, int s_size, int rows, int steps, class Where>
+__device__ __forceinline__ void load_fragments(unsigned (&a)[rows][steps][4], const float* w, bool low, float scale,
+                                               Where where) {
+#pragma unroll
+  for (int row = 0; row < rows; row++)
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        float v[2];
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+          const Weight at = where(row, step, i, k);
+          const bool inside =
+              at.m < m_size && at.c < c_size && at.r >= 0 && at.r < r_size && at.s >= 0 && at.s < s_size;
+          v[k] = inside ? w[((at.m * c_size + at.c) * r_size + at.r) * s_size + at.s] : 0.0f;
+        }
+        a[row][step][i] = low ? pack_rest(v[0], v[1], scale) : ptx::pack_halves(v[0], v[1]);
+      }
+}
+
 // The sizes of a convolution (M,C,R,S) in quads.
 template <int c_size, int m_size, int r_size, int s_size>
 struct Filter {
@@ -40,28 +67,14 @@ struct Filter {
 
   unsigned a[rows][steps][4];
 
-  // The fragments of A for the output channels from m0 on; w (M,C,R,S). With `low` what rounding to halves leaves out,
-  // times `scale`.
+  // The fragments of A for the output channels from m0 on; see load_fragments.
   __device__ void load(const float* w, int m0, bool low = false, float scale = 1.0f) {
     const int g = threadIdx.x % lanes / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (int r = 0; r < rows; r++)
-#pragma unroll
-      for (int step = 0; step < steps; step++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          float v[2];
-#pragma unroll
-          for (int k = 0; k < 2; k++) {
-            const int e = i / 2 * 2 + k, right = width == 2 ? i % 2 : 0;
-            const int channel_out = m0 + m(g) + (width == 1 ? i % 2 * 8 : 0);
-            const int row = r * height + y(e) - dy(g), column = (step * per_step + t) * width + x(e) - right;
-            const bool inside = channel_out < m_size && channel(e) < c_size && row >= 0 && row < r_size &&
-                                column >= 0 && column < s_size;
-            v[k] = inside ? w[((channel_out * c_size + channel(e)) * r_size + row) * s_size + column] : 0.0f;
-          }
-          a[r][step][i] = low ? pack_rest(v[0], v[1], scale) : ptx::pack_halves(v[0], v[1]);
-        }
+    load_fragments<c_size, m_size, r_size, s_size>(a, w, low, scale, [=](int row, int step, int i, int k) {
+      const int e = i / 2 * 2 + k, right = width == 2 ? i % 2 : 0;
+      return Weight{m0 + m(g) + (width == 1 ? i % 2 * 8 : 0), channel(e), row * height + y(e) - dy(g),
+                    (step * per_step + t) * width + x(e) - right};
+    });
   }
 };
 

@@ -7,11 +7,11 @@
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296) halves; weights as in
 //           models/lenet.py, fp32, C order. Dynamic shared memory: an fp32 image, its quads (43,43), pool1 (40,40) as
 //           pairs or quads with zeros below, and the fragments of the first layer's filters.
-// Mapping   features: blocks stay and take images from a counter, or with FEW images have one each. A warp does jobs of
-//           8 columns of quads and 20 rows in the first layer (10 jobs). In the second one a warpgroup does tiles of 8
-//           pairs of columns and 9 of rows, two below each other, and one tile for the pair of columns at the right
-//           edge; before sm_90a a warp 12 rows of quads (13 jobs). classify: a block -> 32 images, its 8 warps -> parts
-//           of the 1,296 features, added up at the end.
+// Mapping   features: blocks stay and take images from a counter, or with FEW images have one each; pixels.cuh packs
+//           them. A warp does jobs of 8 columns of quads and 20 rows in the first layer (10 jobs). In the second one a
+//           warpgroup does tiles of 8 pairs of columns and 9 of rows, two below each other, and one tile for the pair
+//           of columns at the right edge; before sm_90a a warp 12 rows of quads (13 jobs). classify, linear.cuh: a
+//           block -> 32 images, its 8 warps -> parts of the 1,296 features, added up at the end.
 // Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products: 800 of
 //           mma.sync and 64 + 16 of wgmma (n = 72, 24) an image, 0.06 + 0.11 ms at the 0.6 and 0.9 PFLOP/s of loops of
 //           nothing else.
@@ -24,16 +24,14 @@
 // Source    as layers/custom and networks/lenet/whole.
 #include <cuda_fp16.h>
 #include <mini_dnn/pairs.cuh>
-#ifdef RESIZE
-#include <mini_dnn/bilinear.cuh>
-#endif
 
 typedef quads::Filter<1, 4, 7, 7> Filter1;
 constexpr int SIDE = 86, QUADS = SIDE / 2;       // of the image
 constexpr int SIDE1 = 40, OUT2 = 34, SIDE2 = 9;  // pool1, what the second layer computes of it, pool2
 constexpr int FEATURES = 1296, HIDDEN = 32, CLASSES = 10;
 constexpr int STRIP1 = 20;  // rows of quads of a job of the first layer
-constexpr int BYTES_OF_IMAGE = 4 * SIDE * SIDE;
+
+#include "pixels.cuh"
 
 // pool1 in shared memory, with rows of zeros below it: halves, four channels side by side.
 #ifdef PTX_WGMMA
@@ -48,87 +46,10 @@ constexpr int STRIP2 = 12, STRIPS2 = 3;  // rows of quads of a job of the second
 constexpr int BYTES_OF_POOL1 = 8 * ((STRIPS2 * STRIP2 + 6) * SIDE1 + 1);  // and the quad behind the rows of zeros
 #endif
 
-// In bytes, from the front of the block's shared memory.
-constexpr int round_up(int bytes) { return (bytes + 127) / 128 * 128; }
-constexpr int AT_IMAGE = 0;
-#if defined(RESIZE)
-constexpr int AT_WIDE = round_up(bilinear::from_side * bilinear::from_side);
-constexpr int AT_QUADS = AT_WIDE + round_up(bilinear::from_side * SIDE);
-#elif defined(BYTES)
-constexpr int AT_QUADS = 0;
-#else
-constexpr int AT_QUADS = round_up(BYTES_OF_IMAGE);
-#endif
+// Behind the image and its quads.
 constexpr int AT_POOL1 = AT_QUADS + round_up(8 * QUADS * QUADS);
 constexpr int AT_FILTER1 = AT_POOL1 + round_up(BYTES_OF_POOL1);
 static_assert(AT_FILTER1 + 4 * 32 * int(sizeof(Filter1::a) / 4) <= SHARED_BYTES, "variant.py asks for enough");
-
-#if defined(BYTES)
-typedef unsigned char Pixel;
-// Of all 256 bytes, this product rounds to the same half as the quotient.
-__device__ __forceinline__ float value(Pixel byte) { return byte * (1 / 255.0f); }
-#else
-typedef float Pixel;
-#endif
-
-// ---- Pixels to quads. Each of these leaves the image's quads for those who pass the barrier that follows.
-
-#if defined(RESIZE)
-__device__ void to_quads(char* memory, const Pixel* image) {
-  constexpr int SMALL = bilinear::from_side;
-  auto* const small = reinterpret_cast<unsigned char*>(memory + AT_IMAGE);
-  auto* const wide = reinterpret_cast<unsigned char*>(memory + AT_WIDE);  // (SMALL,SIDE)
-  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
-  for (int i = threadIdx.x; i < SMALL * SMALL; i += THREADS) small[i] = image[i];
-  __syncthreads();  // the small image is there
-  for (int i = threadIdx.x; i < SMALL * SIDE; i += THREADS)
-    wide[i] = bilinear::resized(small + i / SIDE * SMALL, 1, i % SIDE);
-  __syncthreads();  // its rows have been resized
-  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
-    const int h = i / QUADS * 2, w = i % QUADS * 2;
-    float v[4];
-    for (int e = 0; e < 4; e++) v[e] = value(bilinear::resized(wide + w + e % 2, SIDE, h + e / 2));
-    quad[i] = quads::pack(v);
-  }
-}
-#elif defined(BYTES)
-__device__ void to_quads(char* memory, const Pixel* image) {
-  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
-  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
-    const Pixel* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
-    const uchar2 up = *reinterpret_cast<const uchar2*>(at), down = *reinterpret_cast<const uchar2*>(at + SIDE);
-    quad[i] = quads::pack({value(up.x), value(up.y), value(down.x), value(down.y)});
-  }
-}
-#else
-__device__ void to_quads(char* memory, const Pixel*) {
-  const float* const image = reinterpret_cast<const float*>(memory + AT_IMAGE);
-  uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
-#pragma unroll 4
-  for (int i = threadIdx.x; i < QUADS * QUADS; i += THREADS) {
-    const float* const at = image + i / QUADS * 2 * SIDE + i % QUADS * 2;
-    const float2 up = *reinterpret_cast<const float2*>(at), down = *reinterpret_cast<const float2*>(at + SIDE);
-    quad[i] = quads::pack({up.x, up.y, down.x, down.y});
-  }
-}
-#endif
-
-// Starts the copy of an fp32 image; bytes are read when they are packed.
-__device__ void start_load(char* memory, const Pixel* image, ptx::mbarrier* landed) {
-#if !defined(BYTES)
-#ifdef PTX_BULK
-  if (threadIdx.x > 0) return;
-  ptx::mbarrier_arrive_expect_tx(landed, BYTES_OF_IMAGE);
-  ptx::bulk_load(memory + AT_IMAGE, image, BYTES_OF_IMAGE, landed);
-#else
-  for (int i = 16 * threadIdx.x; i < BYTES_OF_IMAGE; i += 16 * THREADS)
-    ptx::cp_async<16>(memory + AT_IMAGE + i, reinterpret_cast<const char*>(image) + i);
-  ptx::cp_async_commit();
-#endif
-#endif
-}
-
-// ---- Layers
 
 // First convolution, ReLU and 2 x 2 maximum: job of 8 columns and STRIP1 rows of quads, which are windows.
 __device__ __forceinline__ void layer1(const Filter1& filter, const uint2* quad, __half* pool1, int job) {
@@ -297,66 +218,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 }
 
-// The linear layers and softmax of 32 images a block of 8 warps; features in fours.
-extern "C" __global__ void __launch_bounds__(256)
-    classify(const uint2* __restrict__ features, const float* __restrict__ weight1, const float* bias1,
-             const float* weight2, const float* bias2, float* probabilities, int N) {
-  constexpr int WARPS = 8, IMAGES = 32, STEPS = FEATURES / 16;
-  constexpr int AT_ONCE = FEW ? 6 : 2;  // steps whose operands are on their way: with few images nobody else hides that
-  __shared__ float part[WARPS][IMAGES][HIDDEN + 1];  // + 1: lanes write rows that lie in different banks
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n0 = blockIdx.x * IMAGES;
-  // Slots 2t, 2t + 1, 2t + 8, 2t + 9 of a step are four features that lie together: the order of a sum is free.
-  const uint2* row[IMAGES / 8];
-  const float4* column[HIDDEN / 8];
-#pragma unroll
-  for (int i = 0; i < IMAGES / 8; i++) row[i] = features + (long long)min(n0 + 8 * i + g, N - 1) * (FEATURES / 4) + t;
-#pragma unroll
-  for (int i = 0; i < HIDDEN / 8; i++)
-    column[i] = reinterpret_cast<const float4*>(weight1 + (8 * i + g) * FEATURES) + t;
-  float acc[IMAGES / 16][HIDDEN / 8][4] = {};
-#pragma unroll AT_ONCE
-  for (int step = warp; step < STEPS; step += WARPS) {
-    unsigned a[IMAGES / 16][4], b[HIDDEN / 8][2];
-#pragma unroll
-    for (int i = 0; i < IMAGES / 8; i++) {
-      const uint2 both = row[i][step * 4];
-      a[i / 2][i % 2] = both.x, a[i / 2][i % 2 + 2] = both.y;
-    }
-#pragma unroll
-    for (int i = 0; i < HIDDEN / 8; i++) {
-      const float4 four = column[i][step * 4];
-      b[i][0] = ptx::pack_halves(four.x, four.y), b[i][1] = ptx::pack_halves(four.z, four.w);
-    }
-#pragma unroll
-    for (int i = 0; i < IMAGES / 16; i++)
-#pragma unroll
-      for (int j = 0; j < HIDDEN / 8; j++) ptx::mma_m16n8k16(acc[i][j], a[i], b[j]);
-  }
-#pragma unroll
-  for (int i = 0; i < IMAGES / 16; i++)
-#pragma unroll
-    for (int j = 0; j < HIDDEN / 8; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) part[warp][16 * i + e / 2 * 8 + g][8 * j + 2 * t + e % 2] = acc[i][j][e];
-  __syncthreads();                       // all parts are there
-  const int k = min(lane, CLASSES - 1);  // lanes past the classes repeat the last one
-  alignas(16) float weights[HIDDEN];
-#pragma unroll
-  for (int j = 0; j < HIDDEN; j += 4)
-    *reinterpret_cast<float4*>(&weights[j]) = reinterpret_cast<const float4*>(weight2 + k * HIDDEN)[j / 4];
-  for (int i = warp; i < IMAGES && n0 + i < N; i += WARPS) {
-    float hidden = bias1[lane];
-#pragma unroll
-    for (int w = 0; w < WARPS; w++) hidden += part[w][i][lane];
-    hidden = fmaxf(hidden, 0.0f);
-    float score = bias2[k];
-#pragma unroll
-    for (int j = 0; j < HIDDEN; j++) score += __shfl_sync(~0u, hidden, j) * weights[j];
-    float largest = score;
-    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-    const float exponential = lane < CLASSES ? expf(score - largest) : 0.0f;
-    float sum = exponential;
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    if (lane < CLASSES) probabilities[(long long)(n0 + i) * CLASSES + lane] = exponential / sum;
-  }
-}
+#include "linear.cuh"
