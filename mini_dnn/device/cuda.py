@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
 from mini_dnn.device.cublas import Cublas
+from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
@@ -23,23 +24,6 @@ DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
 FLUSHES = 16  # about half a millisecond
 RESERVED = 0.05  # fraction of the free memory left to the driver
-
-
-@dataclass
-class CudaBuffer:
-    """An array in the GPU's memory."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    memory: Any  # a DeviceAllocation, or the address of a module's variable
-    nbytes: int
-
-    def free(self) -> None:
-        """Return the memory; freeing twice is harmless."""
-        if hasattr(self.memory, "free"):
-            self.memory.free()
-        self.memory = None
 
 
 @dataclass
@@ -133,27 +117,27 @@ class CudaDevice:
     def fill(self, buffer: Buffer) -> None:
         """Fill a buffer with bytes 0xFF."""
         with self._errors(f"cannot fill '{buffer.name}'", LaunchError):
-            self._cuda.memset_d8_async(_own(buffer).memory, 0xFF, buffer.nbytes, self._stream(0))
+            self._cuda.memset_d8_async(own(buffer).memory, 0xFF, buffer.nbytes, self._stream(0))
             self._stream(0).synchronize()  # other streams may use it at once
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to the GPU."""
-        _same_size(buffer, array)
+        same_size(buffer, array)
         with self._errors(f"copying '{buffer.name}' to the GPU failed", LaunchError):
-            self._cuda.memcpy_htod_async(_own(buffer).memory, array, self._stream(stream))
+            self._cuda.memcpy_htod_async(own(buffer).memory, array, self._stream(stream))
 
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
         """Copy a buffer to a host array; returns when it has arrived, or at once without ``wait``."""
-        _same_size(buffer, out)
+        same_size(buffer, out)
         with self._errors(f"copying '{buffer.name}' from the GPU failed", LaunchError):
-            self._cuda.memcpy_dtoh_async(out, _own(buffer).memory, self._stream(stream))
+            self._cuda.memcpy_dtoh_async(out, own(buffer).memory, self._stream(stream))
             if wait:
                 self._stream(stream).synchronize()
 
     def part(self, buffer: Buffer, first: int, last: int) -> CudaBuffer:
         """Entries of the first axis: the same memory."""
         entry = buffer.nbytes // buffer.shape[0]
-        address = int(_own(buffer).memory) + first * entry
+        address = int(own(buffer).memory) + first * entry
         shape = (last - first, *buffer.shape[1:])
         return CudaBuffer(buffer.name, shape, buffer.dtype, address, (last - first) * entry)
 
@@ -181,7 +165,7 @@ class CudaDevice:
             )
         with self._errors(f"copying '{source.name}' to '{target.name}' failed", LaunchError):
             self._cuda.memcpy_dtod_async(
-                _own(target).memory, _own(source).memory, source.nbytes, self._stream(stream)
+                own(target).memory, own(source).memory, source.nbytes, self._stream(stream)
             )
 
     def launch(
@@ -196,7 +180,7 @@ class CudaDevice:
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
         function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else np.uintp(int(_own(a).memory)) for a in args]
+        values = [a if isinstance(a, np.generic) else np.uintp(int(own(a).memory)) for a in args]
         what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
         with self._errors(what, LaunchError):
             if shared_bytes > DEFAULT_SHARED_BYTES:
@@ -214,7 +198,7 @@ class CudaDevice:
         """Multiply by cuBLAS, in strict fp32."""
         if self._cublas is None:
             self._cublas = Cublas()
-        pa, pb, pc = (int(_own(buffer).memory) for buffer in (a, b, c))
+        pa, pb, pc = (int(own(buffer).memory) for buffer in (a, b, c))
         self._cublas.sgemm(pa, pb, pc, m, n, k, self._stream(stream).handle)
 
     def wait(self, event: Any, stream: int) -> None:
@@ -290,21 +274,7 @@ def _driver() -> Any:
     return driver
 
 
-def _own(buffer: Buffer | Scalar) -> CudaBuffer:
-    if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
-        raise DeviceError(f"{buffer!r} is no buffer of this GPU, or was freed")
-    return buffer
-
-
 def _loaded(module: Module) -> CudaModule:
     if not isinstance(module, CudaModule):
         raise DeviceError(f"{module!r} was not compiled for this GPU")
     return module
-
-
-def _same_size(buffer: Buffer, array: np.ndarray) -> None:
-    if array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
-        raise DeviceError(
-            f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "
-            f"{array.dtype} has {array.nbytes} and must be C-contiguous"
-        )

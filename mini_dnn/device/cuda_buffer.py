@@ -1,0 +1,44 @@
+"""Arrays in the GPU's memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.errors import DeviceError
+
+
+@dataclass
+class CudaBuffer:
+    """An array in the GPU's memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    memory: Any  # a DeviceAllocation, or the address of a module's variable
+    nbytes: int
+
+    def free(self) -> None:
+        """Return the memory; freeing twice is harmless."""
+        if hasattr(self.memory, "free"):
+            self.memory.free()
+        self.memory = None
+
+
+def own(buffer: Buffer | Scalar) -> CudaBuffer:
+    """The buffer, if it is one of this GPU and not freed."""
+    if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
+        raise DeviceError(f"{buffer!r} is no buffer of this GPU, or was freed")
+    return buffer
+
+
+def same_size(buffer: Buffer, array: np.ndarray) -> None:
+    """Raise unless a host array can be copied to or from the buffer as it is."""
+    if array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
+        raise DeviceError(
+            f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "
+            f"{array.dtype} has {array.nbytes} and must be C-contiguous"
+        )
