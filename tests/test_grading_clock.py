@@ -78,14 +78,19 @@ def test_a_reference_on_the_same_device(clock: str, tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> None:
-    performance = 'batch = 10000\nreference = "m2/unroll_gemm"\nfull = 0.01\nnone = 1.0'
-    points = []
-    for run in range(3):
-        folder = tmp_path / str(run)
+    """With thresholds so steep that a hundredth of the time is a hundredth of the points."""
+
+    def points(run: str, full: float, none: float) -> float:
+        folder = tmp_path / run
         folder.mkdir()
+        performance = f'batch = 10000\nreference = "m2/unroll_gemm"\nfull = {full}\nnone = {none}'
         with grader_at(folder, "fp16", performance) as grader:
             grade = grader.grade(Submission("custom", ROOT / "layers/custom"))
         assert not grade.refused, grade.refused
-        points.append(next(c.points for c in grade.checks if c.name.endswith("performance")))
-    assert min(points) > 0
-    assert max(points) - min(points) <= 0.01 * 10
+        return next(c.points for c in grade.checks if c.name.endswith("performance"))
+
+    full, none = 0.001, 1.0
+    part = none - (none - full) * points("first", full, none) / 10  # of the reference's time
+    assert full < part < none
+    scores = [5.0, points("second", part / 2, part * 1.5), points("third", part / 2, part * 1.5)]
+    assert max(scores) - min(scores) <= 0.01 * 10, scores
