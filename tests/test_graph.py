@@ -19,8 +19,6 @@ from mini_dnn.shapes import ConvShape, LenetBatch
 from mini_dnn.variant import find
 
 STREAM, GRAPH, EXECUTABLE = 77, 88, 99
-COPY = 11
-NODES = [COPY, 12, 13, 14, 15]  # a copy and four kernels
 FAILURE = 901
 
 
@@ -126,14 +124,10 @@ class Driver(ModuleType):
     CUresult = SimpleNamespace(CUDA_SUCCESS=0)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
     CUstream = int
-    CUgraphNodeType = SimpleNamespace(CU_GRAPH_NODE_TYPE_KERNEL=0)
-    CUkernelNodeAttrID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PRIORITY=8)
-    CUkernelNodeAttrValue = SimpleNamespace
 
     def __init__(self, fails: str = "") -> None:
         super().__init__("cuda.bindings.driver")
         self.fails, self.calls = fails, list[str]()
-        self.priorities: list[tuple[int, int]] = []
         results = {"cuStreamEndCapture": [GRAPH], "cuGraphInstantiate": [EXECUTABLE]}
         for name, found in ({name: [] for name in SIGNATURES} | results).items():
             setattr(self, name, self._function(name, found))
@@ -147,20 +141,6 @@ class Driver(ModuleType):
             return 0, *found
 
         return function
-
-    def cuCtxGetStreamPriorityRange(self) -> tuple[int, ...]:
-        return (FAILURE, None, None) if self.fails == "cuCtxGetStreamPriorityRange" else (0, 0, -2)
-
-    def cuGraphGetNodes(self, graph: int, count: int = 0) -> tuple[int, list[int], int]:
-        return 0, NODES[:count], len(NODES)
-
-    def cuGraphNodeGetType(self, node: int) -> tuple[int, int]:
-        return 0, int(node == COPY)
-
-    def cuGraphKernelNodeSetAttribute(self, node: int, attribute: int, value: Any) -> tuple[int]:
-        assert attribute == 8
-        self.priorities.append((node, value.priority))
-        return (0,)
 
     def cuGetErrorString(self, status: int) -> tuple[int, bytes]:
         assert status == FAILURE
@@ -194,7 +174,6 @@ def test_what_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     graph.free()
     recorded = ["cuStreamBeginCapture", "work", "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphDestroy"]
     assert driver.calls == [*recorded, "cuGraphLaunch", "cuGraphLaunch", "cuGraphExecDestroy"]
-    assert driver.priorities == [(12, 0), (13, -1), (14, -2), (15, -2)], "not above the highest one"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +181,6 @@ def test_what_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("cuStreamBeginCapture", "begun"),
         ("cuStreamEndCapture", "recorded"),
-        ("cuCtxGetStreamPriorityRange", "given priorities"),
         ("cuGraphInstantiate", "made executable"),
         ("cuGraphLaunch", "launched"),
     ],
@@ -213,7 +191,7 @@ def test_failures_of_the_driver(fails: str, what: str, monkeypatch: pytest.Monke
     message = rf"a CUDA graph cannot be {what}: operation failed due to .* \(CUDA error 901\)"
     with pytest.raises(LaunchError, match=message):
         CudaGraph(lambda: None, STREAM).replay()
-    has_graph = fails in ("cuCtxGetStreamPriorityRange", "cuGraphInstantiate", "cuGraphLaunch")
+    has_graph = fails in ("cuGraphInstantiate", "cuGraphLaunch")
     assert driver.calls.count("cuGraphDestroy") == has_graph
 
 

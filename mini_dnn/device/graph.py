@@ -11,9 +11,6 @@ from mini_dnn.errors import DeviceError, LaunchError
 class CudaGraph:
     """What a stream is given while ``work`` runs: recorded, not run, and launched by each `replay`.
 
-    Of its kernels each has a higher priority than the one before it. So a batch that another stream is
-    about to finish is finished, before the next one's kernels take all room on the GPU.
-
     Parameters
     ----------
     work
@@ -59,35 +56,16 @@ class CudaGraph:
             finally:  # or the stream would record for ever
                 status, graph = driver.cuStreamEndCapture(self._stream)
             self._check("recorded", status)
-            self._rank_kernels(graph)
             return self._call("made executable", driver.cuGraphInstantiate, graph, 0)
         finally:
             if graph is not None and int(graph):
                 driver.cuGraphDestroy(graph)  # the executable one does not need it
 
-    def _rank_kernels(self, graph: Any) -> None:
-        """Give the kernels priorities, which are the higher the smaller their numbers are."""
-        driver, what = self._driver, "given priorities"
-        _, highest = self._results(what, driver.cuCtxGetStreamPriorityRange)
-        _, count = self._results(what, driver.cuGraphGetNodes, graph)
-        nodes, _ = self._results(what, driver.cuGraphGetNodes, graph, count)
-        is_kernel = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
-        kernels = [node for node in nodes if self._call(what, driver.cuGraphNodeGetType, node) == is_kernel]
-        attribute = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY
-        for rank, node in enumerate(kernels):
-            value = driver.CUkernelNodeAttrValue()
-            value.priority = max(-rank, highest)
-            self._call(what, driver.cuGraphKernelNodeSetAttribute, node, attribute, value)
-
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """The result of a function of the driver, if it has one besides its status."""
-        results = self._results(what, function, *args)
-        return results[0] if results else None
-
-    def _results(self, what: str, function: Callable[..., Any], *args: Any) -> list[Any]:
         status, *results = function(*args)
         self._check(what, status)
-        return results
+        return results[0] if results else None
 
     def _check(self, what: str, status: Any) -> None:
         if status != self._driver.CUresult.CUDA_SUCCESS:
