@@ -7,15 +7,17 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from grading_helpers import QUICK, assemble, expected, honest, names
 from grading_stand_in import NO_FLOOR, ClockedEmulator
 
 from mini_dnn.grading import decoding, plans, roles
-from mini_dnn.grading.checks import Cheat, Ground, Judge
+from mini_dnn.grading.checks import Cheat, Ground, Judge, judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
-from mini_dnn.grading.plans import Head
+from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.grading.rubric import Rubric, load
+from mini_dnn.numpy_conv import conv2d_forward
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -124,21 +126,44 @@ def rubric_with(tmp_path: Path, performance: str) -> Rubric:
 def test_points_for_time(performance: str, points: float, said: str, tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, performance)
     asked, subject = rubric.variants[0], Subject(measured_as(10.0), measured_as(5.0))
-    judge = Judge(Ground(rubric, None, lambda: 40.0), asked, subject, has_clock=True)  # type: ignore[arg-type]
-    outcome = judge.performance()
-    assert judge.op_ms == 30.0, "two layers, each in two parts"
+    made = Judge(Ground(rubric, None, lambda: 40.0), asked, subject, has_clock=True)  # type: ignore[arg-type]
+    outcome = made.performance()
+    assert made.op_ms == 30.0, "two layers, each in two parts"
     assert said in outcome.message
     assert outcome.fraction * 10 == pytest.approx(points)
     assert (outcome.status == "passed") == (points > 0)
     assert subject.asked[0] == (ConvShape(1000, 1, 86, 86, 4, 7, 7), Method("fp16", 5, 10))
 
 
+class Wrong(Subject):
+    """One that is right at all shapes but those with three channels, and quick."""
+
+    def plan(self, shape: ConvShape) -> Planned:
+        return Planned(shape, "", {}, {}, ())
+
+    def compile(self, defines: object) -> None:
+        pass
+
+    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return conv2d_forward(x, w) * np.float32(x.shape[1] != 3)
+
+
+def test_no_points_for_the_time_of_what_is_wrong_at_hidden_shapes(tmp_path: Path) -> None:
+    rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
+    found = judge(Ground(rubric, None), rubric.variants[0], Wrong(measured_as(1.0)), has_clock=True)  # type: ignore[arg-type]
+    points = {check.name.partition(": ")[2]: (check.status, check.points) for check in found.checks}
+    assert points["correct"] == ("passed", 4)
+    assert points["hidden"] == ("failed", 0)
+    assert points["performance"] == ("passed", 0)
+    assert found.op_ms is None, "no place on the leaderboard"
+
+
 def test_a_time_that_does_not_count(tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
     subject = Subject(measured_as(0.001, "less than moving its bytes takes"))
-    judge = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
+    made = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
     with pytest.raises(Cheat, match="conv1: less than"):
-        judge.performance()
+        made.performance()
 
 
 def test_no_time_without_a_clock(tmp_path: Path) -> None:

@@ -195,6 +195,26 @@ def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None
     assert any("told" in check.staff for check in grade.checks)
 
 
+def test_a_plan_that_tells_of_hidden_shapes_later(tmp_path: Path) -> None:
+    """In a check whose message its author reads."""
+    (tmp_path / "checked.toml").write_text(
+        QUICK.replace(
+            "hidden = 3 }", "hidden = 3, checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]"
+        )
+    )
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    told = "SEEN = []\n\n\ndef plan(s: ConvShape) -> list[Launch]:\n    SEEN.append(s)\n"
+    told += '    assert s.W != 11, f"told {SEEN}"\n'
+    (folder / "variant.py").write_text(text.replace("def plan(s: ConvShape) -> list[Launch]:\n", told))
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "checked.toml"))
+    with Grader(setting, tmp_path) as grader:
+        checks = grader.grade(Submission("honest", folder)).checks
+    (check,) = [check for check in checks if "told" in check.message]
+    assert "W=21" in check.message, "the shape that is shown"
+    assert "W=10" not in check.message, "the hidden one"
+
+
 LIBRARY = (
     "argparse, bisect, collections, copy, csv, dataclasses, datetime, decimal, enum, fractions, functools, "
     "heapq, inspect, io, itertools, json, logging, math, operator, os, pathlib, pprint, random, re, "
