@@ -10,15 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from grading_helpers import DENIED, GOOD, ROOM, ending
+from grading_helpers import DENIED, GOOD, ROOM, ending, honest
 
 from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.grading import sandbox, seccomp, wire
+from mini_dnn.grading import decoding, plans, sandbox, seccomp, wire
 from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.process import Answered, Confined, Ended
 from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.sandbox import Isolation, Policy
+from mini_dnn.grading.subject import new_cache
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
@@ -248,6 +252,33 @@ def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
         (source / "kernel.cu").write_text('#include "../secret.h"')
         with pytest.raises(Answered, match=r"secret\.h"):
             process.ask({"defines": {}, "checked": False})
+
+
+def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path: Path) -> None:
+    """The one that has the GPU is less confined, and this file is another one each time that it is hashed."""
+    folder, cache = honest(tmp_path), tmp_path / "cache"
+    kernel = folder / "kernel.cu"
+    kernel.write_text(f'#if 0\n#include "/proc/self/stat"\n#endif\n{kernel.read_text()}')
+    shape = ConvShape(1, 1, 3, 3, 1, 2, 2)
+    planned = decoding.decode(plans.encode(find(folder), shape, 0).encode(), shape)
+    message = {"run": plans.encode_planned(planned), "head": ["fp32", 75, "", False]}
+    x, w = np.ones(shape.x, np.float32), np.ones(shape.w, np.float32)
+    with Confined(
+        server,
+        "compiler",
+        {"source": str(kernel), "arch": "emulator", "cache": str(cache)},
+        Policy(readable=(str(folder),), programs=True),
+        Limits(60),
+        new_cache(cache),
+    ) as compiler:
+        compiler.ask({"defines": {}, "checked": False})
+    arguments = {"source": str(kernel), "device": "emulator", "cache": str(cache)}
+    with (
+        Confined(server, "executor", arguments, Policy(trusted=True), Limits(60)) as executor,
+        pytest.raises(Answered, match="may have changed since"),
+    ):
+        executor.ask(message, x, w)
+    assert len(list(cache.glob("emulator/honest-*.so"))) == 1, "that of the confined compiler"
 
 
 def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:

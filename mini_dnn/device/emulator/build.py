@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, store, stored
+from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
@@ -89,6 +89,7 @@ def build_kernels(
     """
     target = _library(source, defines, compiler, runtime, checked)
     if stored(target) is None:
+        may_compile(source)
         with busy(f"g++ compiles {source.resolve().parent.name} ..."):
             store(target, _compile(source, defines, compiler, runtime, checked))
     return target
@@ -107,6 +108,7 @@ def build_ahead(
         with suppress(DeviceError):
             target = _library(source, each, compiler, runtime, checked)
             if stored(target) is None:
+                may_compile(source)
                 store(target, _compile(source, each, compiler, runtime, checked))
 
     with (
