@@ -60,5 +60,7 @@ def install() -> None:
 
 
 def _opened(name: str) -> ClockedEmulator:
-    os.environ.pop("MINI_DNN_CACHE_ONLY", None)  # the cache has what nvcc made, and the emulator needs its own
+    os.environ.pop(
+        "MINI_DNN_CACHE_ONLY", None
+    )  # the cache has what nvcc made, and the emulator needs its own
     return ClockedEmulator()

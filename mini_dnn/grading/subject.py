@@ -188,8 +188,8 @@ class Subject:
         """The process with that role, started when it is first needed."""
         if role in self._processes:
             return self._processes[role]
-        kernel, cache = str(self._source / "kernel.cu"), self._cache(role)
-        compiles = role.endswith("compiler")
+        kernel, cache = str(self._source / "kernel.cu"), self._cache()
+        compiles = role.endswith("compiler")  # and writes; what runs kernels writes nothing
         gpu = role == "executor" and self._place.has_clock  # our own code alone; kernels are on the GPU
         arch = nvcc_arch(self._place.arch) if self._place.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
@@ -198,25 +198,22 @@ class Subject:
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
-            readable=(str(self._source),),
+            readable=(str(self._source), str(cache)),
             programs=compiles or role == "checker",
             trusted=gpu,
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
         limits = replace(self._limits, seconds=seconds)
-        process = Confined(self._server, name, arguments, policy, limits, cache)
+        process = Confined(self._server, name, arguments, policy, limits, cache if compiles else None)
         self._processes[role] = process
         if role == "executor":
             self._free = int(json.loads(process.ask({"device": True}))[1])
         return process
 
-    def _cache(self, role: str) -> Path | None:
-        """Where that process may write: what ran in checked mode leaves nothing for the others to load."""
-        if role == "planner":
-            return None
-        folder = self._private / ("checked" if role.startswith("check") else "plain")
-        return folder if folder.is_dir() else new_cache(folder)
+    def _cache(self) -> Path:
+        """Where its compiled kernels are."""
+        return self._private if self._private.is_dir() else new_cache(self._private)
 
     def close(self) -> None:
         """End its processes."""
