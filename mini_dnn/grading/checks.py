@@ -273,7 +273,7 @@ def _finding(finding: Mapping[str, Any], count: int) -> str:
         lines += [f"{Path(str(where['file'])).name}:{where['line']} | {where['code']}"] if where else []
         lines += [f"note: {note}" for note in finding.get("notes", [])]
         lines += [f"cure: {finding['cure']}"] if finding.get("cure") else []
-    except (KeyError, TypeError, AttributeError):
-        lines = [str(finding)]
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        lines = ["a finding that cannot be read"]
     more = f"\n{count - 1} more: run.py check shows them" if count > 1 else ""
     return "\n".join(lines)[:4000] + more

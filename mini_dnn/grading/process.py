@@ -23,7 +23,7 @@ from mini_dnn.grading.sandbox import Policy
 LOOK_SECONDS = 0.1  # how often the size of its files is looked at
 CHUNK_BYTES = 1 << 20
 FORBIDDEN = "FORBIDDEN: "
-ENDINGS = {
+ENDINGS: dict[int, str] = {
     signal.SIGSYS: "it made a system call that it has no need of: to start a process, for the network, to "
     "signal or inspect another process, or the like",
     signal.SIGXCPU: "it used up its processor time",
@@ -191,10 +191,11 @@ class Confined:
         self.close()
         text = self._printed.decode(errors="replace")
         if FORBIDDEN in text:
-            reason = FORBIDDEN + text.partition(FORBIDDEN)[2].splitlines()[0]
+            said = text.partition(FORBIDDEN)[2].partition("\n")[0]
+            reason = FORBIDDEN + (said or "it ended at something forbidden")
         elif os.WIFSIGNALED(status) and (not reason or os.WTERMSIG(status) == signal.SIGSYS):
             number = os.WTERMSIG(status)
-            reason = ENDINGS.get(signal.Signals(number), f"it was ended by signal {number}")
+            reason = ENDINGS.get(number, f"it was ended by signal {number}")
             reason = FORBIDDEN * (number == signal.SIGSYS) + reason
         elif not reason:
             reason = f"it ended with status {os.waitstatus_to_exitcode(status)} before it answered"

@@ -133,7 +133,7 @@ class Subject:
         try:
             report = json.loads(text)
             assert isinstance(report["findings"], list)
-        except (ValueError, TypeError, KeyError, AssertionError) as error:
+        except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as error:
             raise Ended("its check answered with something that is no verdict") from error
         return dict(report)
 
