@@ -77,6 +77,17 @@ def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
     assert digest(one, asked) != first
 
 
+def nested(folder: Path, name: str, depth: int) -> None:
+    """Folders in each other, deep."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -85,6 +96,10 @@ def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
         (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is no ordinary file"),
         (lambda folder: (folder / "large.bin").write_bytes(bytes(9 << 20)), "or 8 MB"),
         (lambda folder: [(folder / f"{i}.h").touch() for i in range(201)], "more than 200 files"),
+        (lambda folder: [(folder / f"folder{i}").mkdir() for i in range(201)], "more than 200 files"),
+        (lambda folder: nested(folder, "d", 300), "a path of 201 characters"),
+        (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; the most is 200"),
+        (lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/gr\xf6.h")).touch(), "is not UTF-8"),
         (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
     ],
 )
