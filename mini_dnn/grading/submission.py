@@ -133,7 +133,7 @@ def _check_path(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise SubmissionError(f"the name {ascii(name)} is not UTF-8; rename the file") from error
+        raise SubmissionError(f"the name {name!a} is not UTF-8; rename the file") from error
     if len(name) > MAX_PATH:
         raise SubmissionError(f"{name[:50]}... is a path of {len(name)} characters; the most is {MAX_PATH}")
 
