@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import platform
 import signal
@@ -23,6 +25,8 @@ from mini_dnn.grading.sandbox import Isolation, Policy
 from mini_dnn.grading.subject import new_cache
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
+
+SET_SIGNAL = 10  # F_SETSIG, which Python has from 3.13 on
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
@@ -62,6 +66,10 @@ def test_files(tmp_path: Path) -> None:
         lambda: os.chmod("/tmp", 0o777),  # noqa: PTH101
         lambda: os.truncate("/tmp/nothing", 0),
         lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
+        lambda: fcntl.fcntl(0, fcntl.F_SETLEASE, fcntl.F_WRLCK),
+        lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid()),
+        lambda: fcntl.fcntl(0, SET_SIGNAL, signal.SIGKILL),
+        lambda: ctypes.CDLL(None).prctl(sandbox.SET_DEATH_SIGNAL, 0, 0, 0, 0),
     ],
 )
 def test_system_calls(act: Callable[[], object]) -> None:
@@ -114,8 +122,8 @@ def test_limits(tmp_path: Path) -> None:
 def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter by the rules of classic BPF, so that the other machine's is tried too."""
 
-    def action(code: bytes, arch: int, number: int, argument: int = 0) -> int:
-        data, accumulator, at = struct.pack("=IIQQ", number, arch, 0, argument), 0, 0
+    def action(code: bytes, arch: int, number: int, argument: int = 0, second: int = 0) -> int:
+        data, accumulator, at = struct.pack("=IIQQQ", number, arch, 0, argument, second), 0, 0
         while True:
             kind, when_true, when_false, value = struct.unpack_from("=HBBI", code, 8 * at)
             at += 1
@@ -147,6 +155,12 @@ def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
         assert action(tight, arch, tgkill, 8) == seccomp.DENY | 1
         assert action(tight, arch, prlimit, 0) == seccomp.ALLOW
         assert action(tight, arch, prlimit, 8) == seccomp.DENY | 1
+        prctl, fcntl_ = seccomp.PRCTL[column], seccomp.FCNTL[column]
+        for filter_ in (tight, loose):
+            assert action(filter_, arch, prctl, 1) == seccomp.KILL
+            assert action(filter_, arch, prctl, 15) == seccomp.ALLOW
+            assert action(filter_, arch, fcntl_, 0, 1024) == seccomp.KILL
+            assert action(filter_, arch, fcntl_, 1024, 3) == seccomp.ALLOW
         assert action(tight, 0x40000003, 1) == seccomp.KILL, "another machine's calls: 32 bits"
         assert action(tight, arch, 0) == seccomp.ALLOW
     assert action(seccomp.program(False, 7), seccomp.MACHINES["aarch64"][1], 198) == seccomp.KILL
