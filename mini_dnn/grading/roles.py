@@ -105,7 +105,8 @@ class Compiler:
         runtime = build_runtime(compiler, False, message["checked"])
         if message["checked"]:
             imports.check_source(self._source, message["defines"], compiler)
-        imports.check(build_kernels(self._source, message["defines"], compiler, runtime, message["checked"]))
+        library = build_kernels(self._source, message["defines"], compiler, runtime, message["checked"])
+        imports.check(library, message["checked"])
         return b""
 
 
