@@ -71,6 +71,19 @@ def test_faster_than_the_hardware(tmp_path: Path) -> None:
     assert not measured(honest(tmp_path), floor=Floor(bytes_per_ms, SHAPE.min_bytes // 2, 0.0)).refused
 
 
+def test_parts_that_fit_the_cache_are_not_faster(tmp_path: Path) -> None:
+    """A plan whose scratch is so large that a batch is done in parts chooses how large these are."""
+    floor = Floor(SHAPE.min_bytes / 20, SHAPE.min_bytes // 2, 0.0)  # 10 ms for the batch, 1 for a tenth of it
+    part = SHAPE.with_batch(SHAPE.N // 10)
+    assert floor.ms(part) == 0
+    whole = Method("fp32", 0, 3, whole=SHAPE.N)
+    found = measure(find(honest(tmp_path)), part, ClockedEmulator(), whole, floor)
+    assert (found.floor_ms, found.refused) == (pytest.approx(1.0), "")
+    floor = Floor(SHAPE.min_bytes / 30, SHAPE.min_bytes // 2, 0.0)
+    found = measure(find(tmp_path / "honest"), part, ClockedEmulator(), whole, floor)
+    assert "less than moving its bytes" in found.refused
+
+
 def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.grading.measure.copy_rates", lambda device: {"copy_gbps": 4000.0})
     device = ClockedEmulator()

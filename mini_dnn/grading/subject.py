@@ -144,7 +144,10 @@ class Subject:
         for size in sorted(set(sizes)):
             planned = self.plan(shape.with_batch(size))
             self.compile(planned.defines)
-            message = {"time": plans.encode_planned(planned), "method": asdict(method)}
+            message = {
+                "time": plans.encode_planned(planned),
+                "method": asdict(replace(method, whole=shape.N)),
+            }
             found[size] = Measured(**json.loads(self._execute(message)))
         return [found[size] for size in sizes]
 
