@@ -71,6 +71,24 @@ def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None
     assert wire.REPLY.size == 12
 
 
+def test_answers_that_all_come_late(server: ForkServer, tmp_path: Path) -> None:
+    """Each in time: hundreds of them would keep the machine busy for a night."""
+    lines = ["import time", "from mini_dnn.variant import Variant", "def plan(s):", "    time.sleep(0.3)"]
+    lines += ["    return []", "VARIANT = Variant(op='conv2d', plan=plan, idea='')"]
+    (tmp_path / "variant.py").write_text("\n".join(lines))
+    (tmp_path / "kernel.cu").touch()
+    policy = Policy(readable=(str(tmp_path),))
+    question = {"plan": [1, 1, 1, 1, 1, 1, 1], "max_shared_bytes": 0}
+    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(0.6)) as process:
+
+        def ask_often() -> None:
+            for _ in range(30):
+                process.ask(question)
+
+        with pytest.raises(Ended, match=r"took more than 6 s in all, where one may take 0\.6"):
+            ask_often()
+
+
 def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> None:
     """Also what was forked in between, and although nothing tells them."""
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")
