@@ -24,6 +24,7 @@ REPOSITORY = (
     + """
 [[variant]]
 name = "m1/cpu"
+host = true
 points = { correct = 2 }
 
 [[variant]]
@@ -173,6 +174,16 @@ def test_what_cannot_be_run(
     assert pytest.approx(0) == grade.points
     assert re.search(message, failed.message), failed
     assert str(grader._work) not in failed.message, "where it was graded is nobody's business"
+
+
+def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
+    """The rubric takes it for m1/cpu, and not for a kernel that is asked for."""
+    shutil.rmtree(repository / "milestones/m3/restrict")
+    shutil.copytree(ROOT / "milestones/m1/cpu", repository / "milestones/m3/restrict")
+    checks = {check.name: check for check in grader.grade(Submission("repository", repository)).checks}
+    assert checks["m1/cpu: correct"].points == 2
+    assert checks["m3/restrict: correct"].points == 0
+    assert "a kernel is asked for" in checks["m3/restrict: compiles"].message
 
 
 def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ class Judge:
 
     def compiles(self) -> Outcome:
         """Plans and kernels of the shapes that are shown."""
+        if self._subject.head.host and not self._asked.host:
+            asked = "a kernel is asked for: plan= in variant.py, and kernel.cu"
+            return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
         for shape in self._rubric.correct.shapes:
             plan = self._subject.plan(shape)
             if not self._subject.head.host:
