@@ -54,6 +54,35 @@ def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
     assert re.search(expected(name), found.refused)
 
 
+HALF_SUMS = """
+#include <cuda_fp16.h>
+extern "C" __global__ void conv_direct(const float* x, const float* w, float* y, int C, int H, int W, int M,
+                                       int R, int S) {
+  const int P = H - R + 1, Q = W - S + 1, pixel = blockIdx.x * blockDim.x + threadIdx.x, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  __half total = __float2half(0.0f);
+  for (int first = 0; first < C * R * S; first += 16) {
+    float acc = 0.0f;  // of what one instruction adds up
+    for (int k = first; k < min(first + 16, C * R * S); k++) {
+      const int c = k / (R * S), r = k / S % R, s = k % S;
+      const float value = x[((n * C + c) * H + pixel / Q + r) * W + pixel % Q + s];
+      acc += __half2float(__float2half(value)) * __half2float(__float2half(w[blockIdx.y * C * R * S + k]));
+    }
+    total = __float2half(__half2float(total) + acc);
+  }
+  y[(n * M + blockIdx.y) * P * Q + pixel] = __half2float(total);
+}
+"""
+
+
+def test_sums_in_half_between_instructions(tmp_path: Path) -> None:
+    folder, shape = honest(tmp_path), ConvShape(40, 4, 22, 21, 3, 7, 7)
+    assert not measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR).refused
+    (folder / "kernel.cu").write_text(HALF_SUMS)
+    found = measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR)
+    assert "timed call is wrong" in found.refused
+
+
 def test_five_cheats_need_a_clock() -> None:
     assert len(names("timed")) >= 5
 
