@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from mini_dnn.grading.grades import Check, Grade
 from mini_dnn.grading.outputs import write_all
+from mini_dnn.grading.outputs.view import view_of
 
 # The fields that course staff's systems read: all of them, and no others. A set of strings: one of these.
 VISIBILITY = {"visible", "hidden", "after_due_date", "after_published"}
@@ -167,6 +168,18 @@ def test_hidden_tests_are_one_line() -> None:
     assert "2 of 3 passed" in page
     (test,) = [t for t in strict(of_student(grade(), "gradescope.json"))["tests"] if "hidden" in t["name"]]
     assert (test["score"], test["max_score"], test["output"]) == (2, 3, "2 of 3 passed")
+
+
+def test_how_long_hidden_tests_took_is_not_told() -> None:
+    """A plan could take a second for each channel of what it is asked."""
+    shown, hidden = (
+        Check("correct", "passed", 1, 1, seconds=2.0),
+        Check("h", "passed", 1, 1, "", "", True, 7.0),
+    )
+    text = of_student(grade(checks=(shown, hidden), seconds=9.5), "gradescope.json")
+    assert strict(text)["execution_time"] == 2.0
+    view = view_of(grade(checks=(shown, hidden), seconds=9.5))
+    assert [item.seconds for item in view.items] == [2.0, 0.0]
 
 
 def test_the_record_of_the_isolation_is_no_hidden_test() -> None:

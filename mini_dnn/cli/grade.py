@@ -18,8 +18,11 @@ from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, Grade
 from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
+from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.sandbox import Isolation
+
+VERDICT_CHARACTERS = 500  # of what a submission may have worded
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -108,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
             "again with --device cuda on a machine with a GPU"
         )
     for name, why in failures.items():
-        print(f"{name}: NOT GRADED, by no fault of its own: {why}")
+        print(f"{name}: NOT GRADED, by no fault of its own: {one_line(why, VERDICT_CHARACTERS)}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
     return DIFFERS if failures else 0
 
@@ -123,7 +126,11 @@ class _Report:
         self._done += 1
         failed = [check.name for check in grade.checks if check.status == FAILED]
         verdict = (
-            f"REFUSED: {grade.refused}" if grade.refused else f"failed {', '.join(failed)}" if failed else ""
+            f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
+            if grade.refused
+            else f"failed {', '.join(failed)}"
+            if failed
+            else ""
         )
         took = "graded before" if known else f"{grade.seconds:.1f} s"
         points = f"{grade.points:g} of {grade.max_points:g}"
