@@ -131,7 +131,7 @@ class Grader:
         try:
             source = one.variant(asked.name, self._setting.rubric)
             if source is None:
-                message = f"there is no {asked.name}; submit that folder, with variant.py and kernel.cu"
+                message = one.missing(asked.name, self._setting.rubric)
                 return _one_check(asked, FAILED if asked.required else SKIPPED, message)
             submission.write(submission.read(source), copy)
             with self._subject(copy, folder / "cache") as subject:
