@@ -201,6 +201,16 @@ def test_what_cannot_be_run(
     assert str(grader._work) not in failed.message, "where it was graded is nobody's business"
 
 
+def test_a_crash_is_told_with_its_shape(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", ""))
+    grade = grader.grade(Submission("honest", folder))
+    check = {check.name: check for check in grade.checks}["layers/custom: correct"]
+    assert check.message.startswith("(2, 2, 9, 21) * (3, 2, 2, 5) -> (2, 3, 8, 17), inputs of seed 1:\n")
+    assert "past the end of" in check.message
+
+
 def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> None:
     folder = honest(tmp_path)
     kernel = (folder / "kernel.cu").read_text()

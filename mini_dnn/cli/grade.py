@@ -15,7 +15,7 @@ from mini_dnn.grading.checks import NOT_TIMED
 from mini_dnn.grading.cluster import Profile, read_profile
 from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
-from mini_dnn.grading.grades import FAILED, Grade
+from mini_dnn.grading.grades import FAILED, PASSED, Grade
 from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.run import check_setting, grade_all
@@ -101,6 +101,9 @@ def run(args: argparse.Namespace) -> int:
     write_all(grades, args.out, anonymous=not args.names)
     for device in sorted({grade.device for grade in grades}):
         print(f"device    {device}")
+    accuracies = (check for grade in grades for check in grade.checks if check.name.endswith(": accuracy"))
+    for note in sorted({check.staff for check in accuracies if check.status == PASSED and check.staff}):
+        print(f"NOTE: {note}")
     untimed = sum(any(check.message == NOT_TIMED for check in grade.checks) for grade in grades)
     if untimed:
         print(

@@ -48,7 +48,7 @@ def _table(items: Iterable[Item]) -> str:
 def _earned(item: Item) -> str:
     if item.points > 0 and item.max_points == 0:
         return f"{item.points:g} extra"
-    return f"{item.points:g} of {item.max_points:g}"
+    return f"{item.points:g} of {item.max_points:g}" if item.points or item.max_points else "–"
 
 
 def _section(title: str, items: Iterable[Item]) -> list[str]:
