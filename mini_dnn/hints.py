@@ -32,7 +32,7 @@ def hint(x: np.ndarray, w: np.ndarray, y: np.ndarray, precision: str) -> str:
     expected = conv2d_float64(x, w)
     for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
         if compare(y, expected, conv2d_bound(x, w, lower)).ok:
-            return f"nothing is wrong but the precision: it is as exact as {lower}, not as {precision}"
+            return f"it is as exact as {lower}, not as {precision}: is anything kept in a smaller type?"
     where = tail(compare_wrong(y, expected, bound))
     return where and f"{where}: look at how the tail of that axis is handled"
 
