@@ -153,6 +153,7 @@ def _pool(executor: str, profile: Profile, folder: Path) -> AutoExecutor:
         slurm_account=profile.account or None,
         slurm_constraint=profile.constraint or None,
         slurm_array_parallelism=profile.jobs_at_once,
+        slurm_srun_args=[f"--cpus-per-task={profile.cpus}"],  # Slurm 22.05 no longer tells srun
         slurm_setup=list(profile.setup) or None,
         slurm_additional_parameters=dict(profile.sbatch) or None,
     )
