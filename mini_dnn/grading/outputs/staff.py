@@ -65,7 +65,7 @@ def _grade_row(grade: Grade) -> list[Cell]:
         _why(failed[0]) if failed else "",
         _passed(grade.public_checks),
         _passed(grade.hidden_checks),
-        grade.op_ms,
+        None if grade.op_ms is None else round(grade.op_ms, 4),
         one_line(grade.device.partition(NO_GPU)[0]),
         one_line(grade.started),
         round(grade.seconds, 3),
