@@ -170,6 +170,14 @@ def test_hidden_tests_are_one_line() -> None:
     assert test["output"].startswith("2 of 3 passed; try odd batches")
 
 
+def test_hidden_tests_take_no_time_that_a_student_sees(tmp_path: Path) -> None:
+    first, *_ = grade().checks
+    slept = Check(SECRET, "failed", 0, 2, hidden=True, seconds=23.0)
+    slow_grade = grade(checks=(first, slept), seconds=25.5)
+    assert strict(of_student(slow_grade, "gradescope.json"))["execution_time"] == 2.5
+    assert [test["duration"] for test in classroom(slow_grade, tmp_path)["tests"]] == [0, 0]
+
+
 def test_hidden_tests_that_were_not_run_did_not_fail() -> None:
     first, *_ = grade().checks
     skipped = Check(SECRET, "skipped", 0, 2, SECRET, hidden=True)

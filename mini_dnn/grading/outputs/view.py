@@ -1,7 +1,7 @@
 """What a student may see of a grade. Files for students are made from this view, and never from a `Check`.
 
 Hidden checks are one line of it, ``hidden tests: 3 of 5 passed``: their names and messages stay behind, as
-every check's ``staff`` text does.
+every check's ``staff`` text does; and so do their times, as a submission that sleeps could tell a shape by them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def view_of(grade: Grade) -> View:
         device=one_line(grade.device.partition(NO_GPU)[0]),
         refused=clean(grade.refused).strip() or ("refused, with no reason given" if refused else ""),
         op_ms=grade.op_ms,
-        seconds=round(grade.seconds, 3),
+        seconds=round(max(0.0, grade.seconds - sum(check.seconds for check in grade.hidden_checks)), 3),
         items=tuple(items),
     )
 
@@ -122,7 +122,7 @@ def _hidden(checks: list[Check], refused: bool) -> Item:
         points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
         max_points=round(sum(check.max_points for check in checks), DIGITS),
         message=", ".join(notes) + (f"; {ADVICE}" if failed else ""),
-        seconds=round(sum(check.seconds for check in checks), 3),
+        seconds=0.0,
     )
 
 
