@@ -1,7 +1,7 @@
 """What a student may see of a grade. Files for students are made from this view, and never from a `Check`.
 
 Hidden checks are one line of it, ``hidden tests: 3 of 5 passed``: their names and messages stay behind, as
-every check's ``staff`` text does; and so do their times, as a submission that sleeps could tell a shape by them.
+every check's ``staff`` text does. So do their times, as a submission that sleeps could tell a shape by them.
 """
 
 from __future__ import annotations
