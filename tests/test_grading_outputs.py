@@ -130,7 +130,12 @@ def test_github_classroom_has_its_fields(grade: Grade) -> None:
     for test in results["tests"]:
         matches(test, CLASSROOM_TEST)
     assert sum(test["score"] for test in results["tests"]) == pytest.approx(grade.points, abs=1e-3)
-    clean_sheet = not grade.refused and all(check.status == "passed" for check in grade.checks)
+    hidden = {check.status for check in grade.hidden_checks}
+    clean_sheet = (
+        not grade.refused
+        and all(check.status == "passed" for check in grade.public_checks)
+        and (not hidden or ("passed" in hidden and "failed" not in hidden))
+    )
     assert results["status"] == ("pass" if clean_sheet else "fail")
 
 
@@ -168,6 +173,14 @@ def test_hidden_tests_are_one_line() -> None:
     (test,) = [t for t in strict(of_student(grade(), "gradescope.json"))["tests"] if "hidden" in t["name"]]
     assert (test["score"], test["max_score"]) == (2, 3)
     assert test["output"].startswith("2 of 3 passed; try odd batches")
+
+
+def test_hidden_tests_of_which_some_were_not_run_passed() -> None:
+    passed = Check(SECRET, "passed", 3, 1, SECRET, hidden=True)
+    skipped = Check(SECRET, "skipped", 0, 0, SECRET, hidden=True)
+    page = of_student(grade(checks=(passed, skipped)), "result.md")
+    assert "| `hidden tests` | passed | 1 of 1, 2 extra |" in page
+    assert "1 of 2 passed, 1 not run" in page
 
 
 def test_hidden_tests_take_no_time_that_a_student_sees(tmp_path: Path) -> None:

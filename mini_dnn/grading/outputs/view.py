@@ -118,7 +118,7 @@ def _hidden(checks: list[Check], refused: bool) -> Item:
     notes += [f"{len(checks) - passed - failed} not run"] if passed + failed < len(checks) else []
     return Item(
         name=HIDDEN,
-        status=FAILED if failed else PASSED if passed == len(checks) else SKIPPED,
+        status=FAILED if failed else PASSED if passed else SKIPPED,
         points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
         max_points=round(sum(check.max_points for check in checks), DIGITS),
         message=", ".join(notes) + (f"; {ADVICE}" if failed else ""),
