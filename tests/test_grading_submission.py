@@ -136,6 +136,20 @@ def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> No
     assert digest(one, asked) != first
 
 
+def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
+    grade = grader.grade(Submission("honest", folder))
+    assert grade.points == 7
+    assert digest(Submission("honest", folder), grader._setting.rubric)
+    (folder / "variant.py").unlink()
+    (folder / "kernel.cu").unlink()
+    one = Submission("honest", folder)
+    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
+    assert "holds f?r.txt" in message
+    assert digest(one, grader._setting.rubric)
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"

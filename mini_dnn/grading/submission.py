@@ -130,11 +130,11 @@ def digest(submission: Submission, rubric: Rubric) -> str:
     for variant in rubric.variants:
         try:
             folder = submission.variant(variant.name, rubric)
-            files = read(folder) if folder else {"": submission.missing(variant.name, rubric).encode()}
+            files = read(folder) if folder else {"": os.fsencode(submission.missing(variant.name, rubric))}
         except SubmissionError as error:  # what it says is what is graded
-            files = {"": str(error).encode()}
+            files = {"": os.fsencode(str(error))}
         for name, content in sorted(files.items()):
-            for part in (variant.name.encode(), name.encode(), content):
+            for part in (variant.name.encode(), os.fsencode(name), content):  # names need not be UTF-8
                 total.update(len(part).to_bytes(8, "little") + part)
     return total.hexdigest()
 
