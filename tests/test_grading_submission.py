@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from grading_helpers import QUICK, honest, quick_setting
 
-from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.process import SubmissionError
 from mini_dnn.grading.sandbox import Isolation
-from mini_dnn.grading.submission import Submission, digest, named, read
+from mini_dnn.grading.submission import Submission, digest, read
 from mini_dnn.variant import ROOT
 
 REPOSITORY = (
@@ -48,25 +47,6 @@ points = { correct = 1 }
 )
 
 
-def test_names_are_unique(tmp_path: Path) -> None:
-    folders = [tmp_path / "ann/project", tmp_path / "bob/project", tmp_path / "eve's work"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    assert [one.name for one in named(folders[:1])] == ["project"]
-    assert [one.name for one in named(folders[:2])] == ["ann-project", "bob-project"]
-    assert [one.name for one in named(folders)] == ["ann-project", "bob-project", "eve_s_work"]
-    with pytest.raises(UsageError, match="given twice"):
-        named([folders[0], tmp_path / "bob/../ann/project"])
-    with pytest.raises(UsageError, match="a submission is a folder"):
-        named([tmp_path / "nobody"])
-    (tmp_path / "ann.zip").touch()
-    with pytest.raises(UsageError, match=r"is a file, and a submission is a folder.*unpack it"):
-        named([tmp_path / "ann.zip"])
-    (tmp_path / "eve_s_work").mkdir()
-    with pytest.raises(UsageError, match="would have one name"):
-        named([folders[2], tmp_path / "eve_s_work"])
-
-
 def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
     (tmp_path / "rubric.toml").write_text(QUICK)
     asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("honest", honest(tmp_path))
@@ -96,58 +76,6 @@ def test_what_is_not_taken(make: object, message: str, tmp_path: Path) -> None:
     make(folder)  # type: ignore[operator]
     with pytest.raises(SubmissionError, match=message):
         read(folder)
-
-
-@pytest.mark.parametrize("inside", ["project", "project-main/hw 3", "project/layers/custom"])
-def test_folders_around_a_submission_do_not_count(inside: str, tmp_path: Path) -> None:
-    (tmp_path / "rubric.toml").write_text(QUICK)
-    asked = rubric.load(tmp_path / "rubric.toml")
-    place = tmp_path / "ann" / inside
-    place.parent.mkdir(parents=True)
-    shutil.move(honest(tmp_path), place)
-    (tmp_path / "ann/.DS_Store").touch()
-    (tmp_path / "ann/__MACOSX").mkdir()
-    assert Submission("ann", tmp_path / "ann").variant("layers/custom", asked) == place
-
-
-def test_a_folder_with_more_in_it_is_not_left_for_one_of_them(tmp_path: Path) -> None:
-    (tmp_path / "rubric.toml").write_text(QUICK)
-    asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("ann", tmp_path / "ann")
-    place = tmp_path / "ann/try 1"
-    place.parent.mkdir()
-    shutil.move(honest(tmp_path), place)
-    (tmp_path / "ann/try 2").mkdir()
-    assert one.variant("layers/custom", asked) is None
-    assert "The submission holds try 1, try 2" in one.missing("layers/custom", asked)
-    shutil.rmtree(tmp_path / "ann/try 2")
-    shutil.move(place, tmp_path / "elsewhere")
-    place.symlink_to(tmp_path / "elsewhere")
-    assert one.variant("layers/custom", asked) is None
-
-
-def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> None:
-    (tmp_path / "rubric.toml").write_text(QUICK)
-    asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("ann", tmp_path / "ann")
-    one.folder.mkdir()
-    assert one.missing("layers/custom", asked).endswith("The submission is empty")
-    first = digest(one, asked)
-    (one.folder / "hw.zip").touch()
-    assert "holds hw.zip; hw.zip is not unpacked here" in one.missing("layers/custom", asked)
-    assert digest(one, asked) != first
-
-
-def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
-    folder = honest(tmp_path)
-    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
-    grade = grader.grade(Submission("honest", folder))
-    assert grade.points == 7
-    assert digest(Submission("honest", folder), grader._setting.rubric)
-    (folder / "variant.py").unlink()
-    (folder / "kernel.cu").unlink()
-    one = Submission("honest", folder)
-    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
-    assert "holds f?r.txt" in message
-    assert digest(one, grader._setting.rubric)
 
 
 @pytest.fixture
@@ -239,6 +167,20 @@ def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> N
     assert "12" not in check.message
     assert "4242" not in check.message
     assert grade.points == 4, "of a kernel that is right where it was shown what to do"
+
+
+def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
+    grade = grader.grade(Submission("honest", folder))
+    assert grade.points == 7
+    assert digest(Submission("honest", folder), grader._setting.rubric)
+    (folder / "variant.py").unlink()
+    (folder / "kernel.cu").unlink()
+    one = Submission("honest", folder)
+    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
+    assert "holds f?r.txt" in message
+    assert digest(one, grader._setting.rubric)
 
 
 def test_what_a_terminal_would_obey(grader: Grader, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from mini_dnn.grading import probes
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.process import FORBIDDEN, Answered, Ended, SubmissionError
+from mini_dnn.grading.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
 from mini_dnn.grading.subject import Subject
 from mini_dnn.hints import hint
@@ -118,10 +118,7 @@ class Judge:
             for seed in asked.seeds:
                 what = f"{shape}, seed {seed}"
                 with _noted(what):
-                    try:
-                        wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
-                    except (VariantError, Answered) as error:
-                        wrong = str(error)
+                    wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
                 if wrong:
                     return Outcome(FAILED, HIDDEN_MESSAGE, f"{what}: {wrong}")
         return Outcome(PASSED)
