@@ -39,6 +39,7 @@ seeds = [4242]
 [[variant]]
 name = "layers/custom"
 precision = "fp16"
+host = true
 points = { correct = 4, hidden = 3 }
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -54,5 +55,12 @@ class ClockedEmulator(EmulatorDevice):
 
 def install() -> None:
     """Let the processes that are forked from this one take it for the GPU."""
-    roles.open_device = lambda name: ClockedEmulator()  # type: ignore[assignment]
+    roles.open_device = _opened  # type: ignore[assignment]
     Floor.of = classmethod(lambda cls, device: NO_FLOOR)  # type: ignore[assignment, method-assign]
+
+
+def _opened(name: str) -> ClockedEmulator:
+    os.environ.pop(
+        "MINI_DNN_CACHE_ONLY", None
+    )  # the cache has what nvcc made, and the emulator needs its own
+    return ClockedEmulator()

@@ -64,6 +64,14 @@ def test_what_no_kernel_can(declared: str, call: str, tmp_path: Path) -> None:
         '%:/* */line 1 "x"',
         '#li\\\nne 1 "x"',
         "#pragma GCC system_header",
+        '#include <mini_dnn/ptx.cuh>\nvoid f() { asm(""); }',
+        '#if __INCLUDE_LEVEL__ > 0\nvoid f() { asm(""); }\n#endif',
+        '__attribute__((__CONCAT(no_,sanitize)("thread"))) void f() {}',
+        'const char* s = R"(\f# 1 "/usr/include/math.h"\f)";\nvoid f() { asm(""); }',
+        'const char* s = R"(\n# 1 "/usr/include/math.h"\n)";\nvoid f() { asm(""); }',
+        '__attribute__((section(".text"))) const char code[] = {1};',
+        "void f(float* x) { __builtin_ia32_movntps(x, __builtin_ia32_movntps_value); }",
+        "#include <immintrin.h>\nfloat f(float* x) { return _mm_cvtss_f32(_mm_load_ss(x)); }",
     ],
 )
 def test_what_would_hide_from_checked_mode(text: str, tmp_path: Path) -> None:
@@ -71,6 +79,32 @@ def test_what_would_hide_from_checked_mode(text: str, tmp_path: Path) -> None:
     source.write_text(f"{text}\n")
     with pytest.raises(CompileError, match="would hide from checked mode"):
         imports.check_source(source, {}, find_compiler())
+
+
+@pytest.mark.parametrize("include", ["#include UNSEEN", "#include <emulator.h>"])
+def test_a_header_that_hides(include: str, tmp_path: Path) -> None:
+    """One that a macro names is searched, too; one that is called like the emulator's is not read."""
+    (tmp_path / "emulator.h").write_text('#pragma GCC system_header\nvoid f() { asm(""); }\n')
+    source = tmp_path / "kernel.cu"
+    source.write_text(f'#define UNSEEN "emulator.h"\n{include}\n')
+    if "UNSEEN" in include:
+        with pytest.raises(CompileError, match="would hide from checked mode"):
+            imports.check_source(source, {}, find_compiler())
+    else:
+        imports.check_source(source, {}, find_compiler())
+
+
+def test_a_kernel_does_not_know_that_it_is_checked(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    macros = "defined(EMULATOR_CHECKED) || defined(__SANITIZE_THREAD__)"
+    source.write_text(f'#if {macros}\n#error "it knows"\n#endif\n')
+    imports.check_source(source, {}, find_compiler())
+    source.write_text(
+        'extern "C" void __tsan_read4(void*) __attribute__((weak));\n'
+        'extern "C" __global__ void k(float* x) { x[0] = &__tsan_read4 ? 0 : 1; }\n'
+    )
+    with pytest.raises(CompileError, match="uses __tsan_read4, which no kernel has"):
+        imports.check(library(source))
 
 
 def test_what_hides_nothing(tmp_path: Path) -> None:

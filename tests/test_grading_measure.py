@@ -7,15 +7,17 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from grading_helpers import QUICK, assemble, expected, honest, names
 from grading_stand_in import NO_FLOOR, ClockedEmulator
 
 from mini_dnn.grading import decoding, plans, roles
-from mini_dnn.grading.checks import Cheat, Ground, Judge
+from mini_dnn.grading.checks import Cheat, Ground, Judge, judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
-from mini_dnn.grading.plans import Head
+from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.grading.rubric import Rubric, load
+from mini_dnn.numpy_conv import conv2d_forward
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
@@ -52,6 +54,35 @@ def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
     assert re.search(expected(name), found.refused)
 
 
+HALF_SUMS = """
+#include <cuda_fp16.h>
+extern "C" __global__ void conv_direct(const float* x, const float* w, float* y, int C, int H, int W, int M,
+                                       int R, int S) {
+  const int P = H - R + 1, Q = W - S + 1, pixel = blockIdx.x * blockDim.x + threadIdx.x, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  __half total = __float2half(0.0f);
+  for (int first = 0; first < C * R * S; first += 16) {
+    float acc = 0.0f;  // of what one instruction adds up
+    for (int k = first; k < min(first + 16, C * R * S); k++) {
+      const int c = k / (R * S), r = k / S % R, s = k % S;
+      const float value = x[((n * C + c) * H + pixel / Q + r) * W + pixel % Q + s];
+      acc += __half2float(__float2half(value)) * __half2float(__float2half(w[blockIdx.y * C * R * S + k]));
+    }
+    total = __float2half(__half2float(total) + acc);
+  }
+  y[(n * M + blockIdx.y) * P * Q + pixel] = __half2float(total);
+}
+"""
+
+
+def test_sums_in_half_between_instructions(tmp_path: Path) -> None:
+    folder, shape = honest(tmp_path), ConvShape(40, 4, 22, 21, 3, 7, 7)
+    assert not measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR).refused
+    (folder / "kernel.cu").write_text(HALF_SUMS)
+    found = measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR)
+    assert "timed call is wrong" in found.refused
+
+
 def test_five_cheats_need_a_clock() -> None:
     assert len(names("timed")) >= 5
 
@@ -67,6 +98,19 @@ def test_faster_than_the_hardware(tmp_path: Path) -> None:
     )
     assert "less than" in measured(honest(tmp_path), floor=Floor(1e30, 0, SHAPE.flops / 1.5)).refused
     assert not measured(honest(tmp_path), floor=Floor(bytes_per_ms, SHAPE.min_bytes // 2, 0.0)).refused
+
+
+def test_parts_that_fit_the_cache_are_not_faster(tmp_path: Path) -> None:
+    """A plan whose scratch is so large that a batch is done in parts chooses how large these are."""
+    floor = Floor(SHAPE.min_bytes / 20, SHAPE.min_bytes // 2, 0.0)  # 10 ms for the batch, 1 for a tenth of it
+    part = SHAPE.with_batch(SHAPE.N // 10)
+    assert floor.ms(part) == 0
+    whole = Method("fp32", 0, 3, whole=SHAPE.N)
+    found = measure(find(honest(tmp_path)), part, ClockedEmulator(), whole, floor)
+    assert (found.floor_ms, found.refused) == (pytest.approx(1.0), "")
+    floor = Floor(SHAPE.min_bytes / 30, SHAPE.min_bytes // 2, 0.0)
+    found = measure(find(tmp_path / "honest"), part, ClockedEmulator(), whole, floor)
+    assert "less than moving its bytes" in found.refused
 
 
 def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,21 +168,44 @@ def rubric_with(tmp_path: Path, performance: str) -> Rubric:
 def test_points_for_time(performance: str, points: float, said: str, tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, performance)
     asked, subject = rubric.variants[0], Subject(measured_as(10.0), measured_as(5.0))
-    judge = Judge(Ground(rubric, None, lambda: 40.0), asked, subject, has_clock=True)  # type: ignore[arg-type]
-    outcome = judge.performance()
-    assert judge.op_ms == 30.0, "two layers, each in two parts"
+    made = Judge(Ground(rubric, None, lambda: 40.0), asked, subject, has_clock=True)  # type: ignore[arg-type]
+    outcome = made.performance()
+    assert made.op_ms == 30.0, "two layers, each in two parts"
     assert said in outcome.message
     assert outcome.fraction * 10 == pytest.approx(points)
     assert (outcome.status == "passed") == (points > 0)
     assert subject.asked[0] == (ConvShape(1000, 1, 86, 86, 4, 7, 7), Method("fp16", 5, 10))
 
 
+class Wrong(Subject):
+    """One that is right at all shapes but those with three channels, and quick."""
+
+    def plan(self, shape: ConvShape) -> Planned:
+        return Planned(shape, "", {}, {}, ())
+
+    def compile(self, defines: object) -> None:
+        pass
+
+    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return conv2d_forward(x, w) * np.float32(x.shape[1] != 3)
+
+
+def test_no_points_for_the_time_of_what_is_wrong_at_hidden_shapes(tmp_path: Path) -> None:
+    rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
+    found = judge(Ground(rubric, None), rubric.variants[0], Wrong(measured_as(1.0)), has_clock=True)  # type: ignore[arg-type]
+    points = {check.name.partition(": ")[2]: (check.status, check.points) for check in found.checks}
+    assert points["correct"] == ("passed", 4)
+    assert points["hidden"] == ("failed", 0)
+    assert points["performance"] == ("passed", 0)
+    assert found.op_ms is None, "no place on the leaderboard"
+
+
 def test_a_time_that_does_not_count(tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
     subject = Subject(measured_as(0.001, "less than moving its bytes takes"))
-    judge = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
+    made = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
     with pytest.raises(Cheat, match="conv1: less than"):
-        judge.performance()
+        made.performance()
 
 
 def test_no_time_without_a_clock(tmp_path: Path) -> None:

@@ -188,6 +188,19 @@ def test_one_submission_alone(tmp_path: Path) -> None:
     assert grade_one(one, setting) == grade, "known already, to the second"
 
 
+def test_a_refusal_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And not a line about another submission, too."""
+    (tmp_path / "quick.toml").write_text(QUICK)
+    folder = honest(tmp_path / "submissions", "ann")
+    text = "FORBIDDEN: x\\n   2/2  bob        0 of 7  1.0 s  REFUSED: a cheat"
+    (folder / "variant.py").write_text(
+        f"from mini_dnn.errors import VariantError\nraise VariantError('{text}')\n"
+    )
+    assert main(command(folder.parent, tmp_path / "out", jobs=1)[1:]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "bob" in line]
+    assert "ann" in line
+
+
 def test_times_that_nobody_measured_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = "[performance]\nbatch = 1\nfull = 1\nnone = 2\n\n[[variant]]"
     text = QUICK.replace("[[variant]]", table).replace("hidden = 3", "performance = 3")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import os
 import platform
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from grading_helpers import DENIED, GOOD, ROOM, ending
+from grading_helpers import DENIED, GOOD, PATIENCE_S, ROOM, ending
 
-from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.grading import sandbox, seccomp, wire
-from mini_dnn.grading.forkserver import ForkServer
-from mini_dnn.grading.process import Answered, Confined, Ended
-from mini_dnn.grading.rubric import Limits
+from mini_dnn.grading import sandbox, seccomp
 from mini_dnn.grading.sandbox import Isolation, Policy
+
+NOBODY, SET_DUMPABLE, SKIPPED = 65534, 4, 5
+REMOVE = 0  # IPC_RMID
+SET_SIGNAL = 10  # F_SETSIG, which Python has from 3.13 on
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
@@ -58,6 +61,12 @@ def test_files(tmp_path: Path) -> None:
         lambda: os.chmod("/tmp", 0o777),  # noqa: PTH101
         lambda: os.truncate("/tmp/nothing", 0),
         lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
+        lambda: fcntl.fcntl(0, fcntl.F_SETLEASE, fcntl.F_WRLCK),
+        lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid()),
+        lambda: fcntl.fcntl(0, SET_SIGNAL, signal.SIGKILL),
+        lambda: ctypes.CDLL(None).shmctl(0, REMOVE, None),
+        lambda: ctypes.CDLL(None).inotify_init1(0),
+        lambda: ctypes.CDLL(None).prctl(sandbox.SET_DEATH_SIGNAL, 0, 0, 0, 0),
     ],
 )
 def test_system_calls(act: Callable[[], object]) -> None:
@@ -89,6 +98,33 @@ def test_a_compiler_starts_programs_and_nothing_else() -> None:
     )
 
 
+def test_threads_are_limited_in_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any user but root, whom the kernel does not limit."""
+    import threading
+
+    def act() -> None:
+        if os.getuid() == 0:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # or /proc/self would be root's
+        if not sandbox.enter_namespaces():
+            os._exit(SKIPPED)
+        pid = os.fork()  # its children are in the namespaces
+        if pid:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        count = 0
+        with contextlib.suppress(RuntimeError):
+            for count in range(100):  # noqa: B007
+                threading.Thread(target=time.sleep, args=(PATIENCE_S,), daemon=True).start()
+        os._exit(GOOD if count < 40 else 1)
+
+    monkeypatch.setattr(sandbox, "MAX_TASKS", 40)
+    status = ending(act, Policy(trusted=True))
+    if status == SKIPPED:
+        pytest.skip("no namespaces here")
+    assert status == GOOD
+
+
 def test_limits(tmp_path: Path) -> None:
     policy = Policy(writable=(str(tmp_path),), memory_bytes=1 << 30, cpu_seconds=1, file_bytes=1000)
 
@@ -110,8 +146,8 @@ def test_limits(tmp_path: Path) -> None:
 def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter by the rules of classic BPF, so that the other machine's is tried too."""
 
-    def action(code: bytes, arch: int, number: int, argument: int = 0) -> int:
-        data, accumulator, at = struct.pack("=IIQQ", number, arch, 0, argument), 0, 0
+    def action(code: bytes, arch: int, number: int, argument: int = 0, second: int = 0) -> int:
+        data, accumulator, at = struct.pack("=IIQQQ", number, arch, 0, argument, second), 0, 0
         while True:
             kind, when_true, when_false, value = struct.unpack_from("=HBBI", code, 8 * at)
             at += 1
@@ -143,119 +179,12 @@ def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
         assert action(tight, arch, tgkill, 8) == seccomp.DENY | 1
         assert action(tight, arch, prlimit, 0) == seccomp.ALLOW
         assert action(tight, arch, prlimit, 8) == seccomp.DENY | 1
+        prctl, fcntl_ = seccomp.PRCTL[column], seccomp.FCNTL[column]
+        for filter_ in (tight, loose):
+            assert action(filter_, arch, prctl, 1) == seccomp.KILL
+            assert action(filter_, arch, prctl, 15) == seccomp.ALLOW
+            assert action(filter_, arch, fcntl_, 0, 1024) == seccomp.KILL
+            assert action(filter_, arch, fcntl_, 1024, 3) == seccomp.ALLOW
         assert action(tight, 0x40000003, 1) == seccomp.KILL, "another machine's calls: 32 bits"
-        assert action(tight, arch, 0) == seccomp.ALLOW
+        assert action(tight, arch, 39 if column == 0 else 172) == seccomp.ALLOW, "getpid"
     assert action(seccomp.program(False, 7), seccomp.MACHINES["aarch64"][1], 198) == seccomp.KILL
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ForkServer]:
-    opened = ForkServer(tmp_path)
-    yield opened
-    opened.close()
-
-
-def test_a_child_is_ended_however_early(server: ForkServer) -> None:
-    """Even before it leads a process group."""
-    for _ in range(100):
-        pipes = [os.pipe() for _ in range(3)]
-        since = time.monotonic()
-        pid = server.start("planner", Policy(), {"folder": "/"}, [pipes[0][0], pipes[1][1], pipes[2][1]])
-        assert server.end(pid) == signal.SIGKILL
-        assert time.monotonic() - since < 10
-        for pipe in pipes:
-            os.close(pipe[0])
-            os.close(pipe[1])
-
-
-def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
-    source, private = tmp_path / "kernel", tmp_path / "private"
-    source.mkdir()
-    private.mkdir()
-    (source / "variant.py").write_text("while True:\n    pass\n")
-    arguments = {"folder": str(source)}
-    policy = Policy(readable=(str(source),))
-    with Confined(server, "planner", arguments, policy, Limits(30, files_mb=1), private) as process:
-        (private / "large").write_bytes(bytes(2 << 20))
-        since = time.monotonic()
-        with pytest.raises(Ended, match="more than 1 MB of files"):
-            process.ask({"head": True})
-    assert time.monotonic() - since < 10
-
-
-def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None:
-    (tmp_path / "variant.py").write_text("import os\nos.write(4, b'\\0\\0\\0')\nos._exit(3)\n")
-    policy = Policy(readable=(str(tmp_path),))
-    with (
-        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process,
-        pytest.raises(Ended, match="status 3"),
-    ):
-        process.ask({"head": True})
-    assert wire.REPLY.size == 12
-
-
-def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> None:
-    """Also what was forked in between, and although nothing tells them."""
-    (tmp_path / "variant.py").write_text("while True:\n    pass\n")
-    policy = Policy(readable=(str(tmp_path),))
-    process = Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
-    assert processes_of(tmp_path)
-    assert server._process is not None
-    os.kill(server._process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while processes_of(tmp_path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    with pytest.raises(Ended):
-        process.ask({"head": True})
-
-
-def processes_of(folder: Path) -> list[str]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"HOME={folder}\0".encode() in (process / "environ").read_bytes():
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
-
-
-def test_without_namespaces(tmp_path: Path) -> None:
-    server = ForkServer(tmp_path, apart=False)
-    (tmp_path / "variant.py").write_text("while True:\n    pass\n")
-    policy = Policy(readable=(str(tmp_path),))
-    with (
-        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1)) as process,
-        pytest.raises(Ended, match="within 1 s"),
-    ):
-        process.ask({"head": True})
-    server.close()
-
-
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
-def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
-    source, private = tmp_path / "kernel", tmp_path / "private"
-    source.mkdir()
-    private.mkdir()
-    (tmp_path / "secret.h").write_text("int secret = 42;")
-    (source / "kernel.cu").write_text('extern "C" __global__ void k(float* x) { x[0] = VALUE; }')
-    arguments = {"source": str(source / "kernel.cu"), "arch": "sm_90", "cache": str(private)}
-    policy = Policy(readable=(str(source),), programs=True)
-    with Confined(server, "compiler", arguments, policy, Limits(120), private) as process:
-        assert process.ask({"defines": {"VALUE": 3}, "checked": False}) == b""
-        assert len(list(private.glob("cubin/*.cubin"))) == 1
-        (source / "kernel.cu").write_text('#include "../secret.h"')
-        with pytest.raises(Answered, match=r"secret\.h"):
-            process.ask({"defines": {}, "checked": False})
-
-
-def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
-    answer = b"import os, struct\nos.write(4, struct.pack('<IQ', 0, 1) + b'1')\n"
-    (tmp_path / "variant.py").write_bytes(answer)
-    policy = Policy(readable=(str(tmp_path),))
-    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process:
-        assert process.ask({"head": True}) == b"1"
-        time.sleep(1.0)  # the true answer comes, and nobody waits for it
-        with pytest.raises(Ended, match="before it was asked"):
-            process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})

@@ -23,6 +23,7 @@ REPOSITORY = (
     + """
 [[variant]]
 name = "m1/cpu"
+host = true
 points = { correct = 2 }
 
 [[variant]]
@@ -60,6 +61,17 @@ def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
     assert digest(one, asked) != first
 
 
+def nested(folder: Path, name: str, depth: int) -> None:
+    """Folders in each other, deep."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -68,6 +80,10 @@ def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
         (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is no ordinary file"),
         (lambda folder: (folder / "large.bin").write_bytes(bytes(9 << 20)), "or 8 MB"),
         (lambda folder: [(folder / f"{i}.h").touch() for i in range(201)], "more than 200 files"),
+        (lambda folder: [(folder / f"folder{i}").mkdir() for i in range(201)], "more than 200 files"),
+        (lambda folder: nested(folder, "d", 300), "a path of 201 characters"),
+        (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; the most is 200"),
+        (lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/gr\xf6.h")).touch(), "is not UTF-8"),
         (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
     ],
 )
@@ -153,6 +169,16 @@ def test_a_crash_is_told_with_its_shape(grader: Grader, tmp_path: Path) -> None:
     assert "past the end of" in check.message
 
 
+def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
+    """The rubric takes it for m1/cpu, and not for a kernel that is asked for."""
+    shutil.rmtree(repository / "milestones/m3/restrict")
+    shutil.copytree(ROOT / "milestones/m1/cpu", repository / "milestones/m3/restrict")
+    checks = {check.name: check for check in grader.grade(Submission("repository", repository)).checks}
+    assert checks["m1/cpu: correct"].points == 2
+    assert checks["m3/restrict: correct"].points == 0
+    assert "a kernel is asked for" in checks["m3/restrict: compiles"].message
+
+
 def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> None:
     folder = honest(tmp_path)
     kernel = (folder / "kernel.cu").read_text()
@@ -169,17 +195,12 @@ def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> N
     assert grade.points == 4, "of a kernel that is right where it was shown what to do"
 
 
-def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
-    folder = honest(tmp_path)
+def test_names_that_are_no_utf8_are_told(grader: Grader, tmp_path: Path) -> None:
+    folder = tmp_path / "ann"
+    folder.mkdir()
     Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
-    grade = grader.grade(Submission("honest", folder))
-    assert grade.points == 7
-    assert digest(Submission("honest", folder), grader._setting.rubric)
-    (folder / "variant.py").unlink()
-    (folder / "kernel.cu").unlink()
-    one = Submission("honest", folder)
-    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
-    assert "holds f?r.txt" in message
+    one = Submission("ann", folder)
+    assert "holds f?r.txt" in grader.grade(one).checks[0].message
     assert digest(one, grader._setting.rubric)
 
 
@@ -200,6 +221,26 @@ def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None
     assert grade.points == 4
     assert not any("told" in check.message for check in grade.checks)
     assert any("told" in check.staff for check in grade.checks)
+
+
+def test_a_plan_that_tells_of_hidden_shapes_later(tmp_path: Path) -> None:
+    """In a check whose message its author reads."""
+    (tmp_path / "checked.toml").write_text(
+        QUICK.replace(
+            "hidden = 3 }", "hidden = 3, checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]"
+        )
+    )
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    told = "SEEN = []\n\n\ndef plan(s: ConvShape) -> list[Launch]:\n    SEEN.append(s)\n"
+    told += '    assert s.W != 11, f"told {SEEN}"\n'
+    (folder / "variant.py").write_text(text.replace("def plan(s: ConvShape) -> list[Launch]:\n", told))
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "checked.toml"))
+    with Grader(setting, tmp_path) as grader:
+        checks = grader.grade(Submission("honest", folder)).checks
+    (check,) = [check for check in checks if "told" in check.message]
+    assert "W=21" in check.message, "the shape that is shown"
+    assert "W=10" not in check.message, "the hidden one"
 
 
 LIBRARY = (

@@ -19,9 +19,12 @@ from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, PASSED, Grade
 from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
+from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import Submission
+
+VERDICT_CHARACTERS = 500  # of what a submission may have worded
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -102,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             f"grades in {args.out / 'grades'}: name all submissions to have all in the tables"
         )
     for name, why in failures.items():
-        print(f"{name}: NOT GRADED, by no fault of its own: {why}")
+        print(f"{name}: NOT GRADED, by no fault of its own: {one_line(why, VERDICT_CHARACTERS)}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
     return DIFFERS if failures else 0
 
@@ -149,7 +152,11 @@ class _Report:
         self._done += 1
         failed = [check.name for check in grade.checks if check.status == FAILED]
         verdict = (
-            f"REFUSED: {grade.refused}" if grade.refused else f"failed {', '.join(failed)}" if failed else ""
+            f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
+            if grade.refused
+            else f"failed {', '.join(failed)}"
+            if failed
+            else ""
         )
         took = "graded before" if known else f"{grade.seconds:.1f} s"
         points = f"{grade.points:g} of {grade.max_points:g}"

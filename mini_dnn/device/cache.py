@@ -80,6 +80,21 @@ def stored(path: Path) -> bytes | None:
     return data if hashlib.sha256(data).digest() == checksum else None
 
 
+def may_compile(source: Path) -> None:
+    """Refuse to compile a kernel file that is not in the cache, where ``MINI_DNN_CACHE_ONLY`` is set.
+
+    Raises
+    ------
+    DeviceError
+        It is set: this process only loads what another one has compiled.
+    """
+    if os.environ.get("MINI_DNN_CACHE_ONLY"):
+        raise DeviceError(
+            f"{source} is not in the cache of compiled kernels, and MINI_DNN_CACHE_ONLY is set, so it is not "
+            "compiled; a file that it includes may have changed since it was. Unset that to compile it here"
+        )
+
+
 def key(*parts: str | bytes | float | Path) -> str:
     """One short name (32 hexadecimal digits) for everything that a cached file depends on."""
     digest = hashlib.sha256()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, store, stored
+from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.sources import INCLUDE, source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
@@ -59,6 +59,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     known = stored(cached)
     if known is not None:
         return known
+    may_compile(source)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "kernel.cubin")
         command = [str(nvcc), "-cubin", f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]

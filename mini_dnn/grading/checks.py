@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,9 @@ from mini_dnn.grading.subject import Subject
 from mini_dnn.hints import hint
 from mini_dnn.reference import check_conv2d
 
+# In this order. What is hidden comes last: no process of the submission that has seen it answers for a check
+# whose words its author reads.
+STEPS = ("compiles", "correct", "accuracy", "checked", "performance", "hidden")
 HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
 HIDDEN_MESSAGE = "a test that is not shown failed"
@@ -72,6 +75,9 @@ class Judge:
 
     def compiles(self) -> Outcome:
         """Plans and kernels of the shapes that are shown."""
+        if self._subject.head.host and not self._asked.host:
+            asked = "a kernel is asked for: plan= in variant.py, and kernel.cu"
+            return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
         for shape in self._rubric.correct.shapes:
             with _noted(f"{shape}"):
                 plan = self._subject.plan(shape)
@@ -214,7 +220,7 @@ def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: boo
     judge = Judge(ground, asked, subject, has_clock)
     steps: dict[str, Callable[[], Outcome]] = {
         name: getattr(judge, name)
-        for name in ("compiles", "correct", "hidden", "accuracy", "checked", "performance")
+        for name in STEPS
         if name in ("compiles", "correct") or asked.points.get(name)
     }
     findings, stop = Findings(), ""
@@ -224,8 +230,10 @@ def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: boo
         since = time.perf_counter()
         outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
         findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
-        if outcome.ends:
-            findings.checks[:] = [_without_credit(check, name) for check in findings.checks]
+        if outcome.ends or (outcome.status == FAILED and name == "hidden"):
+            lost = STEPS if outcome.ends else ("performance",)  # what is wrong elsewhere has no speed
+            findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
+            judge.op_ms = None
         if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
             stop = f"not run, as '{name}' failed"
     findings.op_ms = judge.op_ms
@@ -271,8 +279,8 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
     )
 
 
-def _without_credit(check: Check, name: str) -> Check:
-    if not check.points:
+def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
+    if not check.points or check.name.rpartition(": ")[2] not in lost:
         return check
     return replace(check, points=0.0, message=f"{check.message} (no credit, as '{name}' failed)".strip())
 
@@ -285,7 +293,7 @@ def _finding(finding: Mapping[str, Any], count: int) -> str:
         lines += [f"{Path(str(where['file'])).name}:{where['line']} | {where['code']}"] if where else []
         lines += [f"note: {note}" for note in finding.get("notes", [])]
         lines += [f"cure: {finding['cure']}"] if finding.get("cure") else []
-    except (KeyError, TypeError, AttributeError):
-        lines = [str(finding)]
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        lines = ["a finding that cannot be read"]
     more = f"\n{count - 1} more: run.py check shows them" if count > 1 else ""
     return "\n".join(lines)[:4000] + more

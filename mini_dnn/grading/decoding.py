@@ -24,6 +24,7 @@ from mini_dnn.variant import PRECISIONS
 NAME = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
 MAX_STEPS = 4096
 MAX_ARGUMENTS = 128
+MAX_NAMES = 256  # of scratch buffers, and of definitions
 MAX_TEXT = 2000  # characters of a message
 MAX_ELEMENTS = 1 << 40
 MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 1024, 1 << 20, 63
@@ -70,17 +71,21 @@ def decode_values(values: Any, shape: ConvShape) -> Planned:
             raise VariantError("variant.py answers with something that is no plan")
     if len(steps) > MAX_STEPS:
         raise VariantError(f"a plan of {len(steps)} steps; the most is {MAX_STEPS}")
+    for what, named in (("scratch buffers", scratch), ("definitions", defines)):
+        if len(named) > MAX_NAMES:
+            raise VariantError(f"a plan with {len(named)} {what}; the most is {MAX_NAMES}")
     sizes = {_name(name): _sides(name, sides) for name, sides in scratch.items()}
     given = {"x": shape.x, "w": shape.w, "y": shape.y}
     taken = sorted(set(sizes) & set(given))
     if taken:
         raise VariantError(f"scratch has a buffer '{taken[0]}'; x, w and y are given")
+    buffers = {**given, **sizes}
     return Planned(
         shape,
         refuses[:MAX_TEXT],
         sizes,
         {_name(name): _whole(value, f"the definition of {name}") for name, value in defines.items()},
-        tuple(_decode_step(step, {**given, **sizes}) for step in steps),
+        tuple(_decode_step(step, buffers) for step in steps),
     )
 
 
@@ -148,16 +153,23 @@ def _argument(values: Any, buffers: Mapping[str, tuple[int, ...]]) -> Argument:
         case ["int", value]:
             return _whole(value, "an int argument", -(2**31), 2**31 - 1)
         case ["float", (int() | float()) as value]:
-            return float(value)
-        case ["scalar", str(kind), (int() | float()) as value] if kind in SCALARS + FLOATS:
-            if kind in FLOATS:
-                return np.dtype(kind).type(value)
+            return _float("float64", value).item()
+        case ["scalar", str(kind), (int() | float()) as value] if kind in FLOATS:
+            return _float(kind, value)
+        case ["scalar", str(kind), int(value)] if kind in SCALARS:
             limits = np.iinfo(kind) if kind != "bool" else np.iinfo("int8")
             return np.dtype(kind).type(_whole(int(value), f"a {kind}", int(limits.min), int(limits.max)))
     raise VariantError(
         f"an argument {str(values)[:100]}; an int that does not fit C's int is np.int64(...), other "
         "arguments are a buffer's name, Images(...), a float or a NumPy scalar"
     )
+
+
+def _float(kind: str, value: float) -> Any:
+    try:
+        return np.dtype(kind).type(value)
+    except OverflowError as error:
+        raise VariantError(f"a {kind} argument of {len(str(value))} digits is too large") from error
 
 
 def _images(name: str, first: Any, last: Any, buffers: Mapping[str, tuple[int, ...]]) -> Images:

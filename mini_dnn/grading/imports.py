@@ -8,10 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from mini_dnn.device.emulator.build import INCLUDE
+from mini_dnn.device.emulator.build import preprocessed
 from mini_dnn.device.emulator.compiler import Compiler
-from mini_dnn.device.emulator.scan import own_text
-from mini_dnn.device.sources import source_files
 from mini_dnn.errors import CompileError
 
 _MATH = (
@@ -21,15 +19,21 @@ _MATH = (
 )
 ALLOWED = re.compile(
     r"_ZN8emulator\w+|threadIdx|blockIdx|blockDim|gridDim|"  # what the runtime shows to kernels, nothing else
-    r"__tsan_\w+|__ubsan_handle_\w+|__gmon_start__|_ITM_\w+|__tls_get_addr|__gxx_personality_v0|_Unwind_Resume|"
+    r"__gmon_start__|_ITM_\w+|__tls_get_addr|__gxx_personality_v0|_Unwind_Resume|"
     r"__cxa_(?:finalize|guard_\w+|begin_catch|pure_virtual)|__stack_chk_fail|_ZSt9terminatev|"
     rf"malloc|free|_Zn[wa]\w+|_Zd[la]\w+|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
 )
-UNCHECKED = re.compile(r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*")
-# what makes a file look like the system's, whose lines are not searched
+CHECKS = re.compile(r"__tsan_\w+|__ubsan_handle_\w+")  # what checked mode puts in
+# assembly, functions that are left unchecked, machine code as data, instructions that no check knows
+UNCHECKED = re.compile(
+    r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*|\b_{0,2}section(?:__)?\s*\(\s*\"|"
+    r"\b__builtin_(?:ia32|aarch64)_\w+|\b_mm\d*_\w+"
+)
+# what gives lines the name of another file, whose lines are not searched
 DISGUISE = re.compile(
     r"^(?:\s|/\*.*?\*/)*(?:#|%:)(?:\s|/\*.*?\*/)*(?:line\b|\d)|system_header", re.DOTALL | re.MULTILINE
 )
+MARKER = re.compile(r'# \d+ "(?P<file>(?:[^"\\]|\\.)*)"[ \d]*')
 UNDEFINED = re.compile(r" UND +(?P<name>[\w.$]+)")
 
 
@@ -43,20 +47,40 @@ def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -
     CompileError
         Names what was found.
     """
-    given = [f"-D{name}={value}" for name, value in defines.items()]
-    headers = [f"-isystem{INCLUDE}", "-include", "emulator.h", "-DEMULATOR_CHECKED"]
-    done = compiler.run([*compiler.kernel_flags, *headers, *given, "-E", "-x", "c++", str(source)])
-    found = UNCHECKED.search(own_text(done.stdout))
-    for file in source_files(source):
+    lines, files = _own(preprocessed(source, defines, compiler, checked=True), source.resolve().parent)
+    found = UNCHECKED.search("\n".join(lines))
+    for file in files:
         found = found or DISGUISE.search(file.read_text(errors="replace").replace("\\\n", ""))
     if found:
         raise CompileError(f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide from checked mode")
 
 
-def check(library: Path) -> None:
+def _own(text: str, folder: Path) -> tuple[list[str], list[Path]]:
+    """The lines of a preprocessed text that come from files of a folder, and those files."""
+    lines: list[str] = []
+    files: dict[Path, None] = {}
+    own = False
+    for line in text.split("\n"):
+        marker = MARKER.fullmatch(line)
+        if marker:
+            if "\\" in marker["file"]:
+                raise CompileError(f"the file {marker['file']} has a name with a backslash; rename it")
+            own = Path(marker["file"]).is_relative_to(folder)
+            files |= {Path(marker["file"]): None} if own else {}
+        elif own:
+            lines.append(line)
+    return lines, list(files)
+
+
+def check(library: Path, checked: bool = False) -> None:
     """Refuse a compiled kernel library that calls what no kernel can: files, processes, the clock ...
 
     It is for the words of the refusal: what a kernel really does meets the sandbox.
+
+    Parameters
+    ----------
+    checked
+        It was compiled for checked mode; another one that asks for its functions wants to know where it runs.
 
     Raises
     ------
@@ -68,6 +92,7 @@ def check(library: Path) -> None:
     done = subprocess.run(
         [readelf, "-W", "--dyn-syms", str(library)], capture_output=True, text=True, check=True
     )
-    foreign = [name for name in UNDEFINED.findall(done.stdout) if not ALLOWED.fullmatch(name)]
+    names = [name for name in UNDEFINED.findall(done.stdout) if not (checked and CHECKS.fullmatch(name))]
+    foreign = [name for name in names if not ALLOWED.fullmatch(name)]
     if foreign:
         raise CompileError(f"the kernel file uses {', '.join(foreign[:5])}, which no kernel has on a GPU")

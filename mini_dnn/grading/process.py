@@ -22,8 +22,9 @@ from mini_dnn.grading.sandbox import Policy
 
 LOOK_SECONDS = 0.1  # how often the size of its files is looked at
 CHUNK_BYTES = 1 << 20
+ANSWERS = 10  # that may each take as long as one may: more time than that is no process's in all
 FORBIDDEN = "FORBIDDEN: "
-ENDINGS = {
+ENDINGS: dict[int, str] = {
     signal.SIGSYS: "it made a system call that it has no need of: to start a process, for the network, to "
     "signal or inspect another process, or the like",
     signal.SIGXCPU: "it used up its processor time",
@@ -71,10 +72,11 @@ class Confined:
         self._server, self._limits, self._private = server, limits, private
         self._printed = bytearray()
         self._printed_bytes = 0
+        self._seconds = ANSWERS * limits.seconds  # that are left for all answers
         policy = replace(
             policy,
             memory_bytes=limits.memory_mb << 20,
-            cpu_seconds=int(10 * limits.seconds) + 10,  # a backstop: each answer has its own limit
+            cpu_seconds=int(ANSWERS * limits.seconds) + 10,  # a backstop: each answer has its own limit
             file_bytes=limits.files_mb << 20 if private else 0,
             writable=(*policy.writable, *([str(private)] if private else [])),
         )
@@ -112,12 +114,13 @@ class Confined:
             selector.register(self._requests, selectors.EVENT_WRITE)
             selector.register(self._replies, selectors.EVENT_READ)
             selector.register(self._noise, selectors.EVENT_READ)
-            deadline, look = time.monotonic() + self._limits.seconds, 0.0
+            since, look = time.monotonic(), 0.0
+            deadline = since + min(self._limits.seconds, self._seconds)
             wanted: int | None = None  # bytes of the whole reply, once its head is here
             while wanted is None or len(answer) < wanted:
                 now = time.monotonic()
                 if now > deadline:
-                    self._end(f"it did not answer within {self._limits.seconds:g} s")
+                    self._end(self._late(now - since))
                 if self._private and now > look:
                     self._look_at_files(self._private)
                     look = now + LOOK_SECONDS
@@ -133,11 +136,18 @@ class Confined:
                         self._end()
                 if wanted is None and len(answer) >= wire.REPLY.size:
                     wanted = self._wanted(answer, most)
+        self._seconds -= time.monotonic() - since
         status, _ = wire.REPLY.unpack_from(answer)
         data = bytes(answer[wire.REPLY.size :])
         if status != wire.OK:
             raise Answered(data.decode(errors="replace"))
         return data
+
+    def _late(self, seconds: float) -> str:
+        most = self._limits.seconds
+        if seconds > most:
+            return f"it did not answer within {most:g} s"
+        return f"its answers took more than {ANSWERS * most:g} s in all, where one may take {most:g}"
 
     def _wanted(self, answer: bytearray, most: int) -> int:
         status, size = wire.REPLY.unpack_from(answer)
@@ -191,10 +201,11 @@ class Confined:
         self.close()
         text = self._printed.decode(errors="replace")
         if FORBIDDEN in text:
-            reason = FORBIDDEN + text.partition(FORBIDDEN)[2].splitlines()[0]
+            said = text.partition(FORBIDDEN)[2].partition("\n")[0]
+            reason = FORBIDDEN + (said or "it ended at something forbidden")
         elif os.WIFSIGNALED(status) and (not reason or os.WTERMSIG(status) == signal.SIGSYS):
             number = os.WTERMSIG(status)
-            reason = ENDINGS.get(signal.Signals(number), f"it was ended by signal {number}")
+            reason = ENDINGS.get(number, f"it was ended by signal {number}")
             reason = FORBIDDEN * (number == signal.SIGSYS) + reason
         elif not reason:
             reason = f"it ended with status {os.waitstatus_to_exitcode(status)} before it answered"

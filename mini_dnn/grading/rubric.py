@@ -41,6 +41,7 @@ The file, with everything that it may hold::
     name = "layers/custom"          # its folder: layers/custom, or one under milestones/ such as m1/direct
     required = true                 # points of one that is not required are extra: not in the maximum
     precision = "fp16"              # instead of the rubric's
+    host = false                    # whether a NumPy function on the host is an answer, and not only a kernel
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
 ``name``, ``[correct]`` and a ``[[variant]]`` are needed. A check is made for each variant to which it is
@@ -127,6 +128,7 @@ class VariantRubric:
     name: str
     precision: str
     required: bool = True
+    host: bool = False
     points: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -275,6 +277,7 @@ def _variant(table: Table, precision: str) -> VariantRubric:
         name=table.text("name"),
         precision=table.choice("precision", PRECISIONS, precision),
         required=table.flag("required", True),
+        host=table.flag("host", False),
         points={check: worth for check, worth in points.items() if worth},
     )
     if not VARIANT_NAME.fullmatch(variant.name):

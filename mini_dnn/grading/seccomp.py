@@ -35,9 +35,21 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "setpgid": (109, 154),
     "shmget": (29, 194),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "inotify_init": (253, None),  # of these a user, or the machine, has a few for all programs
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    "io_setup": (206, 0),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "io_uring_setup": (425, 425),
@@ -90,12 +102,16 @@ PROGRAMS: dict[str, tuple[int | None, int | None]] = {  # that a compiler driver
     "execveat": (322, 281),
 }
 CLONE, CLONE3, TGKILL, PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
+PRCTL, FCNTL = (157, 167), (72, 25)
+SET_DEATH_SIGNAL = 1  # of prctl: to survive whoever started this
+# of fcntl, by which a pipe signals another process, or a file makes whoever opens it wait
+SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY = 8, 10, 15, 1024, 1026
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
 X32 = 0x40000000  # the third set of x86-64's calls: numbers from here on
 CLONE_THREAD = 0x00010000
 
 LOAD, EQUAL, GREATER_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF
-NUMBER, ARCH, ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+NUMBER, ARCH, ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
 ALLOW, KILL, DENY = 0x7FFF0000, 0x80000000, 0x00050000
 SET_NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
 
@@ -143,6 +159,10 @@ def program(programs: bool, pid: int) -> bytes:
         code += [_op(GREATER_EQUAL, X32, 0, 1), _op(RETURN, KILL)]
     calls = CALLS if programs else CALLS | CHMOD | PROGRAMS
     code += _each((numbers[column] for numbers in calls.values()), KILL)
+    code += _with(PRCTL[column], ARGUMENT, [SET_DEATH_SIGNAL])
+    code += _with(
+        FCNTL[column], SECOND_ARGUMENT, [SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY]
+    )
     soft = DENY | errno.EPERM
     # signals within the process (abort, raise) are its own business, and so are its own limits
     code += [_op(EQUAL, TGKILL[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, pid, 1, 0), _op(RETURN, soft)]
@@ -158,6 +178,12 @@ def program(programs: bool, pid: int) -> bytes:
 
 def _each(numbers: Iterable[int | None], action: int) -> list[bytes]:
     return [op for n in numbers if n is not None for op in (_op(EQUAL, n, 0, 1), _op(RETURN, action))]
+
+
+def _with(number: int, argument: int, values: Iterable[int]) -> list[bytes]:
+    """End the process at a call whose argument is one of these."""
+    look = [_op(LOAD, argument), *_each(values, KILL)]
+    return [_op(EQUAL, number, 0, len(look)), *look, _op(LOAD, NUMBER)]
 
 
 def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:

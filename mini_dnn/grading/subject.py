@@ -133,7 +133,7 @@ class Subject:
         try:
             report = json.loads(text)
             assert isinstance(report["findings"], list)
-        except (ValueError, TypeError, KeyError, AssertionError) as error:
+        except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as error:
             raise Ended("its check answered with something that is no verdict") from error
         return dict(report)
 
@@ -144,7 +144,10 @@ class Subject:
         for size in sorted(set(sizes)):
             planned = self.plan(shape.with_batch(size))
             self.compile(planned.defines)
-            message = {"time": plans.encode_planned(planned), "method": asdict(method)}
+            message = {
+                "time": plans.encode_planned(planned),
+                "method": asdict(replace(method, whole=shape.N)),
+            }
             found[size] = Measured(**json.loads(self._execute(message)))
         return [found[size] for size in sizes]
 
@@ -188,8 +191,8 @@ class Subject:
         """The process with that role, started when it is first needed."""
         if role in self._processes:
             return self._processes[role]
-        kernel, cache = str(self._source / "kernel.cu"), self._cache(role)
-        compiles = role.endswith("compiler")
+        kernel, cache = str(self._source / "kernel.cu"), self._cache()
+        compiles = role.endswith("compiler")  # and writes; what runs kernels writes nothing
         gpu = role == "executor" and self._place.has_clock  # our own code alone; kernels are on the GPU
         arch = nvcc_arch(self._place.arch) if self._place.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
@@ -198,25 +201,22 @@ class Subject:
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
-            readable=(str(self._source),),
+            readable=(str(self._source), str(cache)),
             programs=compiles or role == "checker",
             trusted=gpu,
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
         limits = replace(self._limits, seconds=seconds)
-        process = Confined(self._server, name, arguments, policy, limits, cache)
+        process = Confined(self._server, name, arguments, policy, limits, cache if compiles else None)
         self._processes[role] = process
         if role == "executor":
             self._free = int(json.loads(process.ask({"device": True}))[1])
         return process
 
-    def _cache(self, role: str) -> Path | None:
-        """Where that process may write: what ran in checked mode leaves nothing for the others to load."""
-        if role == "planner":
-            return None
-        folder = self._private / ("checked" if role.startswith("check") else "plain")
-        return folder if folder.is_dir() else new_cache(folder)
+    def _cache(self) -> Path:
+        """Where its compiled kernels are."""
+        return self._private if self._private.is_dir() else new_cache(self._private)
 
     def close(self) -> None:
         """End its processes."""

@@ -15,7 +15,8 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading.process import SubmissionError
 from mini_dnn.grading.rubric import Rubric
 
-MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant
+MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
+MAX_PATH = 200  # characters of a file's path within it
 NEEDED = ("variant.py",)
 LEFT_OUT = ("__pycache__",)
 ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".7z", ".rar")
@@ -145,22 +146,23 @@ def read(folder: Path) -> dict[str, bytes]:
     Raises
     ------
     SubmissionError
-        A link, something that is no file, too much, or no ``variant.py``.
+        A link, something that is no file, a name that is none, too much, or no ``variant.py``.
     """
     files: dict[str, bytes] = {}
-    size = 0
+    size = count = 0
     for where, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT)
-        for name in sorted([*folders, *names]):
+        for name in sorted([*folders, *(name for name in names if not name.startswith("."))]):
             path = Path(where, name)
             inside = path.relative_to(folder).as_posix()
+            _check_path(inside)
             if path.is_symlink():
                 raise SubmissionError(f"{inside} is a symbolic link; submit the file itself")
-            if name in folders or name.startswith("."):
-                continue
-            content = _content(path, inside)
-            files[inside], size = content, size + len(content)
-            if len(files) > MAX_FILES or size > MAX_BYTES:
+            if name not in folders:
+                files[inside] = _content(path, inside)
+                size += len(files[inside])
+            count += 1
+            if count > MAX_FILES or size > MAX_BYTES:
                 raise SubmissionError(
                     f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB in a variant's folder; "
                     "submit variant.py, kernel.cu and what they include"
@@ -171,6 +173,15 @@ def read(folder: Path) -> dict[str, bytes]:
             f"there is no {missing[0]}; a variant is a folder with variant.py and kernel.cu"
         )
     return files
+
+
+def _check_path(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise SubmissionError(f"the name {name!a} is not UTF-8; rename the file") from error
+    if len(name) > MAX_PATH:
+        raise SubmissionError(f"{name[:50]}... is a path of {len(name)} characters; the most is {MAX_PATH}")
 
 
 def _content(path: Path, name: str) -> bytes:

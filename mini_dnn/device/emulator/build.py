@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, store, stored
+from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
@@ -89,6 +89,7 @@ def build_kernels(
     """
     target = _library(source, defines, compiler, runtime, checked)
     if stored(target) is None:
+        may_compile(source)
         with busy(f"g++ compiles {source.resolve().parent.name} ..."):
             store(target, _compile(source, defines, compiler, runtime, checked))
     return target
@@ -107,6 +108,7 @@ def build_ahead(
         with suppress(DeviceError):
             target = _library(source, each, compiler, runtime, checked)
             if stored(target) is None:
+                may_compile(source)
                 store(target, _compile(source, each, compiler, runtime, checked))
 
     with (
@@ -143,13 +145,8 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
     path = source.resolve()
     with tempfile.TemporaryDirectory() as folder:
         wrapper, made = Path(folder, "wrapper.cpp"), Path(folder, "kernels.so")
-        # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
-        lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
-        lines.append(f'#include "{path}"')
+        lines, flags = _lines(path, defines, checked), _flags(path, compiler, checked)
         wrapper.write_text("\n".join(lines) + "\n")
-        include = [f"-isystem{INCLUDE}", f"-I{PROJECT_INCLUDE}", f"-I{path.parent}"]
-        include.append(f"-ffile-prefix-map={path.parent}/=")
-        flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ()), *include]
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:
             found = scan(done.stdout)
@@ -165,6 +162,40 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             )
         _check_static_shared(source, found, made)
         return made.read_bytes()
+
+
+def preprocessed(source: Path, defines: Defines, compiler: Compiler, checked: bool) -> str:
+    """A kernel file as the compiler sees it, with line markers.
+
+    Raises
+    ------
+    CompileError
+        It cannot be read to its end.
+    """
+    path = source.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        wrapper = Path(folder, "wrapper.cpp")
+        wrapper.write_text("\n".join(_lines(path, defines, checked)) + "\n")
+        done = compiler.run([*_flags(path, compiler, checked), "-E", str(wrapper)])
+        if done.returncode:
+            raise CompileError(f"{source} does not compile:\n{_explain(done.stderr, wrapper, source)}")
+        return done.stdout
+
+
+def _lines(path: Path, defines: Defines, checked: bool) -> list[str]:
+    """The file that is compiled, of which the kernel file is a part."""
+    # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
+    lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
+    if checked:  # what is checked is what runs elsewhere
+        lines[1:1] = ["#undef EMULATOR_CHECKED", "#undef __SANITIZE_THREAD__"]
+    return [*lines, f'#include "{path}"']
+
+
+def _flags(path: Path, compiler: Compiler, checked: bool) -> list[str]:
+    # its own folder for "..." alone: <emulator.h> is ours
+    include = [f"-isystem{INCLUDE}", f"-I{PROJECT_INCLUDE}", f"-iquote{path.parent}"]
+    include.append(f"-ffile-prefix-map={path.parent}/=")
+    return [*compiler.kernel_flags, *(compiler.checked_flags if checked else ()), *include]
 
 
 def _build(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 from mini_dnn.errors import DeviceError
 
 POLL_SECONDS = 0.2  # how long Ctrl-C may go unnoticed
+LOADING = threading.Lock()  # a process has one dynamic linker, whatever the number of devices
 
 
 class Kind(enum.IntEnum):
@@ -132,11 +135,25 @@ class Runtime:
         return int(self._lib.emulator_symbol_bytes(address))
 
     def load_kernels(self, path: Path) -> Library:
-        """Load kernels, with variables of their own even if the same file is loaded already."""
+        """Load kernels, with variables of their own even if the same file is loaded already.
+
+        Then its folder must be writable, for a copy.
+        """
+        with LOADING:
+            if not self._is_loaded(path):
+                return Library(_load(path), self._lib.emulator_unload)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".loaded-", suffix=".so") as copy:
             copy.write(path.read_bytes())  # the dynamic linker loads one file once only
             copy.flush()
             return Library(_load(Path(copy.name)), self._lib.emulator_unload)
+
+    def _is_loaded(self, path: Path) -> bool:
+        try:
+            handle = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)._handle
+        except OSError:
+            return False
+        self._lib.emulator_unload(handle)
+        return True
 
     def launch(self, launch: CLaunch, hangs: Callable[[], bool]) -> CFailure:
         """Run a launch to its end, to Ctrl-C, or until ``hangs``, which is asked now and then, says so."""

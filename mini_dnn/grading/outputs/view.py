@@ -87,7 +87,7 @@ def view_of(grade: Grade) -> View:
         device=one_line(grade.device.partition(NO_GPU)[0]),
         refused=clean(grade.refused).strip() or ("refused, with no reason given" if refused else ""),
         op_ms=grade.op_ms,
-        seconds=round(max(0.0, grade.seconds - sum(check.seconds for check in grade.hidden_checks)), 3),
+        seconds=round(sum(check.seconds for check in grade.public_checks), 3),
         items=tuple(items),
     )
 
@@ -122,7 +122,7 @@ def _hidden(checks: list[Check], refused: bool) -> Item:
         points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
         max_points=round(sum(check.max_points for check in checks), DIGITS),
         message=", ".join(notes) + (f"; {ADVICE}" if failed else ""),
-        seconds=0.0,
+        seconds=0.0,  # a plan could tell by its time what it was asked
     )
 
 

@@ -1,5 +1,5 @@
 // Right, and has an unchecked function in a header that calls itself the system's.
-// expect: system_header', which would hide
+// expect: no_sanitize', which would hide
 // where: checked
 #include "unseen.h"
 

@@ -1,0 +1,183 @@
+"""Confined processes and the fork server: how they start, answer and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grading_helpers import honest
+
+from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.grading import decoding, plans, wire
+from mini_dnn.grading.forkserver import ForkServer
+from mini_dnn.grading.process import Answered, Confined, Ended
+from mini_dnn.grading.rubric import Limits
+from mini_dnn.grading.sandbox import Isolation, Policy
+from mini_dnn.grading.subject import new_cache
+from mini_dnn.shapes import ConvShape
+from mini_dnn.variant import find
+
+pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ForkServer]:
+    opened = ForkServer(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_child_is_ended_however_early(server: ForkServer) -> None:
+    """Even before it leads a process group."""
+    for _ in range(100):
+        pipes = [os.pipe() for _ in range(3)]
+        since = time.monotonic()
+        pid = server.start("planner", Policy(), {"folder": "/"}, [pipes[0][0], pipes[1][1], pipes[2][1]])
+        assert server.end(pid) == signal.SIGKILL
+        assert time.monotonic() - since < 10
+        for pipe in pipes:
+            os.close(pipe[0])
+            os.close(pipe[1])
+
+
+def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
+    source, private = tmp_path / "kernel", tmp_path / "private"
+    source.mkdir()
+    private.mkdir()
+    (source / "variant.py").write_text("while True:\n    pass\n")
+    arguments = {"folder": str(source)}
+    policy = Policy(readable=(str(source),))
+    with Confined(server, "planner", arguments, policy, Limits(30, files_mb=1), private) as process:
+        (private / "large").write_bytes(bytes(2 << 20))
+        since = time.monotonic()
+        with pytest.raises(Ended, match="more than 1 MB of files"):
+            process.ask({"head": True})
+    assert time.monotonic() - since < 10
+
+
+def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None:
+    (tmp_path / "variant.py").write_text("import os\nos.write(4, b'\\0\\0\\0')\nos._exit(3)\n")
+    policy = Policy(readable=(str(tmp_path),))
+    with (
+        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process,
+        pytest.raises(Ended, match="status 3"),
+    ):
+        process.ask({"head": True})
+    assert wire.REPLY.size == 12
+
+
+def test_answers_that_all_come_late(server: ForkServer, tmp_path: Path) -> None:
+    """Each in time: hundreds of them would keep the machine busy for a night."""
+    lines = ["import time", "from mini_dnn.variant import Variant", "def plan(s):", "    time.sleep(0.3)"]
+    lines += ["    return []", "VARIANT = Variant(op='conv2d', plan=plan, idea='')"]
+    (tmp_path / "variant.py").write_text("\n".join(lines))
+    (tmp_path / "kernel.cu").touch()
+    policy = Policy(readable=(str(tmp_path),))
+    question = {"plan": [1, 1, 1, 1, 1, 1, 1], "max_shared_bytes": 0}
+    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(0.6)) as process:
+
+        def ask_often() -> None:
+            for _ in range(30):
+                process.ask(question)
+
+        with pytest.raises(Ended, match=r"took more than 6 s in all, where one may take 0\.6"):
+            ask_often()
+
+
+def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> None:
+    """Also what was forked in between, and although nothing tells them."""
+    (tmp_path / "variant.py").write_text("while True:\n    pass\n")
+    policy = Policy(readable=(str(tmp_path),))
+    process = Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
+    assert processes_of(tmp_path)
+    assert server._process is not None
+    os.kill(server._process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while processes_of(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(Ended):
+        process.ask({"head": True})
+
+
+def processes_of(folder: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={folder}\0".encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_without_namespaces(tmp_path: Path) -> None:
+    server = ForkServer(tmp_path, apart=False)
+    (tmp_path / "variant.py").write_text("while True:\n    pass\n")
+    policy = Policy(readable=(str(tmp_path),))
+    with (
+        Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1)) as process,
+        pytest.raises(Ended, match="within 1 s"),
+    ):
+        process.ask({"head": True})
+    server.close()
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
+    source, private = tmp_path / "kernel", tmp_path / "private"
+    source.mkdir()
+    private.mkdir()
+    (tmp_path / "secret.h").write_text("int secret = 42;")
+    (source / "kernel.cu").write_text('extern "C" __global__ void k(float* x) { x[0] = VALUE; }')
+    arguments = {"source": str(source / "kernel.cu"), "arch": "sm_90", "cache": str(private)}
+    policy = Policy(readable=(str(source),), programs=True)
+    with Confined(server, "compiler", arguments, policy, Limits(120), private) as process:
+        assert process.ask({"defines": {"VALUE": 3}, "checked": False}) == b""
+        assert len(list(private.glob("cubin/*.cubin"))) == 1
+        (source / "kernel.cu").write_text('#include "../secret.h"')
+        with pytest.raises(Answered, match=r"secret\.h"):
+            process.ask({"defines": {}, "checked": False})
+
+
+def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path: Path) -> None:
+    """The one that has the GPU is less confined, and this file is another one each time that it is hashed."""
+    folder, cache = honest(tmp_path), tmp_path / "cache"
+    kernel = folder / "kernel.cu"
+    kernel.write_text(f'#if 0\n#include "/proc/self/stat"\n#endif\n{kernel.read_text()}')
+    shape = ConvShape(1, 1, 3, 3, 1, 2, 2)
+    planned = decoding.decode(plans.encode(find(folder), shape, 0).encode(), shape)
+    message = {"run": plans.encode_planned(planned), "head": ["fp32", 75, "", False]}
+    x, w = np.ones(shape.x, np.float32), np.ones(shape.w, np.float32)
+    with Confined(
+        server,
+        "compiler",
+        {"source": str(kernel), "arch": "emulator", "cache": str(cache)},
+        Policy(readable=(str(folder),), programs=True),
+        Limits(60),
+        new_cache(cache),
+    ) as compiler:
+        compiler.ask({"defines": {}, "checked": False})
+    arguments = {"source": str(kernel), "device": "emulator", "cache": str(cache)}
+    with (
+        Confined(server, "executor", arguments, Policy(trusted=True), Limits(60)) as executor,
+        pytest.raises(Answered, match="may have changed since"),
+    ):
+        executor.ask(message, x, w)
+    assert len(list(cache.glob("emulator/honest-*.so"))) == 1, "that of the confined compiler"
+
+
+def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
+    answer = b"import os, struct\nos.write(4, struct.pack('<IQ', 0, 1) + b'1')\n"
+    (tmp_path / "variant.py").write_bytes(answer)
+    policy = Policy(readable=(str(tmp_path),))
+    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process:
+        assert process.ask({"head": True}) == b"1"
+        time.sleep(1.0)  # the true answer comes, and nobody waits for it
+        with pytest.raises(Ended, match="before it was asked"):
+            process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})
