@@ -8,6 +8,7 @@ import numpy as np
 
 from mini_dnn.numpy_conv import conv2d_forward
 from mini_dnn.reference import compare, conv2d_bound, conv2d_float64
+from mini_dnn.variant import PRECISIONS
 
 AXES = {"n": "image", "m": "output channel", "p": "output row", "q": "output column"}
 
@@ -28,7 +29,11 @@ def hint(x: np.ndarray, w: np.ndarray, y: np.ndarray, precision: str) -> str:
         return (
             f"{np.isinf(y).sum()} elements are infinite: a value passed what the type holds (65,504 in half)"
         )
-    where = tail(compare_wrong(y, conv2d_float64(x, w), bound))
+    expected = conv2d_float64(x, w)
+    for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
+        if compare(y, expected, conv2d_bound(x, w, lower)).ok:
+            return f"it is as exact as {lower}, not as {precision}: is anything kept in a smaller type?"
+    where = tail(compare_wrong(y, expected, bound))
     return where and f"{where}: look at how the tail of that axis is handled"
 
 

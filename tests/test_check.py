@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mini_dnn.check import Report, check
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
+from mini_dnn.hints import hint
 from mini_dnn.plan import CopyToSymbol, Launch, Step
+from mini_dnn.reference import conv2d_bound, conv2d_float64
 from mini_dnn.schedules import SCHEDULES
 from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant, ceil_div, find, names
@@ -210,6 +213,15 @@ def test_both_parties_of_a_race(tmp_path: Path) -> None:
 def test_hint(name: str, sentence: str, tmp_path: Path) -> None:
     (finding,) = run_wrong(Path(__file__).with_name("wrong") / f"{name}.cu", tmp_path).findings
     assert any(sentence in note for note in finding.notes), finding
+
+
+def test_hint_of_a_lower_precision() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in ((2, 2, 9, 21), (3, 2, 2, 5)))
+    y = conv2d_float64(x, w) + 0.9 * conv2d_bound(x, w, "fp16_sum")
+    assert "it is as exact as fp16_sum, not as fp32" in hint(x, w, y, "fp32")
+    y[0, 1, 2, 3] += 100
+    assert "exact" not in hint(x, w, y, "fp32")
 
 
 class TestVerb:

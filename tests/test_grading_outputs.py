@@ -131,7 +131,12 @@ def test_github_classroom_has_its_fields(grade: Grade) -> None:
     for test in results["tests"]:
         matches(test, CLASSROOM_TEST)
     assert sum(test["score"] for test in results["tests"]) == pytest.approx(grade.points, abs=1e-3)
-    clean_sheet = not grade.refused and all(check.status == "passed" for check in grade.checks)
+    hidden = {check.status for check in grade.hidden_checks}
+    clean_sheet = (
+        not grade.refused
+        and all(check.status == "passed" for check in grade.public_checks)
+        and (not hidden or ("passed" in hidden and "failed" not in hidden))
+    )
     assert results["status"] == ("pass" if clean_sheet else "fail")
 
 
@@ -167,7 +172,24 @@ def test_hidden_tests_are_one_line() -> None:
     assert "| `hidden tests` | failed | 2 of 3 |" in page
     assert "2 of 3 passed" in page
     (test,) = [t for t in strict(of_student(grade(), "gradescope.json"))["tests"] if "hidden" in t["name"]]
-    assert (test["score"], test["max_score"], test["output"]) == (2, 3, "2 of 3 passed")
+    assert (test["score"], test["max_score"]) == (2, 3)
+    assert test["output"].startswith("2 of 3 passed; try odd batches")
+
+
+def test_hidden_tests_of_which_some_were_not_run_passed() -> None:
+    passed = Check(SECRET, "passed", 3, 1, SECRET, hidden=True)
+    skipped = Check(SECRET, "skipped", 0, 0, SECRET, hidden=True)
+    page = of_student(grade(checks=(passed, skipped)), "result.md")
+    assert "| `hidden tests` | passed | 1 of 1, 2 extra |" in page
+    assert "1 of 2 passed, 1 not run" in page
+
+
+def test_hidden_tests_that_were_not_run_did_not_fail() -> None:
+    first, *_ = grade().checks
+    skipped = Check(SECRET, "skipped", 0, 2, SECRET, hidden=True)
+    page = of_student(grade(checks=(first, skipped)), "result.md")
+    assert "| `hidden tests` | skipped | 0 of 2 |" in page
+    assert "0 of 1 passed, 1 not run" in page.split("## What was not run")[1]
 
 
 def test_how_long_hidden_tests_took_is_not_told() -> None:
@@ -202,6 +224,11 @@ def test_a_page_says_what_failed_and_the_points() -> None:
     failed = page.split("## What failed")[1].split("## What passed")[0]
     assert "y[0, 1, 2, 3] is 7, expected 5\nhint: a barrier" in failed
     assert "compiles" not in failed
+
+
+def test_a_check_without_points_shows_none() -> None:
+    page = of_student(grade(checks=(Check("layers/custom: compiles", "passed"),)), "result.md")
+    assert "| `layers/custom: compiles` | passed | – |" in page
 
 
 def test_extra_points_are_called_so() -> None:

@@ -97,7 +97,9 @@ def test_gradescope_gets_its_results(autograder: Path) -> None:
     submission(autograder / "submission")
     done = run(COURSE / "gradescope/run_autograder", AUTOGRADER=autograder)
     assert done.returncode == 0, done.stderr
-    assert json.loads((autograder / "results/results.json").read_text())["score"] == 3
+    results = autograder / "results/results.json"
+    assert json.loads(results.read_text())["score"] == 3
+    assert results.stat().st_mode & 0o777 == 0o644, "the service may read it as another user"
 
 
 def test_gradescope_gets_no_zero_from_a_failed_grader(autograder: Path) -> None:
@@ -123,7 +125,9 @@ def prairielearn(tmp_path: Path, python: Path, *, broken: bool) -> dict[str, obj
     script = COURSE / "prairielearn/grade.sh"
     done = run(script, GRADE=tmp_path / "grade", PROGRAM=ROOT / "run.py", PATH=path_with(python))
     assert done.returncode == 0, done.stderr
-    results: dict[str, object] = json.loads((tmp_path / "grade/results/results.json").read_text())
+    file = tmp_path / "grade/results/results.json"
+    assert file.stat().st_mode & 0o777 == 0o644, "the service may read it as another user"
+    results: dict[str, object] = json.loads(file.read_text())
     return results
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_dnn.errors import DataError, MiniDnnError
-from mini_dnn.grading.grades import Grade
+from mini_dnn.grading.grades import Check, Grade
 from mini_dnn.grading.outputs import write_all
 
 LEADERBOARD = {"schema": {"leaderboard-1"}, "boards": list}
@@ -45,10 +45,20 @@ def test_the_staff_see_everything() -> None:
     assert (first["points"], first["max_points"]) == ("3", "8")
     assert (first["public_passed"], first["hidden_passed"]) == ("1 of 2", "2 of 3")
     assert first["failed"] == f"layers/custom: correct; {SECRET} N=1"
+    assert first["why"] == "y[0, 1, 2, 3] is 7, expected 5 hint: a barrier"
     assert second["op_ms"] == ""
     checks = rows(files["staff/checks.csv"])
     assert len(checks) == 10
     assert [check["staff"] for check in checks if check["hidden"] == "yes"] == [SECRET] * 6
+
+
+def test_what_was_skipped_is_no_failure_for_the_staff() -> None:
+    timed = Check("layers/custom: performance", "skipped", 0, 2, "not measured")
+    odd = Check("layers/custom: hidden", "failed", 0, 1, "not shown", f"{SECRET} N=1:\nwrong", hidden=True)
+    files = written(grade(checks=(timed, odd), device="CPU emulator (no GPU: none here)"))
+    (row,) = rows(files["staff/grades.csv"])
+    assert (row["failed"], row["why"]) == ("layers/custom: hidden", f"{SECRET} N=1: wrong")
+    assert row["device"] == "CPU emulator"
 
 
 def test_a_spreadsheet_runs_nothing() -> None:

@@ -66,6 +66,11 @@ RELATIVE_TO = "[performance]\nbatch = 1\nfull = 0.5\nnone = 1\nreference ="
         ("[[variant]]", "[variant]", "one or more tables"),
         ("[limits]", "[limits", "is no TOML"),
         ("[hidden]", "single = 'm1'\n[hidden]", "unknown key 'correct.single'"),
+        ("[hidden]", "[hiden]", "did you mean 'hidden'?"),
+        ("[correct]", "[korrect]", "expected a table [correct], and 'korrect' is there: is it misspelt?"),
+        (QUICK, "", "'variant' is missing; expected one or more tables [[variant]]"),
+        ("seed = 1", "seed = 1\nseeds = [2]", "has both 'seed' and 'seeds'"),
+        ("[[2, 2, 9, 21, 3, 2, 5]]", "[2, 2, 9, 21, 3, 2, 5]", "'correct.shapes' has 2; expected lists"),
     ],
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str, tmp_path: Path) -> None:

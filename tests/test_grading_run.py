@@ -105,12 +105,15 @@ def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_
 
 def test_interrupted_it_ends_at_once(mixed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = subprocess.Popen([sys.executable, *command(mixed, out)], stdout=subprocess.DEVNULL, stderr=-1)
+    process = subprocess.Popen(
+        [sys.executable, *command(mixed, out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     while not (out / "grades").is_dir():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    told, _ = process.communicate(timeout=20)
     assert process.returncode == 130
+    assert "the same command goes on from there" in told
     wait_until_none_is_left(out)
 
 
@@ -127,6 +130,17 @@ def test_what_changed_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "graded before" not in out
     assert "0 of 7" in out
+
+
+def test_grades_that_no_table_has_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    for name in ("first", "second"):
+        honest(tmp_path / "submissions", name)
+    words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
+    assert main(words) == 0
+    assert "NOTE: tables" not in capsys.readouterr().out
+    assert main([words[0], *words[2:]]) == 0
+    assert "of the 1 that were named; 1 more have grades" in capsys.readouterr().out
 
 
 def test_a_failure_of_ours_is_of_one_submission_alone(

@@ -178,6 +178,8 @@ def test_slurm_runs_an_array(tmp_path: Path, cluster: Path) -> None:
         "--reservation=class",
     ):
         assert f"#SBATCH {flag}" in lines, flag
+    (step,) = [line for line in lines if line.startswith("srun ")]
+    assert "--cpus-per-task=2" in step.split()
     assert lines.index("module load cuda/12.4") < next(at for at, line in enumerate(lines) if "srun" in line)
     assert (cluster / "modules").read_text().splitlines() == ["load cuda/12.4"] * 3
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)

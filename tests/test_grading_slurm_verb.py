@@ -1,6 +1,7 @@
 """``run.py grade --executor slurm``: whole submissions, graded as jobs."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def test_a_submission_whose_job_died_is_not_graded(
     assert main([*words, "--executor", "slurm", "--device", "emulator"]) == 1
     out = capsys.readouterr().out
     assert "direct: NOT GRADED, by no fault of its own: its job ended without a status" in out
+    assert re.search(rf"what it printed is in {tmp_path}/out/jobs/\d+_0_log\.\*", out), out
     assert points(tmp_path / "out") == {}
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from grading_helpers import QUICK, honest, quick_setting
 
-from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.process import SubmissionError
 from mini_dnn.grading.sandbox import Isolation
-from mini_dnn.grading.submission import Submission, digest, named, read
+from mini_dnn.grading.submission import Submission, digest, read
 from mini_dnn.variant import ROOT
 
 REPOSITORY = (
@@ -47,22 +46,6 @@ required = false
 points = { correct = 1 }
 """
 )
-
-
-def test_names_are_unique(tmp_path: Path) -> None:
-    folders = [tmp_path / "ann/project", tmp_path / "bob/project", tmp_path / "eve's work"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    assert [one.name for one in named(folders[:1])] == ["project"]
-    assert [one.name for one in named(folders[:2])] == ["ann-project", "bob-project"]
-    assert [one.name for one in named(folders[2:])] == ["eve_s_work"]
-    with pytest.raises(UsageError, match="given twice"):
-        named([folders[0], tmp_path / "bob/../ann/project"])
-    with pytest.raises(UsageError, match="a submission is a folder"):
-        named([tmp_path / "nobody"])
-    (tmp_path / "eve_s_work").mkdir()
-    with pytest.raises(UsageError, match="would have one name"):
-        named([folders[2], tmp_path / "eve_s_work"])
 
 
 def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
@@ -176,6 +159,16 @@ def test_what_cannot_be_run(
     assert str(grader._work) not in failed.message, "where it was graded is nobody's business"
 
 
+def test_a_crash_is_told_with_its_shape(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", ""))
+    grade = grader.grade(Submission("honest", folder))
+    check = {check.name: check for check in grade.checks}["layers/custom: correct"]
+    assert check.message.startswith("(2, 2, 9, 21) * (3, 2, 2, 5) -> (2, 3, 8, 17), inputs of seed 1:\n")
+    assert "past the end of" in check.message
+
+
 def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
     """The rubric takes it for m1/cpu, and not for a kernel that is asked for."""
     shutil.rmtree(repository / "milestones/m3/restrict")
@@ -200,6 +193,15 @@ def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> N
     assert "12" not in check.message
     assert "4242" not in check.message
     assert grade.points == 4, "of a kernel that is right where it was shown what to do"
+
+
+def test_names_that_are_no_utf8_are_told(grader: Grader, tmp_path: Path) -> None:
+    folder = tmp_path / "ann"
+    folder.mkdir()
+    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
+    one = Submission("ann", folder)
+    assert "holds f?r.txt" in grader.grade(one).checks[0].message
+    assert digest(one, grader._setting.rubric)
 
 
 def test_what_a_terminal_would_obey(grader: Grader, tmp_path: Path) -> None:

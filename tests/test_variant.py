@@ -78,6 +78,16 @@ def test_unknown_name_lists_all() -> None:
         find("zzz")
 
 
+def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a course may hand it out."""
+    (tmp_path / "milestones/m1").mkdir(parents=True)
+    write(tmp_path / "milestones/m1/direct", MINIMAL)
+    monkeypatch.setattr("mini_dnn.variant.ROOT", tmp_path)
+    assert names() == ["m1/direct"]
+    with pytest.raises(VariantError, match=r"no variant 'm3', which is 'layers/custom'; there are m1, m1/"):
+        find("m3")
+
+
 def test_folder_without_variant(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"holds no variant.py"):
         find(tmp_path)

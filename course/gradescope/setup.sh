@@ -18,6 +18,7 @@ fi
 "$python" -m venv "$source/venv"
 "$source/venv/bin/python" -m pip install --quiet --editable "$source/mini_dnn"
 
-# The data set is downloaded now, and the emulator compiled: not again for each submission.
+# The data set is downloaded now, and the emulator and its checked mode compiled: not again for each submission.
 cd "$source/mini_dnn"
 "$source/venv/bin/python" run.py --batch 100 --impl m3 --device emulator --data fashion-mnist
+"$source/venv/bin/python" run.py check --impl m1 --device emulator

@@ -12,7 +12,7 @@ python "$program" grade "$grade/student" --rubric "$grade/tests/rubric.toml" --o
 status=$?
 
 mkdir -p "$grade/results"
-if ! cp "$out/students/student/prairielearn.json" "$grade/results/results.json"; then
+if ! install -m 644 "$out/students/student/prairielearn.json" "$grade/results/results.json"; then
   echo "run.py grade ended with status $status and left no result" >&2
   echo '{"gradable": false, "message": "The grader itself failed; please tell the course staff."}' \
     > "$grade/results/results.json"

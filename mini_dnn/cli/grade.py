@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from mini_dnn import datasets
@@ -15,12 +16,13 @@ from mini_dnn.grading.checks import NOT_TIMED
 from mini_dnn.grading.cluster import Profile, read_profile
 from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
-from mini_dnn.grading.grades import FAILED, Grade
+from mini_dnn.grading.grades import FAILED, PASSED, Grade
 from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.sandbox import Isolation
+from mini_dnn.grading.submission import Submission
 
 VERDICT_CHARACTERS = 500  # of what a submission may have worded
 
@@ -93,27 +95,51 @@ def run(args: argparse.Namespace) -> int:
         setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None, args.weak_isolation
     )
     print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
-    report = _Report(len(submissions))
-    if args.executor == "slurm":
-        profile = read_profile(args.profile) if args.profile else Profile()
-        grades, failures = grade_as_jobs(
-            submissions, setting, args.rubric, "slurm", profile, report, args.weak_isolation
-        )
-    else:
-        grades, failures = grade_all(submissions, setting, report)
+    grades, failures = _graded(args, submissions, setting)
     write_all(grades, args.out, anonymous=not args.names)
+    _print_notes(grades)
+    kept = {file.stem for file in (args.out / "grades").glob("*.json")} - {one.name for one in submissions}
+    if kept:
+        print(
+            f"NOTE: tables and leaderboard are of the {len(grades)} that were named; {len(kept)} more have "
+            f"grades in {args.out / 'grades'}: name all submissions to have all in the tables"
+        )
+    for name, why in failures.items():
+        print(f"{name}: NOT GRADED, by no fault of its own: {one_line(why, VERDICT_CHARACTERS)}")
+    print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
+    return DIFFERS if failures else 0
+
+
+def _graded(
+    args: argparse.Namespace, submissions: Sequence[Submission], setting: Setting
+) -> tuple[list[Grade], dict[str, str]]:
+    """Grades, and why others have none."""
+    report = _Report(len(submissions))
+    try:
+        if args.executor == "slurm":
+            profile = read_profile(args.profile) if args.profile else Profile()
+            return grade_as_jobs(
+                submissions, setting, args.rubric, "slurm", profile, report, args.weak_isolation
+            )
+        return grade_all(submissions, setting, report)
+    except KeyboardInterrupt:
+        print(f"stopped: grades so far are in {args.out / 'grades'}; the same command goes on from there")
+        raise
+
+
+def _print_notes(grades: Sequence[Grade]) -> None:
+    """What holds for many of them."""
     for device in sorted({grade.device for grade in grades}):
         print(f"device    {device}")
+    accuracies = (check for grade in grades for check in grade.checks if check.name.endswith(": accuracy"))
+    for note in sorted({check.staff for check in accuracies if check.status == PASSED and check.staff}):
+        print(f"NOTE: {note}")
     untimed = sum(any(check.message == NOT_TIMED for check in grade.checks) for grade in grades)
     if untimed:
         print(
             f"NOTE: {untimed} of them have no points for performance, as the emulator has no clock; grade "
             "again with --device cuda on a machine with a GPU"
         )
-    for name, why in failures.items():
-        print(f"{name}: NOT GRADED, by no fault of its own: {one_line(why, VERDICT_CHARACTERS)}")
-    print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
-    return DIFFERS if failures else 0
 
 
 class _Report:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from mini_dnn.grading import probes
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.process import FORBIDDEN, Answered, Ended, SubmissionError
+from mini_dnn.grading.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
 from mini_dnn.grading.subject import Subject
 from mini_dnn.hints import hint
@@ -28,10 +29,7 @@ from mini_dnn.reference import check_conv2d
 STEPS = ("compiles", "correct", "accuracy", "checked", "performance", "hidden")
 HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
-HIDDEN_MESSAGE = (
-    "a test that is not shown failed: try odd batches and shapes that no tile divides "
-    "(run.py check, and infer --check)"
-)
+HIDDEN_MESSAGE = "a test that is not shown failed"
 
 
 class Cheat(SubmissionError):
@@ -81,7 +79,8 @@ class Judge:
             asked = "a kernel is asked for: plan= in variant.py, and kernel.cu"
             return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
         for shape in self._rubric.correct.shapes:
-            plan = self._subject.plan(shape)
+            with _noted(f"{shape}"):
+                plan = self._subject.plan(shape)
             if not self._subject.head.host:
                 self._subject.compile(plan.defines)
         return Outcome(PASSED, staff=f"claims {self._subject.head.precision}")
@@ -91,20 +90,26 @@ class Judge:
         shown = self._rubric.correct
         for shape in shown.shapes:
             for seed in shown.seeds:
-                wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                what = f"{shape}, inputs of seed {seed}"
+                with _noted(what):
+                    wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
                 if wrong:
-                    return Outcome(FAILED, f"{shape}, inputs of seed {seed}: {wrong}")
+                    return Outcome(FAILED, f"{what}:\n{wrong}")
         seed = secrets.randbits(64)  # nobody can know these inputs before
         fresh = np.random.default_rng(seed)
         for shape in shown.shapes:
-            if self._wrong(*probes.inputs(shape, fresh)):
+            with _noted(f"{shape}, other inputs"):
+                wrong = self._wrong(*probes.inputs(shape, fresh))
+            if wrong:
                 raise Cheat(
                     f"{shape}: right for the inputs that are shown, wrong for others of the same shape"
                 )
         precision = self._asked.precision
         for shape in shown.shapes:
             probe = probes.probe(shape, precision, fresh)
-            if probe and (wrong := self._wrong(*probe)):
+            with _noted(f"{shape}, inputs that are zero or positive"):
+                wrong = self._wrong(*probe) if probe else ""
+            if wrong:
                 what = f"less exact than {precision}, the least that is allowed"
                 return Outcome(
                     FAILED, f"the result is {what}, or wrong where inputs are zero or positive", wrong
@@ -117,12 +122,11 @@ class Judge:
         assert asked is not None, "the rubric was checked"
         for shape in asked.shapes:
             for seed in asked.seeds:
-                try:
+                what = f"{shape}, seed {seed}"
+                with _noted(what):
                     wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
-                except (VariantError, Answered) as error:
-                    wrong = str(error)
                 if wrong:
-                    return Outcome(FAILED, HIDDEN_MESSAGE, f"{shape}, seed {seed}: {wrong}")
+                    return Outcome(FAILED, HIDDEN_MESSAGE, f"{what}: {wrong}")
         return Outcome(PASSED)
 
     def accuracy(self) -> Outcome:
@@ -131,8 +135,11 @@ class Judge:
         assert examination is not None, "it is made where the rubric asks for it"
         found = examination.accuracy(lambda x, w, name: self._subject.convolve(x, w))
         off = abs(found - examination.expected) > examination.tolerance
-        message = f"{found:.4f} at batch {examination.batch}, expected {examination.expected:.4f}"
-        return Outcome(FAILED if off else PASSED, message)
+        message = (
+            f"{found:.4f} at batch {examination.batch} of {examination.data}, expected "
+            f"{examination.expected:.4f}"
+        )
+        return Outcome(FAILED if off else PASSED, message, examination.note)
 
     def checked(self) -> Outcome:
         """The emulator's checked mode."""
@@ -179,7 +186,7 @@ class Judge:
             unwritten > 0
         )
         guess = hint(x, w, y, self._asked.precision) if not unwritten and y.size < HINT_ELEMENTS else ""
-        return f"{result}{notes}{'; ' + guess if guess else ''}"
+        return f"{result}{notes}" + (f"\nhint: {guess}" if guess else "")
 
 
 def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float, str]:
@@ -238,14 +245,24 @@ def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome
     try:
         return step()
     except (SubmissionError, VariantError, DeviceError) as error:
-        text = str(error)
+        text = ":\n".join([*getattr(error, "__notes__", []), str(error)])
         ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
         staff = ""
         if name == "hidden":  # what a process says there may tell of what is hidden
             text, staff = HIDDEN_MESSAGE, text
         if isinstance(error, Cheat) or FORBIDDEN in str(error):
             findings.cheat = text.partition(FORBIDDEN)[2] or text
-        return Outcome(FAILED, text.removeprefix(FORBIDDEN), staff, ends=ends)
+        return Outcome(FAILED, text.replace(FORBIDDEN, ""), staff.replace(FORBIDDEN, ""), ends=ends)
+
+
+@contextmanager
+def _noted(what: str) -> Iterator[None]:
+    """Errors within tell what was tried, as a note."""
+    try:
+        yield
+    except (SubmissionError, VariantError, DeviceError) as error:
+        error.add_note(what)
+        raise
 
 
 def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) -> Check:

@@ -70,7 +70,7 @@ def read_profile(file: Path) -> Profile:
         top.finish()
     except OSError as error:
         raise UsageError(
-            f"no cluster profile '{file}' ({error.strerror}): expected a TOML file; docs/course.md shows one"
+            f"no cluster profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"cluster profile {file} is no TOML: {error}") from error

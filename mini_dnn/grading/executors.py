@@ -81,6 +81,12 @@ def run_on(
     return [codes[key] for key in (_key(command) for command in commands)]
 
 
+def logs(command: Sequence[str], folder: Path) -> str:
+    """Where the last job of a command wrote what it printed: a pattern of file names, for people."""
+    job = _known(folder).get(_key(command), "*")
+    return f"{folder}/{job}_0_log.*"
+
+
 def run_command(command: Sequence[str], status: Path, owner: Path | None) -> None:
     """A job: run a command and write its exit status; stop it if the owner's process ends first."""
     process = subprocess.Popen(command, start_new_session=True)
@@ -147,6 +153,7 @@ def _pool(executor: str, profile: Profile, folder: Path) -> AutoExecutor:
         slurm_account=profile.account or None,
         slurm_constraint=profile.constraint or None,
         slurm_array_parallelism=profile.jobs_at_once,
+        slurm_srun_args=[f"--cpus-per-task={profile.cpus}"],  # Slurm 22.05 no longer tells srun
         slurm_setup=list(profile.setup) or None,
         slurm_additional_parameters=dict(profile.sbatch) or None,
     )
@@ -172,19 +179,25 @@ def _still_there(executor: str, folder: Path, keys: dict[str, list[str]]) -> dic
     """Jobs of an earlier run, for the same commands, that Slurm still has queued or running."""
     if executor != "slurm":
         return {}
-    file = folder / "jobs.json"
-    try:
-        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        found = {key: _submitit().SlurmJob(folder, str(known[key])) for key in keys if key in known}
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{file} should hold the ids of jobs, as JSON; delete it to submit all anew"
-        ) from error
+    known = _known(folder)
+    found = {key: _submitit().SlurmJob(folder, known[key]) for key in keys if key in known}
     return {key: job for key, job in found.items() if not job.done() and job.state != "UNKNOWN"}
 
 
+def _known(folder: Path) -> dict[str, str]:
+    """Id of the last job of each command."""
+    file = folder / "jobs.json"
+    try:
+        ids = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return {str(key): str(job) for key, job in ids.items()}
+    except (ValueError, AttributeError) as error:
+        raise DataError(
+            f"{file} should hold the ids of jobs, as JSON; delete it to submit all anew"
+        ) from error
+
+
 def _remember(folder: Path, jobs: dict[str, Job[None]]) -> None:
-    ids = {key: job.job_id for key, job in jobs.items()}
+    ids = _known(folder) | {key: job.job_id for key, job in jobs.items()}
     write_atomically(folder / "jobs.json", (json.dumps(ids, indent=1) + "\n").encode())
 
 

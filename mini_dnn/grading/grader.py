@@ -131,8 +131,9 @@ class Grader:
         try:
             source = one.variant(asked.name, self._setting.rubric)
             if source is None:
-                message = f"there is no {asked.name}; submit that folder, with variant.py and kernel.cu"
-                return _one_check(asked, FAILED if asked.required else SKIPPED, message)
+                status = FAILED if asked.required else SKIPPED
+                findings = _one_check(asked, status, one.missing(asked.name, self._setting.rubric))
+                return _as_submitted(findings, copy, folder)
             submission.write(submission.read(source), copy)
             with self._subject(copy, folder / "cache") as subject:
                 findings = checks.judge(self._ground, asked, subject, self._place.has_clock)

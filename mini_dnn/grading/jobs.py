@@ -15,7 +15,7 @@ from pathlib import Path
 from mini_dnn.device.cache import write_atomically
 from mini_dnn.grading import submission
 from mini_dnn.grading.cluster import Profile
-from mini_dnn.grading.executors import run_on
+from mini_dnn.grading.executors import logs, run_on
 from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.run import Progress, stored
@@ -73,8 +73,8 @@ def grade_as_jobs(
     codes = run_on(executor, profile, commands, folder, collect) if left else []
     collect(len(left))  # files that a network file system showed later than the end of their jobs
     failures = {
-        one.name: f"its job ended {_how(code)}; what it printed is in {folder}"
-        for one, code in zip(left, codes, strict=True)
+        one.name: f"its job ended {_how(code)}; what it printed is in {logs(command, folder)}"
+        for one, command, code in zip(left, commands, codes, strict=True)
         if one.name not in grades
     }
     return [grades[one.name] for one in submissions if one.name in grades], failures

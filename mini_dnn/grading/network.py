@@ -38,6 +38,7 @@ class Examination:
                 f"the rubric's accuracy.batch is {asked.batch}; {images.name} has {len(images.labels)} test "
                 "images at most"
             )
+        self.data, self.note = images.name, images.note
         self.batch, self.tolerance = asked.batch, asked.tolerance
         self._images = datasets.to_float(images.images[: asked.batch])
         self._labels = images.labels[: asked.batch]

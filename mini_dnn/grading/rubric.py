@@ -224,6 +224,8 @@ def _shapes(table: Table) -> Shapes:
         shapes = tuple(ConvShape(*row) for row in rows)
     except ShapeError as error:
         raise UsageError(f"'{table.name}.shapes': {error}") from error
+    if "seed" in table and "seeds" in table:
+        raise UsageError(f"'{table.name}' has both 'seed' and 'seeds'; expected one of them")
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
     table.finish()
     return Shapes(shapes, seeds)

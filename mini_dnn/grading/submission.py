@@ -19,6 +19,8 @@ MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
 MAX_PATH = 200  # characters of a file's path within it
 NEEDED = ("variant.py",)
 LEFT_OUT = ("__pycache__",)
+ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".7z", ".rar")
+MAX_LISTED = 8  # names that a message shows of what a submission holds
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,11 @@ class Submission:
         SubmissionError
             There is a symbolic link on the way.
         """
-        if any((self.folder / file).exists() for file in ("variant.py", "kernel.cu")):
-            return self.folder if name == rubric.single else None
+        top = self._top(rubric)
+        if any((top / file).exists() for file in ("variant.py", "kernel.cu")):
+            return top if name == rubric.single else None
         for place in (Path(name), Path("milestones", name)):
-            folder = self.folder
+            folder = top
             for part in place.parts:
                 folder = folder / part
                 if folder.is_symlink():
@@ -48,9 +51,36 @@ class Submission:
                 return folder
         return None
 
+    def missing(self, name: str, rubric: Rubric) -> str:
+        """What to tell the author of a submission without the variant of that name."""
+        held = [path.name for path in _visible(self._top(rubric))]
+        listed = ", ".join(held[:MAX_LISTED]) + ", …" * (len(held) > MAX_LISTED)
+        packed = [one for one in held if one.lower().endswith(ARCHIVES)]
+        return (
+            f"there is no {name}; submit that folder, with variant.py and kernel.cu. "
+            f"The submission {f'holds {listed}' if held else 'is empty'}"
+            + (f"; {packed[0]} is not unpacked here: submit the files themselves" if packed else "")
+        )
+
+    def _top(self, rubric: Rubric) -> Path:
+        """Where the files are: archives often wrap all that they hold in one more folder."""
+        expected = {"layers", "milestones", *(one.name.partition("/")[0] for one in rubric.variants)}
+        folder = self.folder
+        while True:
+            held = _visible(folder)
+            if len(held) != 1 or held[0].name in expected or held[0].is_symlink() or not held[0].is_dir():
+                return folder
+            folder = held[0]
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What a folder holds, sorted, but for what systems and their archives leave there."""
+    found = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
+    return sorted(found)
+
 
 def named(folders: Sequence[Path]) -> list[Submission]:
-    """Submissions with names of their own: the folder's, with its parent's where that is not enough.
+    """Submissions with names of their own: the folder's, with its parent's where two would share one.
 
     Raises
     ------
@@ -60,23 +90,39 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     """
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(
-                f"no folder {folder}: a submission is a folder with variant.py and kernel.cu, or a "
-                "repository with layers/custom and milestones"
-            )
+            what = "a folder with variant.py and kernel.cu, or a repository with layers/custom and milestones"
+            if folder.exists():
+                raise UsageError(
+                    f"{folder} is a file, and a submission is {what}; unpack it into a folder of its own, or "
+                    "name the folders alone: submissions/*/"
+                )
+            raise UsageError(f"no folder {folder}: a submission is {what}")
     resolved = [folder.resolve() for folder in folders]
-    twice = [str(folder) for folder, count in Counter(resolved).items() if count > 1]
+    twice = _repeated([str(folder) for folder in resolved])
     if twice:
         raise UsageError(f"{twice[0]} is given twice")
-    for depth in range(1, 1 + max(len(folder.parts) for folder in resolved)):
-        names = [re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:])) for folder in resolved]
-        if len(set(names)) == len(names):
-            break
-    same = [name for name, count in Counter(names).items() if count > 1]
+    names = [_name(folder, 1) for folder in resolved]
+    for depth in range(2, 1 + max(len(folder.parts) for folder in resolved)):
+        shared = set(_repeated(names))
+        names = [
+            _name(folder, depth) if name in shared else name
+            for name, folder in zip(names, resolved, strict=True)
+        ]
+    same = _repeated(names)
     if same:
         clash = [str(folder) for folder, name in zip(resolved, names, strict=True) if name == same[0]]
         raise UsageError(f"results of {' and '.join(clash)} would have one name; rename one of the folders")
     return [Submission(name, folder) for name, folder in zip(names, resolved, strict=True)]
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    """Those that are there more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _name(folder: Path, depth: int) -> str:
+    """The last parts of its path, in characters that a name of a result may have."""
+    return re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:]))
 
 
 def digest(submission: Submission, rubric: Rubric) -> str:
@@ -85,11 +131,11 @@ def digest(submission: Submission, rubric: Rubric) -> str:
     for variant in rubric.variants:
         try:
             folder = submission.variant(variant.name, rubric)
-            files = read(folder) if folder else {}
+            files = read(folder) if folder else {"": os.fsencode(submission.missing(variant.name, rubric))}
         except SubmissionError as error:  # what it says is what is graded
-            files = {"": str(error).encode()}
+            files = {"": os.fsencode(str(error))}
         for name, content in sorted(files.items()):
-            for part in (variant.name.encode(), name.encode(), content):
+            for part in (variant.name.encode(), os.fsencode(name), content):  # names need not be UTF-8
                 total.update(len(part).to_bytes(8, "little") + part)
     return total.hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -30,15 +31,19 @@ class Table:
         self._asked: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
+        self._asked.add(key)
         return key in self._values
 
-    def get(self, key: str, default: Any = REQUIRED) -> Any:
-        """The value as it is."""
+    def get(self, key: str, default: Any = REQUIRED, what: str = "a value") -> Any:
+        """The value as it is; ``what`` it should be is for the message if it is missing."""
         self._asked.add(key)
         if key in self._values:
             return self._values[key]
         if default is REQUIRED:
-            raise UsageError(f"'{self._path(key)}' is missing")
+            raise UsageError(
+                f"'{self._path(key)}' is missing; expected {what}"
+                + _meant(key, self._values, ", and '{}' is there: is it misspelt?")
+            )
         return default
 
     def finish(self) -> None:
@@ -47,15 +52,17 @@ class Table:
         if unknown:
             raise UsageError(
                 f"unknown key '{self._path(unknown[0])}'; known are {', '.join(sorted(self._asked))}"
+                + _meant(unknown[0], self._asked, "; did you mean '{}'?")
             )
 
     def table(self, key: str, default: Any = REQUIRED) -> Table:
         """A table within this one."""
-        return Table(self.get(key, default), self._path(key))
+        path = self._path(key)
+        return Table(self.get(key, default, f"a table [{path}]"), path)
 
     def tables(self, key: str) -> list[Table]:
         """``[[key]]``, one or more."""
-        found = self.get(key)
+        found = self.get(key, what=f"one or more tables [[{key}]]")
         if not isinstance(found, list) or not found:
             raise UsageError(f"'{self._path(key)}' must be one or more tables: [[{key}]]")
         return [Table(values, self._path(key)) for values in found]
@@ -99,17 +106,26 @@ class Table:
 
     def rows(self, key: str) -> list[list[int]]:
         """One or more lists of whole numbers."""
-        rows = self._typed(key, REQUIRED, list, "a list of lists of whole numbers")
-        good = all(isinstance(row, list) and all(type(value) is int for value in row) for row in rows)
-        if not rows or not good:
-            raise UsageError(f"'{self._path(key)}' is {rows}; expected lists of whole numbers")
+        what = "lists of whole numbers, such as [[1, 2], [3, 4]]"
+        rows = self._typed(key, REQUIRED, list, what)
+        if not rows:
+            raise UsageError(f"'{self._path(key)}' is empty; expected {what}")
+        for row in rows:
+            if not isinstance(row, list) or not all(type(value) is int for value in row):
+                raise UsageError(f"'{self._path(key)}' has {row!r}; expected {what}")
         return [list(row) for row in rows]
 
     def _typed(self, key: str, default: Any, kind: Any, what: str) -> Any:
-        value = self.get(key, default)
+        value = self.get(key, default, what)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise UsageError(f"'{self._path(key)}' is {value!r}; expected {what}")
         return value
 
     def _path(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
+
+
+def _meant(key: str, others: Iterable[str], sentence: str) -> str:
+    """The sentence with the one of the others that looks most like the key; empty if none does."""
+    close = difflib.get_close_matches(key.lower(), others, n=1)
+    return sentence.format(close[0]) if close else ""

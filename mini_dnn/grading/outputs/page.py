@@ -46,9 +46,11 @@ def _table(items: Iterable[Item]) -> str:
 
 
 def _earned(item: Item) -> str:
-    if item.points > 0 and item.max_points == 0:
-        return f"{item.points:g} extra"
-    return f"{item.points:g} of {item.max_points:g}"
+    if not item.points and not item.max_points:
+        return "–"
+    extra = max(0.0, item.points - item.max_points)
+    parts = [f"{item.points - extra:g} of {item.max_points:g}"] if item.max_points else []
+    return ", ".join([*parts, *([f"{extra:g} extra"] if extra else [])])
 
 
 def _section(title: str, items: Iterable[Item]) -> list[str]:

@@ -6,7 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from mini_dnn.grading.grades import PASSED, Check, Grade
+from mini_dnn.device import NO_GPU
+from mini_dnn.grading.grades import FAILED, PASSED, Check, Grade
 from mini_dnn.grading.outputs.text import clean, one_line
 
 GRADES = (
@@ -16,6 +17,7 @@ GRADES = (
     "max_points",
     "refused",
     "failed",
+    "why",
     "public_passed",
     "hidden_passed",
     "op_ms",
@@ -36,6 +38,8 @@ CHECKS = (
 )
 FORMULA = ("=", "+", "-", "@", "\t")  # a spreadsheet takes text that starts so for a formula
 
+WHY_CHARACTERS = 300  # of what a check says; checks.csv has all
+
 Cell = str | float | None
 
 
@@ -50,18 +54,19 @@ def checks_csv(grades: Sequence[Grade]) -> str:
 
 
 def _grade_row(grade: Grade) -> list[Cell]:
-    failed = "; ".join(check.name for check in grade.checks if check.status != PASSED)
+    failed = [check for check in grade.checks if check.status == FAILED]
     return [
         one_line(grade.submission),
         one_line(grade.rubric),
         round(grade.points, 4),
         round(grade.max_points, 4),
         clean(grade.refused),
-        clean(failed),
+        clean("; ".join(check.name for check in failed)),
+        _why(failed[0]) if failed else "",
         _passed(grade.public_checks),
         _passed(grade.hidden_checks),
-        grade.op_ms,
-        one_line(grade.device),
+        None if grade.op_ms is None else round(grade.op_ms, 4),
+        one_line(grade.device.partition(NO_GPU)[0]),
         one_line(grade.started),
         round(grade.seconds, 3),
     ]
@@ -79,6 +84,12 @@ def _check_row(grade: Grade, check: Check) -> list[Cell]:
         clean(check.message),
         clean(check.staff),
     ]
+
+
+def _why(check: Check) -> str:
+    """What a check says, in a line; of one that is not shown, what it says to the staff."""
+    text = check.staff if check.hidden and check.staff else check.message
+    return one_line(text, WHY_CHARACTERS) if text else ""
 
 
 def _passed(checks: Iterable[Check]) -> str:

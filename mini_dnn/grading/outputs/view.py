@@ -1,7 +1,7 @@
 """What a student may see of a grade. Files for students are made from this view, and never from a `Check`.
 
 Hidden checks are one line of it, ``hidden tests: 3 of 5 passed``: their names and messages stay behind, as
-every check's ``staff`` text does.
+every check's ``staff`` text does. So do their times, as a submission that sleeps could tell a shape by them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mini_dnn.device import NO_GPU
-from mini_dnn.grading.grades import FAILED, PASSED, Check, Grade
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.outputs.text import clean, cut, one_line
 
 HIDDEN = "hidden tests"
+ADVICE = "try odd batches and shapes that no tile divides (run.py check, and infer --check)"
 FOLDED = "all checks"
 CUTS = (20_000, 4_000, 1_000, 200)  # characters of a message: the first that makes the file small enough
 DIGITS = 4  # of points, after the point
@@ -112,13 +113,15 @@ def _item(check: Check, refused: bool) -> Item:
 
 
 def _hidden(checks: list[Check], refused: bool) -> Item:
-    passed = sum(check.status == PASSED for check in checks)
+    passed, failed = (sum(check.status == status for check in checks) for status in (PASSED, FAILED))
+    notes = [f"{passed} of {len(checks)} passed"]
+    notes += [f"{len(checks) - passed - failed} not run"] if passed + failed < len(checks) else []
     return Item(
         name=HIDDEN,
-        status=PASSED if passed == len(checks) else FAILED,
+        status=FAILED if failed else PASSED if passed else SKIPPED,
         points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
         max_points=round(sum(check.max_points for check in checks), DIGITS),
-        message=f"{passed} of {len(checks)} passed",
+        message=", ".join(notes) + (f"; {ADVICE}" if failed else ""),
         seconds=0.0,  # a plan could tell by its time what it was asked
     )
 
