@@ -83,7 +83,6 @@ def nested(folder: Path, name: str, depth: int) -> None:
         (lambda folder: [(folder / f"folder{i}").mkdir() for i in range(201)], "more than 200 files"),
         (lambda folder: nested(folder, "d", 300), "a path of 201 characters"),
         (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; the most is 200"),
-        (lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/gr\xf6.h")).touch(), "is not UTF-8"),
         (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
     ],
 )
@@ -128,6 +127,19 @@ def test_a_repository(repository: Path, grader: Grader) -> None:
     assert checks["m3/sweep: submitted"].status == "skipped"
     assert (grade.points, grade.max_points) == (4 + 3 + 2 + 1, 4 + 3 + 2 + 2)
     assert "Landlock" in checks["isolation"].staff
+
+
+def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
+    folder = honest(tmp_path)
+    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
+    one = Submission("honest", folder)
+    assert grader.grade(one).points == 7
+    assert digest(one, grader._setting.rubric)
+    (folder / "variant.py").unlink()
+    (folder / "kernel.cu").unlink()
+    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
+    assert "holds f?r.txt" in message
+    assert digest(one, grader._setting.rubric)
 
 
 def test_a_link_to_anothers_folder(repository: Path, grader: Grader, tmp_path: Path) -> None:

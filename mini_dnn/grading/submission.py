@@ -146,7 +146,7 @@ def read(folder: Path) -> dict[str, bytes]:
     Raises
     ------
     SubmissionError
-        A link, something that is no file, a name that is none, too much, or no ``variant.py``.
+        A link, something that is no file, a long path, too much, or no ``variant.py``.
     """
     files: dict[str, bytes] = {}
     size = count = 0
@@ -155,7 +155,10 @@ def read(folder: Path) -> dict[str, bytes]:
         for name in sorted([*folders, *(name for name in names if not name.startswith("."))]):
             path = Path(where, name)
             inside = path.relative_to(folder).as_posix()
-            _check_path(inside)
+            if len(inside) > MAX_PATH:
+                raise SubmissionError(
+                    f"{inside[:50]}... is a path of {len(inside)} characters; the most is {MAX_PATH}"
+                )
             if path.is_symlink():
                 raise SubmissionError(f"{inside} is a symbolic link; submit the file itself")
             if name not in folders:
@@ -173,15 +176,6 @@ def read(folder: Path) -> dict[str, bytes]:
             f"there is no {missing[0]}; a variant is a folder with variant.py and kernel.cu"
         )
     return files
-
-
-def _check_path(name: str) -> None:
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise SubmissionError(f"the name {name!a} is not UTF-8; rename the file") from error
-    if len(name) > MAX_PATH:
-        raise SubmissionError(f"{name[:50]}... is a path of {len(name)} characters; the most is {MAX_PATH}")
 
 
 def _content(path: Path, name: str) -> bytes:
