@@ -17,6 +17,7 @@ class ClockedEmulator(EmulatorDevice):
     """The emulator with a clock on which each launch takes a millisecond, and a log of what is done."""
 
     has_clock = True
+    reaches_host = False
 
     def __init__(self, late_s: float = 0.0) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from grading_helpers import QUICK, assemble, expected, names, quick_setting
 
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.errors import DeviceError
 from mini_dnn.grading import forkserver, rubric
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.submission import Submission
@@ -74,6 +76,18 @@ def test_a_reference_on_the_same_device(clock: str, tmp_path: Path) -> None:
     assert "0.333 of m2/unroll_gemm's 6.000 ms" in check.message
     assert check.points == pytest.approx(10 * (1 - 1 / 3) / 0.75)
     assert "conv2: 1.0000 ms in 1 parts" in check.staff
+
+
+@pytest.mark.parametrize("clock", ["stand-in"], indirect=True)
+def test_a_gpu_whose_kernels_reach_the_clock(
+    clock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaching = "grading_stand_in.ClockedEmulator.reaches_host = True; from mini_dnn"
+    monkeypatch.setattr(forkserver, "START", forkserver.START.replace("from mini_dnn", reaching, 1))
+    setting = quick_setting(tmp_path, device="cuda")
+    with pytest.raises(DeviceError, match=r"uvm_disable_hmm=1.*--weak-isolation"):
+        Grader(setting, tmp_path)
+    Grader(replace(setting, weak_isolation=True), tmp_path).close()
 
 
 @pytest.mark.gpu

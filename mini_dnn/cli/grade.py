@@ -71,7 +71,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--weak-isolation",
         action="store_true",
-        help="go on where the system lacks Landlock or seccomp: only if you trust every submission",
+        help="go on where the system cannot keep submissions apart: only if you trust every one of them",
     )
     parser.set_defaults(run=run)
 
@@ -89,11 +89,10 @@ def run(args: argparse.Namespace) -> int:
         jobs=args.jobs,
         data=args.data,
         data_dir=args.data_dir,
+        weak_isolation=args.weak_isolation,
     )
     submissions = submission.named(args.submissions)
-    check_setting(
-        setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None, args.weak_isolation
-    )
+    check_setting(setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None)
     print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
     grades, failures = _graded(args, submissions, setting)
     write_all(grades, args.out, anonymous=not args.names)
@@ -118,9 +117,7 @@ def _graded(
     try:
         if args.executor == "slurm":
             profile = read_profile(args.profile) if args.profile else Profile()
-            return grade_as_jobs(
-                submissions, setting, args.rubric, "slurm", profile, report, args.weak_isolation
-            )
+            return grade_as_jobs(submissions, setting, args.rubric, "slurm", profile, report)
         return grade_all(submissions, setting, report)
     except KeyboardInterrupt:
         print(f"stopped: grades so far are in {args.out / 'grades'}; the same command goes on from there")

@@ -56,6 +56,7 @@ class Device(Protocol):
     arch: int  # compute capability times ten: 90 is sm_90
     max_shared_bytes: int  # of shared memory that a block may have
     has_clock: bool  # False: `elapsed_ms` is refused, as an emulated time says nothing about a GPU
+    reaches_host: bool  # whether kernels can address all memory of the process that launches them
 
     def compile(self, source: Path, defines: Defines) -> Module:
         """Compile one ``.cu`` file with preprocessor definitions, or take it from the cache.

@@ -77,6 +77,7 @@ class CudaDevice:
         attribute = self._cuda.device_attribute
         self.l2_bytes = device.get_attribute(attribute.L2_CACHE_SIZE)
         self.max_shared_bytes = device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        self.reaches_host = bool(device.get_attribute(attribute.PAGEABLE_MEMORY_ACCESS))
         self.pci_bus_id = device.pci_bus_id()
 
     @contextmanager

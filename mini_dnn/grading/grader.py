@@ -45,6 +45,8 @@ class Setting:
         Submissions that are graded at the same time.
     data, data_dir
         The data set for the accuracy.
+    weak_isolation
+        Go on although the system cannot keep submissions apart, with what it offers.
     """
 
     rubric: Rubric
@@ -53,6 +55,7 @@ class Setting:
     jobs: int = 1
     data: str = "auto"
     data_dir: Path | None = None
+    weak_isolation: bool = False
 
 
 class Grader:
@@ -62,6 +65,11 @@ class Grader:
     ----------
     work
         Folder for temporary files.
+
+    Raises
+    ------
+    DeviceError
+        The device cannot be opened, or its kernels could change the clock.
     """
 
     def __init__(self, setting: Setting, work: Path) -> None:
@@ -80,6 +88,13 @@ class Grader:
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
         self._apart = True
         self._place = self._look()
+        if self._place.has_clock and self._place.reaches_host and not setting.weak_isolation:
+            raise DeviceError(
+                f"kernels on {self._place.description} can address all memory of the process that launches "
+                "them, and so change the times that it takes. Load the driver with `options nvidia-uvm "
+                "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
+                "submission"
+            )
         asked = any(variant.points.get("accuracy") for variant in rubric.variants)
         self._ground = Ground(
             rubric,

@@ -30,7 +30,6 @@ def grade_as_jobs(
     executor: str,
     profile: Profile,
     progress: Progress = lambda grade, known: None,
-    weak_isolation: bool = False,
 ) -> tuple[list[Grade], dict[str, str]]:
     """Grade each submission that has no grade yet, in a job of its own.
 
@@ -40,8 +39,6 @@ def grade_as_jobs(
         File or preset that the setting's rubric was read from.
     executor, profile
         See `executors.run_on`.
-    weak_isolation
-        Whether jobs go on where a system lacks Landlock or seccomp.
 
     Returns
     -------
@@ -69,7 +66,7 @@ def grade_as_jobs(
                 progress(grade, False)
 
     folder = setting.out / "jobs"
-    commands = [_command(one, setting, rubric, weak_isolation) for one in left]
+    commands = [_command(one, setting, rubric) for one in left]
     codes = run_on(executor, profile, commands, folder, collect) if left else []
     collect(len(left))  # files that a network file system showed later than the end of their jobs
     failures = {
@@ -80,13 +77,13 @@ def grade_as_jobs(
     return [grades[one.name] for one in submissions if one.name in grades], failures
 
 
-def _command(one: Submission, setting: Setting, rubric: str, weak_isolation: bool) -> list[str]:
+def _command(one: Submission, setting: Setting, rubric: str) -> list[str]:
     file = Path(rubric)
     words = [sys.executable, str(ROOT / "run.py"), "grade", str(one.folder)]
     words += ["--rubric", str(file.resolve()) if file.is_file() else rubric]
     words += ["--out", str(_part(one, setting).resolve()), "--device", setting.device, "--data", setting.data]
     words += ["--data-dir", str(setting.data_dir.resolve())] if setting.data_dir else []
-    return words + ["--weak-isolation"] * weak_isolation
+    return words + ["--weak-isolation"] * setting.weak_isolation
 
 
 def _part(one: Submission, setting: Setting) -> Path:

@@ -121,7 +121,7 @@ class Executor:
         """``{"device"}``; ``{"run": plan, "head"}`` with x and w; ``{"time": plan, "head", "method"}``."""
         if "device" in message:
             d = self._device
-            facts = [d.description, d.free_bytes(), d.arch, d.has_clock, d.max_shared_bytes]
+            facts = [d.description, d.free_bytes(), d.arch, d.has_clock, d.max_shared_bytes, d.reaches_host]
             return json.dumps(facts).encode()
         if "time" in message:
             return self._time(message)

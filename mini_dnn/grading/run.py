@@ -29,15 +29,8 @@ VERSION = 2  # of how grading is done: a new number grades everything again
 Progress = Callable[[Grade, bool], None]  # a grade, and whether it was there already
 
 
-def check_setting(
-    setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None, weak: bool
-) -> None:
+def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None) -> None:
     """Refuse what would weaken the isolation, before any work.
-
-    Parameters
-    ----------
-    weak
-        Go on although the system cannot keep submissions apart, with what it offers.
 
     Raises
     ------
@@ -45,7 +38,7 @@ def check_setting(
         The system offers too little, or something secret lies where submissions may read.
     """
     isolation = Isolation()
-    if not weak and not isolation.full:
+    if not setting.weak_isolation and not isolation.full:
         raise UsageError(
             f"this system cannot keep submissions apart: {isolation}. Grade on another one, or add "
             "--weak-isolation if you trust every submission"

@@ -41,6 +41,7 @@ class Place:
     arch: int
     has_clock: bool
     max_shared_bytes: int
+    reaches_host: bool  # kernels can address all memory of the executor
     turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
 
 
@@ -55,10 +56,11 @@ def look(server: ForkServer, device: str) -> Place:
     limits, arguments = Limits(), {"source": "", "device": device, "cache": str(cache_dir())}
     try:
         with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
-            description, _, arch, has_clock, shared = json.loads(process.ask({"device": True}))
+            facts = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
         raise DeviceError(f"the device '{device}' cannot be opened: {error}") from error
-    return Place("cuda" if has_clock else "emulator", description, arch, has_clock, shared)
+    description, _, arch, has_clock, shared, reaches_host = facts
+    return Place("cuda" if has_clock else "emulator", description, arch, has_clock, shared, reaches_host)
 
 
 class Subject:

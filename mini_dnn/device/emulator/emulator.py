@@ -79,6 +79,7 @@ class EmulatorDevice:
     arch = 90  # what kernels see as __CUDA_ARCH__, divided by ten
     max_shared_bytes = MAX_SHARED_BYTES
     has_clock = False
+    reaches_host = True
     checked = False  # see `mini_dnn.device.emulator.checked`
 
     def __init__(self, threads: int | None = None, *, ucontext: bool = False) -> None:
