@@ -13,7 +13,8 @@ from grading_helpers import QUICK, assemble, expected, honest, names
 from grading_stand_in import NO_FLOOR, ClockedEmulator
 
 from mini_dnn.grading import decoding, plans, roles
-from mini_dnn.grading.checks import Cheat, Ground, Judge, judge
+from mini_dnn.grading.checks import Cheat, Ground, Judge
+from mini_dnn.grading.credit import judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.grading.rubric import Rubric, load
@@ -198,6 +199,39 @@ def test_no_points_for_the_time_of_what_is_wrong_at_hidden_shapes(tmp_path: Path
     assert points["hidden"] == ("failed", 0)
     assert points["performance"] == ("passed", 0)
     assert found.op_ms is None, "no place on the leaderboard"
+
+
+class Scripted(Wrong):
+    """One whose calls are right and wrong as written down."""
+
+    def __init__(self, calls: str) -> None:
+        super().__init__()
+        self.calls = list(calls)
+
+    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return conv2d_forward(x, w) * np.float32(self.calls.pop(0) == "r")
+
+
+@pytest.mark.parametrize(
+    ("calls", "refused"),
+    [
+        ("rw" + 3 * "rw", "right for the inputs that are shown, wrong for others"),
+        ("rw" + "w", ""),
+        ("rw" + "rr", ""),
+        ("rw" + 2 * "rw" + "w", ""),
+    ],
+)
+def test_what_is_right_now_and_then_is_no_cheat(calls: str, refused: str, tmp_path: Path) -> None:
+    """The first call has the inputs that are shown, the second one others."""
+    rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
+    subject = Scripted(calls)
+    found = judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
+    correct = next(check for check in found.checks if check.name.endswith(": correct"))
+    assert (correct.status, sum(check.points for check in found.checks)) == ("failed", 0)
+    assert refused in found.cheat
+    assert bool(refused) == bool(found.cheat)
+    assert ("a race" in correct.message) != bool(refused)
+    assert not subject.calls
 
 
 def test_a_time_that_does_not_count(tmp_path: Path) -> None:

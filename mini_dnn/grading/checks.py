@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,24 @@ import numpy as np
 from mini_dnn.course import LAYERS
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading import probes
-from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.process import FORBIDDEN, Ended, SubmissionError
+from mini_dnn.grading.process import SubmissionError
 from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
 from mini_dnn.grading.subject import Subject
 from mini_dnn.hints import hint
 from mini_dnn.reference import check_conv2d
+from mini_dnn.shapes import ConvShape
 
-# In this order. What is hidden comes last: no process of the submission that has seen it answers for a check
-# whose words its author reads.
-STEPS = ("compiles", "correct", "accuracy", "checked", "performance", "hidden")
 HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
 HIDDEN_MESSAGE = "a test that is not shown failed"
+TRIALS = 3  # before what fails for inputs that are not shown counts as made for those that are
+UNSTEADY = (
+    "right in one run and wrong in another: a race, or memory that nobody has written? run.py check "
+    "finds both"
+)
 
 
 class Cheat(SubmissionError):
@@ -47,15 +49,6 @@ class Outcome:
     ends: bool = False  # no credit for the variant
 
 
-@dataclass
-class Findings:
-    """All checks of one variant."""
-
-    checks: list[Check] = field(default_factory=list)
-    cheat: str = ""
-    op_ms: float | None = None
-
-
 @dataclass(frozen=True)
 class Ground:
     """What the checks of all submissions share."""
@@ -66,7 +59,7 @@ class Ground:
 
 
 class Judge:
-    """Makes the checks of one variant, in order, until one makes the rest pointless."""
+    """The checks of one variant; `credit.judge` makes them in order, until one makes the rest pointless."""
 
     def __init__(self, ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> None:
         self._ground, self._rubric, self._asked = ground, ground.rubric, asked
@@ -101,9 +94,7 @@ class Judge:
             with _noted(f"{shape}, other inputs"):
                 wrong = self._wrong(*probes.inputs(shape, fresh))
             if wrong:
-                raise Cheat(
-                    f"{shape}: right for the inputs that are shown, wrong for others of the same shape"
-                )
+                return self._unlike_shown(shape, fresh, wrong)
         precision = self._asked.precision
         for shape in shown.shapes:
             probe = probes.probe(shape, precision, fresh)
@@ -115,6 +106,20 @@ class Judge:
                     FAILED, f"the result is {what}, or wrong where inputs are zero or positive", wrong
                 )
         return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
+
+    def _unlike_shown(self, shape: ConvShape, fresh: np.random.Generator, wrong: str) -> Outcome:
+        """What is right for the inputs that are shown, and wrong for others: always so, or now and then."""
+        for _ in range(TRIALS):
+            for seed in self._rubric.correct.seeds:
+                with _noted(f"{shape}, inputs of seed {seed}"):
+                    shown = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                if shown:
+                    return Outcome(FAILED, f"{shape}, inputs of seed {seed}: {UNSTEADY}\n{shown}")
+            with _noted(f"{shape}, other inputs"):
+                other = self._wrong(*probes.inputs(shape, fresh))
+            if not other:
+                return Outcome(FAILED, f"{shape}: {UNSTEADY}", wrong)
+        raise Cheat(f"{shape}: right for the inputs that are shown, wrong for others of the same shape")
 
     def hidden(self) -> Outcome:
         """The same at shapes that are not shown."""
@@ -215,46 +220,6 @@ def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float
     return total, "\n".join(lines)
 
 
-def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> Findings:
-    """Make all checks of a variant."""
-    judge = Judge(ground, asked, subject, has_clock)
-    steps: dict[str, Callable[[], Outcome]] = {
-        name: getattr(judge, name)
-        for name in STEPS
-        if name in ("compiles", "correct") or asked.points.get(name)
-    }
-    findings, stop = Findings(), ""
-    if subject.head.needs_gpu and not has_clock:
-        stop = f"not run: the emulator cannot: {subject.head.needs_gpu}"
-    for name, step in steps.items():
-        since = time.perf_counter()
-        outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
-        findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
-        if outcome.ends or (outcome.status == FAILED and name == "hidden"):
-            lost = STEPS if outcome.ends else ("performance",)  # what is wrong elsewhere has no speed
-            findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
-            judge.op_ms = None
-        if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
-            stop = f"not run, as '{name}' failed"
-    findings.op_ms = judge.op_ms
-    return findings
-
-
-def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome:
-    """Make a check; what the submission's processes do wrong fails it."""
-    try:
-        return step()
-    except (SubmissionError, VariantError, DeviceError) as error:
-        text = ":\n".join([*getattr(error, "__notes__", []), str(error)])
-        ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
-        staff = ""
-        if name == "hidden":  # what a process says there may tell of what is hidden
-            text, staff = HIDDEN_MESSAGE, text
-        if isinstance(error, Cheat) or FORBIDDEN in str(error):
-            findings.cheat = text.partition(FORBIDDEN)[2] or text
-        return Outcome(FAILED, text.replace(FORBIDDEN, ""), staff.replace(FORBIDDEN, ""), ends=ends)
-
-
 @contextmanager
 def _noted(what: str) -> Iterator[None]:
     """Errors within tell what was tried, as a note."""
@@ -263,26 +228,6 @@ def _noted(what: str) -> Iterator[None]:
     except (SubmissionError, VariantError, DeviceError) as error:
         error.add_note(what)
         raise
-
-
-def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) -> Check:
-    worth = asked.points.get(name, 0.0)
-    return Check(
-        name=f"{asked.name}: {name}",
-        status=outcome.status,
-        points=worth * outcome.fraction if outcome.status == PASSED else 0.0,
-        max_points=worth if asked.required else 0.0,
-        message=outcome.message,
-        staff=outcome.staff,
-        hidden=name == "hidden",
-        seconds=seconds,
-    )
-
-
-def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
-    if not check.points or check.name.rpartition(": ")[2] not in lost:
-        return check
-    return replace(check, points=0.0, message=f"{check.message} (no credit, as '{name}' failed)".strip())
 
 
 def _finding(finding: Mapping[str, Any], count: int) -> str:

@@ -16,7 +16,8 @@ from mini_dnn.device.emulator.build import build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
-from mini_dnn.grading.checks import Findings, Ground
+from mini_dnn.grading.checks import Ground
+from mini_dnn.grading.credit import Findings, judge
 from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
@@ -151,7 +152,7 @@ class Grader:
                 return _as_submitted(findings, copy, folder)
             submission.write(submission.read(source), copy)
             with self._subject(copy, folder / "cache") as subject:
-                findings = checks.judge(self._ground, asked, subject, self._place.has_clock)
+                findings = judge(self._ground, asked, subject, self._place.has_clock)
         except (SubmissionError, VariantError) as error:
             findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
             findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""

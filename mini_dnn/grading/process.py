@@ -146,7 +146,10 @@ class Confined:
     def _late(self, seconds: float) -> str:
         most = self._limits.seconds
         if seconds > most:
-            return f"it did not answer within {most:g} s"
+            return (
+                f"it did not answer within {most:g} s: an endless loop, or a barrier that not all threads "
+                "reach? run.py check finds both"
+            )
         return f"its answers took more than {ANSWERS * most:g} s in all, where one may take {most:g}"
 
     def _wanted(self, answer: bytearray, most: int) -> int:

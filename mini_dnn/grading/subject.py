@@ -58,7 +58,8 @@ def look(server: ForkServer, device: str) -> Place:
         with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
             facts = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
-        raise DeviceError(f"the device '{device}' cannot be opened: {error}") from error
+        why = str(error).partition("DeviceError: ")[2] or error  # without how its process ended
+        raise DeviceError(f"the device '{device}' cannot be opened: {why}") from error
     description, _, arch, has_clock, shared, reaches_host = facts
     return Place("cuda" if has_clock else "emulator", description, arch, has_clock, shared, reaches_host)
 

@@ -1,0 +1,87 @@
+"""The checks of a variant one after the other, and what each earns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge, Outcome
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
+from mini_dnn.grading.process import FORBIDDEN, Ended, SubmissionError
+from mini_dnn.grading.rubric import VariantRubric
+from mini_dnn.grading.subject import Subject
+
+# In this order. What is hidden comes last: no process of the submission that has seen it answers for a check
+# whose words its author reads.
+STEPS = ("compiles", "correct", "accuracy", "checked", "performance", "hidden")
+
+
+@dataclass
+class Findings:
+    """All checks of one variant."""
+
+    checks: list[Check] = field(default_factory=list)
+    cheat: str = ""
+    op_ms: float | None = None
+
+
+def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> Findings:
+    """Make all checks of a variant."""
+    judge = Judge(ground, asked, subject, has_clock)
+    steps: dict[str, Callable[[], Outcome]] = {
+        name: getattr(judge, name)
+        for name in STEPS
+        if name in ("compiles", "correct") or asked.points.get(name)
+    }
+    findings, stop = Findings(), ""
+    if subject.head.needs_gpu and not has_clock:
+        stop = f"not run: the emulator cannot: {subject.head.needs_gpu}"
+    for name, step in steps.items():
+        since = time.perf_counter()
+        outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
+        findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
+        if outcome.ends or (outcome.status == FAILED and name == "hidden"):
+            lost = STEPS if outcome.ends else ("performance",)  # what is wrong elsewhere has no speed
+            findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
+            judge.op_ms = None
+        if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
+            stop = f"not run, as '{name}' failed"
+    findings.op_ms = judge.op_ms
+    return findings
+
+
+def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome:
+    """Make a check; what the submission's processes do wrong fails it."""
+    try:
+        return step()
+    except (SubmissionError, VariantError, DeviceError) as error:
+        text = ":\n".join([*getattr(error, "__notes__", []), str(error)])
+        ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
+        staff = ""
+        if name == "hidden":  # what a process says there may tell of what is hidden
+            text, staff = HIDDEN_MESSAGE, text
+        if isinstance(error, Cheat) or FORBIDDEN in str(error):
+            findings.cheat = text.partition(FORBIDDEN)[2] or text
+        return Outcome(FAILED, text.replace(FORBIDDEN, ""), staff.replace(FORBIDDEN, ""), ends=ends)
+
+
+def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) -> Check:
+    worth = asked.points.get(name, 0.0)
+    return Check(
+        name=f"{asked.name}: {name}",
+        status=outcome.status,
+        points=worth * outcome.fraction if outcome.status == PASSED else 0.0,
+        max_points=worth if asked.required else 0.0,
+        message=outcome.message,
+        staff=outcome.staff,
+        hidden=name == "hidden",
+        seconds=seconds,
+    )
+
+
+def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
+    if not check.points or check.name.rpartition(": ")[2] not in lost:
+        return check
+    return replace(check, points=0.0, message=f"{check.message} (no credit, as '{name}' failed)".strip())
