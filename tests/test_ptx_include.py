@@ -60,7 +60,11 @@ def test_with_nvcc(variant: Variant, arch: str) -> None:
 
 
 def test_counted_by_the_hash(variant: Variant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [file.name for file in sources.source_files(variant.source)] == ["kernel.cu", "ptx.cuh"]
+    assert [file.name for file in sources.source_files(variant.source)] == [
+        "kernel.cu",
+        "ptx.cuh",
+        "ptx_products.cuh",
+    ]
     before, code_before = sources.source_hash(variant.source), code_hash(variant.source)
     other = tmp_path / "include"
     shutil.copytree(sources.INCLUDE, other)
