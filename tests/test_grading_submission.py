@@ -181,6 +181,16 @@ def test_a_crash_is_told_with_its_shape(grader: Grader, tmp_path: Path) -> None:
     assert "past the end of" in check.message
 
 
+def test_where_things_lie_in_memory_is_not_told(grader: Grader, tmp_path: Path) -> None:
+    """It differs from run to run."""
+    folder = honest(tmp_path)
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", "y[1 << 28] = 1;"))
+    grade = grader.grade(Submission("honest", folder))
+    check = {check.name: check for check in grade.checks}["layers/custom: correct"]
+    assert "address 0x…, which is near no buffer" in check.message
+
+
 def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
     """The rubric takes it for m1/cpu, and not for a kernel that is asked for."""
     shutil.rmtree(repository / "milestones/m3/restrict")

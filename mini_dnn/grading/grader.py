@@ -30,6 +30,9 @@ from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
 MAX_TEXT = 8000  # characters of what a check says
+ADDRESS = re.compile(
+    r"\b0x[0-9a-f]{9,}"
+)  # beyond 4 GB: a place in memory, and not what a kernel's author wrote
 
 
 @dataclass(frozen=True)
@@ -239,11 +242,14 @@ def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
 
 
 def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
-    """With files named as the submission names them, and nothing in it that a terminal would obey."""
+    """With files named as the submission names them, and nothing in it that differs from run to run or that a
+    terminal would obey.
+    """
 
     def shown(text: str) -> str:
         text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
         text = re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
+        text = ADDRESS.sub("0x…", text)
         return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:MAX_TEXT])
 
     made = [replace(c, message=shown(c.message), staff=shown(c.staff)) for c in findings.checks]
