@@ -242,9 +242,7 @@ def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
 
 
 def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
-    """With files named as the submission names them, and nothing in it that differs from run to run or that a
-    terminal would obey.
-    """
+    """With files named as the submission names them, without addresses, and nothing that a terminal obeys."""
 
     def shown(text: str) -> str:
         text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
