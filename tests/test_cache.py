@@ -1,6 +1,7 @@
 """Files of the cache are whole, or are made anew."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.device.cache import store, stored
+from mini_dnn.device.emulator.build import build_runtime
+from mini_dnn.device.emulator.compiler import find_compiler
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
@@ -33,6 +36,9 @@ def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
         environment = {**os.environ, "MINI_DNN_CACHE": str(tmp_path)}
         subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
+    (tmp_path / "emulator").mkdir()
+    runtime = build_runtime(find_compiler(), ucontext=False, checked=False)
+    shutil.copyfile(runtime, tmp_path / "emulator" / runtime.name)
     convolve()
     files = list(tmp_path.glob("emulator/*.so"))
     assert len(files) == 2  # the runtime and the kernels

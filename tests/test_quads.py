@@ -96,7 +96,7 @@ def test_whole_images_or_bands(C: int, M: int, split: bool, device: Device, rng:
     whole = conv2d(x, w, cut_as(NAMES[split], 1, split=split), device)
     precision = find(NAMES[split]).precision
     assert check_conv2d(x, w, whole, precision).ok
-    for bands, inputs, outputs, max_rows in ((1, 1, 1, 3), (2, 1, 2, 10), (3, 2, 1, 2), (7, 3, 2, 10)):
+    for bands, inputs, outputs, max_rows in ((1, 1, 1, 3), (3, 2, 1, 2), (7, 3, 2, 10)):
         t = {"inputs": inputs, "outputs": outputs, "max_rows": max_rows, "split": split}
         assert bool(quads.cut(shape, bands, 3, 1, **t).WHOLE) == (bands == 1)  # type: ignore[arg-type]
         np.testing.assert_array_equal(conv2d(x, w, cut_as(NAMES[split], bands, **t), device), whole)
