@@ -148,13 +148,9 @@ class _Report:
     def __call__(self, grade: Grade, known: bool) -> None:
         self._done += 1
         failed = [check.name for check in grade.checks if check.status == FAILED]
-        verdict = (
-            f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
-            if grade.refused
-            else f"failed {', '.join(failed)}"
-            if failed
-            else ""
-        )
+        verdict = f"failed {', '.join(failed)}" if failed else ""
+        if grade.refused:
+            verdict = f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
         took = "graded before" if known else f"{grade.seconds:.1f} s"
         points = f"{grade.points:g} of {grade.max_points:g}"
         line = f"{self._done:>4}/{self._total}  {grade.submission:<24} {points:>10}  {took:<13}  {verdict}"

@@ -29,9 +29,9 @@ class Findings:
 
 def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> Findings:
     """Make all checks of a variant."""
-    judge = Judge(ground, asked, subject, has_clock)
+    variant = Judge(ground, asked, subject, has_clock)
     steps: dict[str, Callable[[], Outcome]] = {
-        name: getattr(judge, name)
+        name: getattr(variant, name)
         for name in STEPS
         if name in ("compiles", "correct") or asked.points.get(name)
     }
@@ -45,10 +45,10 @@ def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: boo
         if outcome.ends or (outcome.status == FAILED and name == "hidden"):
             lost = STEPS if outcome.ends else ("performance",)  # what is wrong elsewhere has no speed
             findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
-            judge.op_ms = None
+            variant.op_ms = None
         if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
             stop = f"not run, as '{name}' failed"
-    findings.op_ms = judge.op_ms
+    findings.op_ms = variant.op_ms
     return findings
 
 

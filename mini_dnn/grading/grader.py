@@ -30,9 +30,7 @@ from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
 MAX_TEXT = 8000  # characters of what a check says
-ADDRESS = re.compile(
-    r"\b0x[0-9a-f]{9,}"
-)  # beyond 4 GB: a place in memory, and not what a kernel's author wrote
+ADDRESS = re.compile(r"\b0x[0-9a-f]{9,}")  # beyond 4 GB: a place in memory, not what an author wrote
 
 
 @dataclass(frozen=True)

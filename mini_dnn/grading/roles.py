@@ -166,9 +166,8 @@ def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> No
     """Be a role until the grader closes the pipe."""
     if arguments.get("cache"):
         os.environ["MINI_DNN_CACHE"] = os.environ["TMPDIR"] = arguments["cache"]
-    if (
-        name != "compiler"
-    ):  # what runs kernels may be confined less, and a kernel file can include what changes
+    if name != "compiler":
+        # what runs kernels may be confined less, and a kernel file can include what changes
         os.environ["MINI_DNN_CACHE_ONLY"] = "1"
     role: Role = ROLES[name](**{key: value for key, value in arguments.items() if key != "cache"})
     sandbox.confine(policy)

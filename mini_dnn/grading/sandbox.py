@@ -29,9 +29,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one beside each package
 SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries
 MAX_OPEN_FILES = 64
-MAX_TASKS = (
-    1024  # processes and threads of a fork server's children together: a core has one, and some compile
-)
+MAX_TASKS = 1024  # processes and threads of a fork server's children: one a core, and those of compilers
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
 CAPABILITY_VERSION = 0x20080522
 NEW_USER, NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x10000000, 0x20000000, 0x40000000, 0x08000000

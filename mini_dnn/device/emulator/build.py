@@ -89,7 +89,6 @@ def build_kernels(
     """
     target = _library(source, defines, compiler, runtime, checked)
     if stored(target) is None:
-        may_compile(source)
         with busy(f"g++ compiles {source.resolve().parent.name} ..."):
             store(target, _compile(source, defines, compiler, runtime, checked))
     return target
@@ -108,7 +107,6 @@ def build_ahead(
         with suppress(DeviceError):
             target = _library(source, each, compiler, runtime, checked)
             if stored(target) is None:
-                may_compile(source)
                 store(target, _compile(source, each, compiler, runtime, checked))
 
     with (
@@ -142,6 +140,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
 
 def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> bytes:
     """Two passes: the preprocessor alone, to find the kernels; then the file, with their descriptions."""
+    may_compile(source)
     path = source.resolve()
     with tempfile.TemporaryDirectory() as folder:
         wrapper, made = Path(folder, "wrapper.cpp"), Path(folder, "kernels.so")

@@ -31,7 +31,7 @@ class Scan:
 
 def scan(preprocessed: str) -> Scan:
     """Read the output of ``g++ -E -DEMULATOR_SCAN``, in which CUDA's qualifiers are left as they are."""
-    own = own_text(preprocessed)
+    own = _own_text(preprocessed)
     text = ATTRIBUTE.sub(" ", own)
     kernels: dict[str, None] = {}
     others: dict[str, None] = {}
@@ -66,7 +66,7 @@ def scan(preprocessed: str) -> Scan:
     )
 
 
-def own_text(preprocessed: str) -> str:
+def _own_text(preprocessed: str) -> str:
     """The lines that come from the user's files, not from system headers or the emulator's."""
     lines = []
     system = False
