@@ -25,9 +25,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from rich.console import Console
 from rich.table import Table
 
-from mini_dnn import numpy_conv
 from mini_dnn.errors import CheckError
-from mini_dnn.shapes import ConvShape
+from mini_dnn.nn import numpy_conv
+from mini_dnn.ops.shapes import ConvShape
 
 try:
     import torch

@@ -27,18 +27,18 @@ from peers_common import TIMING, Budget, Clock, DefaultStream, Session
 from peers_problems import Problem, classification, convolutions
 
 from mini_dnn import datasets
-from mini_dnn.bench import ceilings
 from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
-from mini_dnn.course import BATCH
 from mini_dnn.device import Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.machine import commit, cpu_name
-from mini_dnn.machine import versions as installed
-from mini_dnn.models import lenet
-from mini_dnn.nvml import gpu_state
+from mini_dnn.measuring.bench import ceilings
+from mini_dnn.measuring.machine import commit, cpu_name
+from mini_dnn.measuring.machine import versions as installed
+from mini_dnn.measuring.nvml import gpu_state
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import load
+from mini_dnn.ops.course import BATCH
 from mini_dnn.report.peers import RUN_SCHEMA
 from mini_dnn.variant import Variant
-from mini_dnn.weights import load
 
 IMPL = ["m3", "m3/fp32_split", "layers/fused"]
 GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order: the last takes longest

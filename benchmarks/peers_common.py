@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mini_dnn.bench import PUBLISHED, write
 from mini_dnn.device.base import Device
 from mini_dnn.device.cuda import FLUSHES
 from mini_dnn.errors import CheckError
-from mini_dnn.nvml import Watch
-from mini_dnn.timing import time_op
+from mini_dnn.measuring.bench import PUBLISHED, write
+from mini_dnn.measuring.nvml import Watch
+from mini_dnn.running.timing import time_op
 
 TIMING = replace(PUBLISHED, max_repeats=200, budget_s=1.0)
 RUNS_BEFORE_CHECK = 3  # a CUDA graph is warmed up, recorded, and then replayed: the replay is checked

@@ -13,10 +13,10 @@ import numpy as np
 from peers_common import Case, Prepared
 from peers_problems import Classification, Problem, spread
 
-from mini_dnn.bench import SWEEP_TIMING
 from mini_dnn.device.base import Buffer, Device, Scalar
 from mini_dnn.errors import CheckError, DeviceError, UsageError
-from mini_dnn.timing import time_op
+from mini_dnn.measuring.bench import SWEEP_TIMING
+from mini_dnn.running.timing import time_op
 
 SOURCE = Path(__file__).with_name("floors.cu")
 UNIT = 16  # bytes: bulk copies are multiples of it

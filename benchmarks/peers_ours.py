@@ -13,8 +13,8 @@ from mini_dnn.device.base import Device
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import UsageError, VariantError
-from mini_dnn.execute import Execution
-from mini_dnn.runner import check_runnable, fitting
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.runner import check_runnable, fitting
 from mini_dnn.variant import Variant, find, network_names
 
 OPS = {"conv": "conv2d", "fused": "conv2d_relu_pool", "network": "lenet"}  # by what `Case.what` begins with

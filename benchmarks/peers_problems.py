@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mini_dnn.course import layer_shape
 from mini_dnn.errors import CheckError
-from mini_dnn.fused import ConvPoolShape
-from mini_dnn.layers import MaxPool2d
-from mini_dnn.models import lenet
-from mini_dnn.network import Network
-from mini_dnn.reference import conv2d_float64
-from mini_dnn.shapes import ConvShape, LenetBatch
+from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.ops.compare import conv2d_float64
+from mini_dnn.ops.course import layer_shape
+from mini_dnn.ops.fused import ConvPoolShape
+from mini_dnn.ops.shapes import ConvShape, LenetBatch
 
 CHECKED = 64  # images that are compared with float64, from all over the batch
 POOLS = {"conv1": 2, "conv2": 4}

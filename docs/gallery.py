@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mini_dnn.check import Report
+from mini_dnn.checking.check import Report
 from mini_dnn.cli.check import THEME, Verdict, describe
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from mini_dnn.datasets import draw
-from mini_dnn.models import lenet
+from mini_dnn.nn.models import lenet
 from mini_dnn.report.board import Board, Entry, boards
 from mini_dnn.report.load import RESULTS, Row, load
 from mini_dnn.report.tables import number

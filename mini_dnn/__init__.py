@@ -2,6 +2,6 @@
 
 from mini_dnn.device import open_device
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.runner import conv2d
+from mini_dnn.running.runner import conv2d
 
 __all__ = ["MiniDnnError", "conv2d", "open_device"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import gcd, lcm
 from typing import Any
 
-from mini_dnn.plan import Launch
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant, ceil_div
+from mini_dnn.variant.plan import Launch
 
 FLOAT_BYTES, QUAD_BYTES = 4, 8
 TILE_N, STEP = 8, 4  # columns of a product; quads of a product

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mini_dnn.checking import workload as check_workload
+from mini_dnn.checking.verdicts import Allocation
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.explain import Array
-from mini_dnn.profiling import check_workload
-from mini_dnn.profiling.verdicts import Allocation
 
 
 class StandIn(EmulatorDevice):

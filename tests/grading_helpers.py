@@ -9,9 +9,10 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from mini_dnn.grading import rubric, sandbox
+from mini_dnn.grading import rubric
+from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.grader import Setting
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 CHEATS = Path(__file__).parent / "cheats"
 GOOD, DENIED = 0, 13  # how a confined process ends; the other numbers of errors too

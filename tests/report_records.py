@@ -7,9 +7,9 @@ from typing import Any
 
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
-from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find, names
 
 GPU = "Test GPU (sm_90), CUDA 13.0"

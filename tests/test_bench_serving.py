@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mini_dnn import bench, bench_serving, datasets
-from mini_dnn.bench_serving import IMAGES, WARM_UP, ServingBench, forms
+from mini_dnn import datasets
 from mini_dnn.cli import bench_serving as verb
 from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import CheckError, DeviceError
-from mini_dnn.models import lenet
-from mini_dnn.network import Network
-from mini_dnn.resident import ResidentLenet, find_step
-from mini_dnn.timing import Timing
+from mini_dnn.measuring import bench
+from mini_dnn.measuring import serving as bench_serving
+from mini_dnn.measuring.serving import IMAGES, WARM_UP, ServingBench, forms
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.running.resident import ResidentLenet, find_step
+from mini_dnn.running.timing import Timing
 from mini_dnn.variant import find
 
 TIMING = Timing(warm_up=0, repeats=6, max_repeats=6, cold_cache=True)

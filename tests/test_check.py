@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mini_dnn.check import Report, check
+from mini_dnn.checking.check import Report, check
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
-from mini_dnn.hints import hint
-from mini_dnn.plan import CopyToSymbol, Launch, Step
-from mini_dnn.reference import conv2d_bound, conv2d_float64
-from mini_dnn.schedules import SCHEDULES
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import conv2d_bound, conv2d_float64
+from mini_dnn.ops.hints import hint
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant, ceil_div, find, names
+from mini_dnn.variant.plan import CopyToSymbol, Launch, Step
 
 TILE = 16
 THREADS = 64

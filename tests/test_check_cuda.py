@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from sanitizer_samples import DIVERGENT, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS
 
-from mini_dnn import check_cuda
+from mini_dnn.checking import on_gpu as check_cuda
+from mini_dnn.checking import sanitizer
+from mini_dnn.checking.verdicts import Run
 from mini_dnn.cli import main
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.profiling import sanitizer, tools
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.profiling import tools
 from mini_dnn.profiling.tools import find_tool
-from mini_dnn.profiling.verdicts import Run
-from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import Variant
 
 TESTS = Path(__file__).parent

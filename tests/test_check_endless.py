@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from emulator_kernels import Kernels
 
-from mini_dnn.check import check
+from mini_dnn.checking.check import check
 from mini_dnn.cli import main
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
-from mini_dnn.plan import Launch
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant
+from mini_dnn.variant.plan import Launch
 
 POLLS = """\
 extern "C" __global__ void polls(int* out) {

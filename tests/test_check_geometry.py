@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from mini_dnn.check import check
+from mini_dnn.checking.check import check
+from mini_dnn.checking.launches import SHARED_LIMIT, check_launches
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.explain import Finding
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import SharedMemoryError
-from mini_dnn.launches import SHARED_LIMIT, check_launches
-from mini_dnn.shapes import ConvShape
-from mini_dnn.signatures import Kernels
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import find, names
+from mini_dnn.variant.signatures import Kernels
 
 SHAPE = ConvShape(2, 3, 7, 9, 5, 3, 2)
 WITH_KERNELS = [name for name in names() if find(name).plan is not None]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mini_dnn import progress
-from mini_dnn.check import Report
+from mini_dnn.checking.check import Report
 from mini_dnn.cli import main
-from mini_dnn.variant import ROOT, find
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find
 
 SHAPE = "1,3,6,7,2,3,3"
 FIELDS = {"variant", "device", "arch", "seed", "clean", "shapes", "findings"}

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from test_check import Plan, expected, run_wrong
 
-import mini_dnn.check
-from mini_dnn.check import check
+import mini_dnn.checking.check
+from mini_dnn.checking.check import check
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.compiler import OLDEST, find_compiler
 from mini_dnn.errors import DeviceError
-from mini_dnn.plan import Launch
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant, find
+from mini_dnn.variant.plan import Launch
 
 NAMES = (
     "correct_wmma",
@@ -53,7 +53,9 @@ def assert_told(name: str, folder: Path) -> None:
 
 @pytest.fixture
 def with_ucontext(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mini_dnn.check, "CheckedEmulator", functools.partial(CheckedEmulator, ucontext=True))
+    monkeypatch.setattr(
+        mini_dnn.checking.check, "CheckedEmulator", functools.partial(CheckedEmulator, ucontext=True)
+    )
 
 
 @pytest.fixture

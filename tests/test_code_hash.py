@@ -10,8 +10,9 @@ import pytest
 
 from mini_dnn.device.code_hash import code_hash, cpp_code, python_code
 from mini_dnn.device.sources import source_hash
+from mini_dnn.paths import ROOT
 from mini_dnn.report.load import RESULTS
-from mini_dnn.variant import ROOT, find, names
+from mini_dnn.variant import find, names
 
 KERNEL = """// idea
 #define TILE (16)  // side

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mini_dnn.check import check
-from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.checking.check import check
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import LaunchError, VariantError
-from mini_dnn.fused import ConvPoolShape, conv2d_relu_pool
 from mini_dnn.grading import decoding, plans
-from mini_dnn.layers import MaxPool2d
-from mini_dnn.plan import Launch
+from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.ops.compare import check_conv2d, compare, conv2d_bound, conv2d_float64
+from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.quads import BUFFER_BYTES
-from mini_dnn.reference import check_conv2d, compare, conv2d_bound, conv2d_float64
-from mini_dnn.runner import conv2d, fitting
-from mini_dnn.shapes import ConvShape
+from mini_dnn.running.runner import conv2d, fitting
 from mini_dnn.variant import Variant, find
+from mini_dnn.variant.plan import Launch
 
 SMALL, LARGE = 64 * 1024, 227 * 1024  # bytes of a block on sm_75 and on sm_90
 CONVOLUTIONS = ("layers/custom", "m3/fp32_split")

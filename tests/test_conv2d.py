@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mini_dnn.device import Device
-from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import conv2d, run
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.running.runner import conv2d, run
 from mini_dnn.variant import Variant, find, names
 
 # (N, C, H, W), (M, R, S): swapped indices and missing barriers hide in square, aligned shapes

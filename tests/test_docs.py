@@ -10,11 +10,12 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.device import Device
-from mini_dnn.models import lenet
-from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import conv2d
-from mini_dnn.variant import ROOT, find, names
-from mini_dnn.weights import load
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import load
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.paths import ROOT
+from mini_dnn.running.runner import conv2d
+from mini_dnn.variant import find, names
 
 PAGES = sorted(
     path

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mini_dnn.device.cache import cache_dir, key, write_atomically
+from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import CompileError, DeviceError
+from mini_dnn.paths import write_atomically
 
 
 @pytest.fixture

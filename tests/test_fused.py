@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mini_dnn.course import layer_shape
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import ShapeError, VariantError
-from mini_dnn.fused import ConvPoolShape, conv2d_relu_pool
-from mini_dnn.layers import MaxPool2d
-from mini_dnn.reference import compare, conv2d_bound, conv2d_float64
-from mini_dnn.runner import conv2d
+from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
+from mini_dnn.ops.course import layer_shape
+from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
+from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, find
 
 # (N, C, H, W), (M, R, S), pool

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -11,12 +11,12 @@ import pytest
 from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
 
 from mini_dnn.grading import rubric
+from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
-from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import Submission
-from mini_dnn.scaffold import create
 from mini_dnn.variant import find
 from mini_dnn.variant import names as names_of_variants
+from mini_dnn.variant.scaffold import create
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 

@@ -13,14 +13,15 @@ from grading_helpers import QUICK, assemble, expected, names, quick_setting
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import DeviceError
-from mini_dnn.grading import forkserver, rubric
+from mini_dnn.grading import rubric
+from mini_dnn.grading.confined import forkserver
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.submission import Submission
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 STAND_IN = (
     "import sys; sys.path[:] = [*sys.argv[3:], sys.argv[3] + '/tests']; import grading_stand_in; "
-    "grading_stand_in.install(); from mini_dnn.grading import forkserver; "
+    "grading_stand_in.install(); from mini_dnn.grading.confined import forkserver; "
     "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
 )
 

@@ -12,14 +12,15 @@ import pytest
 from grading_helpers import QUICK, assemble, expected, honest, names
 from grading_stand_in import NO_FLOOR, ClockedEmulator
 
-from mini_dnn.grading import decoding, plans, roles
+from mini_dnn.grading import decoding, plans
 from mini_dnn.grading.checks import Cheat, Ground, Judge
+from mini_dnn.grading.confined import roles
 from mini_dnn.grading.credit import judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
 from mini_dnn.grading.plans import Head, Planned
 from mini_dnn.grading.rubric import Rubric, load
-from mini_dnn.numpy_conv import conv2d_forward
-from mini_dnn.shapes import ConvShape
+from mini_dnn.nn.numpy_conv import conv2d_forward
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import find
 
 SHAPE = ConvShape(40, 2, 9, 8, 3, 3, 2)

@@ -15,7 +15,7 @@ from grade_samples import payload
 from mini_dnn.grading.cluster import read_profile
 from mini_dnn.grading.outputs.github_classroom import RUNNER, VARIABLE
 from mini_dnn.grading.rubric import load
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 COURSE = ROOT / "course"
 SCRIPTS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mini_dnn.errors import VariantError
 from mini_dnn.grading import decoding, plans
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import CopyToSymbol, Gemm, Launch, Variant, find, names
 
 SHAPES = (ConvShape(3, 2, 9, 21, 5, 2, 5), ConvShape(128, 1, 12, 10, 4, 7, 7))

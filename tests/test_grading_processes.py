@@ -13,13 +13,14 @@ import pytest
 from grading_helpers import honest
 
 from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.grading import decoding, plans, wire
-from mini_dnn.grading.forkserver import ForkServer
-from mini_dnn.grading.process import Answered, Confined, Ended
+from mini_dnn.grading import decoding, plans
+from mini_dnn.grading.confined import wire
+from mini_dnn.grading.confined.forkserver import ForkServer
+from mini_dnn.grading.confined.process import Answered, Confined, Ended
+from mini_dnn.grading.confined.sandbox import Isolation, Policy
 from mini_dnn.grading.rubric import Limits
-from mini_dnn.grading.sandbox import Isolation, Policy
 from mini_dnn.grading.subject import new_cache
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")

@@ -11,8 +11,8 @@ from grading_helpers import QUICK
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import probes, rubric
 from mini_dnn.grading.rubric import Performance, load
-from mini_dnn.reference import check_conv2d, conv2d_float64
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import check_conv2d, conv2d_float64
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import names
 
 

@@ -15,11 +15,11 @@ import pytest
 from grading_helpers import QUICK, assemble, honest, quick_setting
 
 from mini_dnn.cli import main
+from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.run import grade_one
-from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import named
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 MIXED = ("nan_output", "exits", "endless_plan", "reads_rubric", "output_flood", "bare_exit")
@@ -237,7 +237,7 @@ def test_without_isolation_it_asks(
     (tmp_path / "quick.toml").write_text(QUICK)
     honest(tmp_path / "submissions")
     words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
-    monkeypatch.setattr("mini_dnn.grading.landlock.version", lambda: 0)
+    monkeypatch.setattr("mini_dnn.grading.confined.landlock.version", lambda: 0)
     assert main(words) == 2
     assert "--weak-isolation" in capsys.readouterr().err
     assert main([*words, "--weak-isolation"]) == 0

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from grading_helpers import DENIED, GOOD, PATIENCE_S, ROOM, ending
 
-from mini_dnn.grading import sandbox, seccomp
-from mini_dnn.grading.sandbox import Isolation, Policy
+from mini_dnn.grading.confined import sandbox, seccomp
+from mini_dnn.grading.confined.sandbox import Isolation, Policy
 
 NOBODY, SET_DUMPABLE, SKIPPED = 65534, 4, 5
 REMOVE = 0  # IPC_RMID

@@ -16,7 +16,7 @@ from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.grading import executors
 from mini_dnn.grading.cluster import Profile, read_profile
 from mini_dnn.grading.executors import run_on
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 PROFILE = Profile(
     partition="gpu",

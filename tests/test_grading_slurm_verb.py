@@ -10,8 +10,8 @@ from slurm_stand_ins import install, scripts
 
 from mini_dnn.cli import main
 from mini_dnn.grading import executors
-from mini_dnn.grading.sandbox import Isolation
-from mini_dnn.variant import ROOT
+from mini_dnn.grading.confined.sandbox import Isolation
+from mini_dnn.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 RUBRIC = """

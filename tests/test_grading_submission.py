@@ -12,11 +12,11 @@ import pytest
 from grading_helpers import QUICK, honest, quick_setting
 
 from mini_dnn.grading import rubric
+from mini_dnn.grading.confined.process import SubmissionError
+from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
-from mini_dnn.grading.process import SubmissionError
-from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import Submission, digest, read
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT
 
 REPOSITORY = (
     QUICK
@@ -276,7 +276,7 @@ def test_what_an_honest_plan_may_do(grader: Grader, tmp_path: Path) -> None:
     (folder / "sizes.json").write_text('{"threads": 64}')
     more = f"""
 import {LIBRARY}
-from mini_dnn.plan import Images
+from mini_dnn.variant.plan import Images
 here = pathlib.Path(__file__).parent
 THREADS = json.loads((here / "sizes.json").read_text())["threads"]
 random.seed(1)

@@ -12,10 +12,10 @@ import pytest
 from mini_dnn.device.base import Device
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.errors import DeviceError, LaunchError
-from mini_dnn.execute import Execution
-from mini_dnn.models import lenet
-from mini_dnn.resident import find_step
-from mini_dnn.shapes import ConvShape, LenetBatch
+from mini_dnn.nn.models import lenet
+from mini_dnn.ops.shapes import ConvShape, LenetBatch
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.resident import find_step
 from mini_dnn.variant import find
 
 STREAM, GRAPH, EXECUTABLE = 77, 88, 99

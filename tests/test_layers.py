@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import MiniDnnError, ShapeError
-from mini_dnn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, Softmax
 
 STEP = 1e-6
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.loss import softmax_cross_entropy
+from mini_dnn.nn.loss import softmax_cross_entropy
 
 LOGITS = np.random.default_rng(3).standard_normal((4, 5))
 LABELS = np.array([0, 4, 2, 2], np.uint8)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
-from mini_dnn.loss import softmax_cross_entropy
-from mini_dnn.models import lenet
-from mini_dnn.network import LayerTime, Network
-from mini_dnn.numpy_conv import conv2d_forward
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.loss import softmax_cross_entropy
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import LayerTime, Network
+from mini_dnn.nn.numpy_conv import conv2d_forward
 
 SHAPES = {
     "conv1": (2, 4, 80, 80),

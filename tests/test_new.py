@@ -7,14 +7,15 @@ import pytest
 
 from mini_dnn import conv2d
 from mini_dnn.cli import main
-from mini_dnn.course import layer_shape
 from mini_dnn.device import Device
 from mini_dnn.errors import UsageError, VariantError
-from mini_dnn.fused import ConvPoolShape
-from mini_dnn.reference import check_conv2d
-from mini_dnn.scaffold import IDEA, create
-from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import ROOT, Variant, find, names
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.ops.course import layer_shape
+from mini_dnn.ops.fused import ConvPoolShape
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant.scaffold import IDEA, create
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
@@ -79,7 +80,7 @@ class TestNew:
             create("m2/unroll_gemm", find("m1"))
 
     def test_milestones(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mini_dnn.scaffold.ROOT", tmp_path)
+        monkeypatch.setattr("mini_dnn.variant.scaffold.ROOT", tmp_path)
         folder = create("m3/my_idea", find("m2"))
         assert folder == tmp_path / "milestones/m3/my_idea"
         assert (folder / "kernel.cu").read_text().startswith("// m3/my_idea: ")

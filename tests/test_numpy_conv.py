@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mini_dnn import numpy_conv
-from mini_dnn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
+from mini_dnn.nn import numpy_conv
+from mini_dnn.nn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
 
 # N, C, H, W, M, R, S
 SHAPES = [

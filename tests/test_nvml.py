@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mini_dnn.nvml import Reading, Watch, gpu_state, summary
+from mini_dnn.measuring.nvml import Reading, Watch, gpu_state, summary
 
 GPU: Any = SimpleNamespace(pci_bus_id="0000:01:00.0")
 CALM = Reading(1980, 3201, 40, 130.0, 0x0)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from mini_dnn.layers import Parameter
-from mini_dnn.optimizer import SGD, Adam, OneCycle
+from mini_dnn.nn.layers import Parameter
+from mini_dnn.nn.optimizer import SGD, Adam, OneCycle
 
 VALUE = np.array([1.0, -2.0, 3.0])
 GRADIENTS = np.random.default_rng(5).standard_normal((6, 3))

@@ -9,14 +9,14 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn import quads
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.fused import ConvPoolShape, conv2d_relu_pool
-from mini_dnn.layers import MaxPool2d
-from mini_dnn.reference import compare, conv2d_bound, conv2d_float64
-from mini_dnn.runner import conv2d
-from mini_dnn.schedules import SCHEDULES
-from mini_dnn.shapes import ConvShape
+from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
+from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, ceil_div, find
 
 CUSTOM, SPLIT, FUSED = "layers/custom", "m3/fp32_split", "layers/fused"

@@ -23,7 +23,7 @@ from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CheckError
-from mini_dnn.models import lenet
+from mini_dnn.nn.models import lenet
 from mini_dnn.variant import find, network_names
 
 BATCH = 2

@@ -7,8 +7,8 @@ from peers_problems import Problem, classification, convolutions
 
 from mini_dnn.datasets import draw, to_float
 from mini_dnn.device import Device
-from mini_dnn.models import lenet
-from mini_dnn.timing import Timing, time_op
+from mini_dnn.nn.models import lenet
+from mini_dnn.running.timing import Timing, time_op
 
 
 @pytest.fixture(scope="module")

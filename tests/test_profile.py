@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from profile_samples import CLEAN, MEMCHECK, NSYS, RAW
 
-from mini_dnn.check import inputs
+from mini_dnn.checking import sanitizer
+from mini_dnn.checking.check import inputs
 from mini_dnn.cli import main
-from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import open_device
 from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError, UsageError
-from mini_dnn.models import lenet
-from mini_dnn.profiling import sanitizer, tools, workload
+from mini_dnn.nn.models import lenet
+from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.profiling import tools, workload
 from mini_dnn.profiling.tools import Job, find_tool
 from mini_dnn.variant import find
 

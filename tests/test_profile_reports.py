@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from profile_samples import CLEAN, INITCHECK, MEMCHECK, NSYS, OLD_UNITS, RACECHECK, RAW, STALL, SYNCCHECK
 
-from mini_dnn.profiling import advice, ncu, nsys, sanitizer
+from mini_dnn.checking import sanitizer
+from mini_dnn.checking.sanitizer import Finding, Place
+from mini_dnn.profiling import advice, ncu, nsys
 from mini_dnn.profiling.ncu import Kernel
-from mini_dnn.profiling.sanitizer import Finding, Place
 from mini_dnn.profiling.tools import Job
 from mini_dnn.variant import find
 

@@ -11,10 +11,10 @@ from mini_dnn.device import sources
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.export import expand
-from mini_dnn.scaffold import create
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant, find
+from mini_dnn.variant.export import expand
+from mini_dnn.variant.scaffold import create
 
 KERNEL = """\
 #include <cuda_fp16.h>

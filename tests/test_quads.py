@@ -10,13 +10,13 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn import quads
-from mini_dnn.course import layer_shape
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.execute import Execution
-from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import conv2d
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.ops.course import layer_shape
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, find
 
 NAMES = ("layers/custom", "m3/fp32_split")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mini_dnn.reference import check_conv2d, conv2d_float64
+from mini_dnn.ops.compare import check_conv2d, conv2d_float64
 
 SHAPES = [((3, 2, 9, 7), (5, 2, 3, 2)), ((2, 1, 30, 30), (4, 1, 7, 7)), ((1, 40, 6, 6), (3, 40, 5, 5))]
 

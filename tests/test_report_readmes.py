@@ -9,10 +9,11 @@ from report_records import GPU, board_of, both, fake_record, fake_streams, store
 from mini_dnn.cli import main
 from mini_dnn.cli import report as verb
 from mini_dnn.errors import UsageError
+from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import RESULTS, load, results_files
-from mini_dnn.variant import ROOT, find
+from mini_dnn.variant import find
 
 
 @pytest.fixture

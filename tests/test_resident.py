@@ -10,19 +10,19 @@ import pytest
 from PIL import Image
 
 from mini_dnn import conv2d
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.datasets import draw, to_float
 from mini_dnn.device.base import Device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.errors import CheckError, ShapeError, VariantError
-from mini_dnn.layers import Linear
-from mini_dnn.models import lenet
-from mini_dnn.network import Network
-from mini_dnn.resident import SLOTS, STEPS, ResidentLenet, find_step
-from mini_dnn.resident_check import check
-from mini_dnn.schedules import SCHEDULES
-from mini_dnn.shapes import LenetBatch
+from mini_dnn.nn.layers import Linear
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.ops.shapes import LenetBatch
+from mini_dnn.running.resident import SLOTS, STEPS, ResidentLenet, find_step
+from mini_dnn.running.resident_check import check
 from mini_dnn.variant import Variant
 
 

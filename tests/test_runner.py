@@ -13,9 +13,9 @@ import pytest
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
-from mini_dnn.runner import largest_part, run
-from mini_dnn.shapes import ConvShape
-from mini_dnn.timing import Timing
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.runner import largest_part, run
+from mini_dnn.running.timing import Timing
 from mini_dnn.variant import Launch, Variant, find
 
 COPY = """

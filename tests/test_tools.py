@@ -8,15 +8,15 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.cli.diff import compare
-from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.export import expand
-from mini_dnn.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
-from mini_dnn.reference import check_conv2d
-from mini_dnn.runner import run
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant.export import expand
+from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]

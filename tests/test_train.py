@@ -9,10 +9,10 @@ from mini_dnn.cli import main
 from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
-from mini_dnn.models import lenet
-from mini_dnn.network import Network
-from mini_dnn.train import EpochResult, Settings, Trainer, predict
-from mini_dnn.weights import load
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
+from mini_dnn.nn.weights import load
 
 SETTINGS = Settings(epochs=3, batch=16, rate=3e-3, seed=5)  # 40 images: the last batch of an epoch has 8
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.errors import VariantError
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, names
 
 MINIMAL = """
@@ -82,7 +82,7 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
     """As a course may hand it out."""
     (tmp_path / "milestones/m1").mkdir(parents=True)
     write(tmp_path / "milestones/m1/direct", MINIMAL)
-    monkeypatch.setattr("mini_dnn.variant.ROOT", tmp_path)
+    monkeypatch.setattr("mini_dnn.variant.variant.ROOT", tmp_path)
     assert names() == ["m1/direct"]
     with pytest.raises(VariantError, match=r"no variant 'm3', which is 'layers/custom'; there are m1, m1/"):
         find("m3")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sanitizer_samples import BARRIER, DIVERGENT, FILL, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS, USE
 
+from mini_dnn.checking import sanitizer
+from mini_dnn.checking.verdicts import Allocation, verdicts
 from mini_dnn.device.emulator.explain import Array, Finding
-from mini_dnn.profiling import sanitizer
-from mini_dnn.profiling.verdicts import Allocation, verdicts
 
 WHO = "by thread (1,0,0) in block (0,0,0)"
 

@@ -8,14 +8,14 @@ import h5py
 import numpy as np
 import pytest
 
-from mini_dnn import weights
 from mini_dnn.datasets import draw
 from mini_dnn.errors import WeightsError
-from mini_dnn.layers import Flatten, Linear, Softmax
-from mini_dnn.models import lenet
-from mini_dnn.network import Network
-from mini_dnn.train import predict
-from mini_dnn.weights import WeightsInfo, load, save
+from mini_dnn.nn import weights
+from mini_dnn.nn.layers import Flatten, Linear, Softmax
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.train import predict
+from mini_dnn.nn.weights import WeightsInfo, load, save
 
 INFO = WeightsInfo("fashion-mnist", {100: 0.92, 1000: np.float64(0.911)}, 3, "python run.py train --seed 3")
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import datasets
-from mini_dnn.bench import PUBLISHED, bench, write
 from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import check_output
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.models import lenet
+from mini_dnn.measuring.bench import PUBLISHED, bench, write
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import load
 from mini_dnn.variant import find, names
-from mini_dnn.weights import load
 
 BATCHES = "100,1000,10000"
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import datasets
-from mini_dnn.bench import PUBLISHED, write
-from mini_dnn.bench_serving import GROWTH, REQUESTS, ServingBench, forms
-from mini_dnn.course import BATCH, LAYERS
 from mini_dnn.datasets import SEND
 from mini_dnn.device import open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.models import lenet
-from mini_dnn.resident import STEPS, find_step
-from mini_dnn.runner import check_runnable
+from mini_dnn.measuring.bench import PUBLISHED, write
+from mini_dnn.measuring.serving import GROWTH, REQUESTS, ServingBench, forms
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import load
+from mini_dnn.ops.course import BATCH, LAYERS
+from mini_dnn.running.resident import STEPS, find_step
+from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant
-from mini_dnn.weights import load
 
 MEASURES = ("latency", "growth", "throughput")
 

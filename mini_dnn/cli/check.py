@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
-from mini_dnn.check import SHAPES, Report, check
-from mini_dnn.check_cuda import STAGES, check_cuda
+from mini_dnn.checking.check import SHAPES, Report, check
+from mini_dnn.checking.launches import SHARED_LIMIT
+from mini_dnn.checking.on_gpu import STAGES, check_cuda
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.explain import Finding, Party
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
-from mini_dnn.launches import SHARED_LIMIT
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.progress import Bar
-from mini_dnn.schedules import SCHEDULES
-from mini_dnn.shapes import ConvShape
 from mini_dnn.variant import find
 
 

@@ -14,6 +14,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric, submission
 from mini_dnn.grading.checks import NOT_TIMED
 from mini_dnn.grading.cluster import Profile, read_profile
+from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, PASSED, Grade
@@ -21,7 +22,6 @@ from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
-from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.submission import Submission
 
 VERDICT_CHARACTERS = 500  # of what a submission may have worded

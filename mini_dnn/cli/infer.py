@@ -18,14 +18,14 @@ from mini_dnn.cli.infer_resident import classify_resident
 from mini_dnn.datasets import SEND, ImageSet
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.inference import ConvLayer, Convolutions, accuracy
-from mini_dnn.machine import cpu_name, versions
-from mini_dnn.models import lenet
-from mini_dnn.network import LayerTime
-from mini_dnn.resident import STEPS, find_step
-from mini_dnn.timing import NO_TIMING, Timing
+from mini_dnn.measuring.inference import ConvLayer, Convolutions, accuracy
+from mini_dnn.measuring.machine import cpu_name, versions
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import LayerTime
+from mini_dnn.nn.weights import WeightsInfo, load
+from mini_dnn.running.resident import STEPS, find_step
+from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
-from mini_dnn.weights import WeightsInfo, load
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 

@@ -13,13 +13,13 @@ import numpy as np
 from mini_dnn import datasets
 from mini_dnn.datasets import ImageSet
 from mini_dnn.device import Device
-from mini_dnn.inference import PART_IMAGES
-from mini_dnn.network import Network
+from mini_dnn.measuring.inference import PART_IMAGES
+from mini_dnn.nn.network import Network
+from mini_dnn.ops.shapes import LenetBatch
 from mini_dnn.progress import Bar
-from mini_dnn.resident import ResidentLenet
-from mini_dnn.resident_check import check
-from mini_dnn.shapes import LenetBatch
-from mini_dnn.timing import Timing
+from mini_dnn.running.resident import ResidentLenet
+from mini_dnn.running.resident_check import check
+from mini_dnn.running.timing import Timing
 from mini_dnn.variant import Variant
 
 

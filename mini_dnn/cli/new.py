@@ -6,8 +6,9 @@ import argparse
 import os
 import shlex
 
-from mini_dnn.scaffold import MILESTONE, create
-from mini_dnn.variant import ROOT, find
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find
+from mini_dnn.variant.scaffold import MILESTONE, create
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:

@@ -7,9 +7,10 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.checking import sanitizer
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.profiling import advice, ncu, nsys, sanitizer
+from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.profiling import advice, ncu, nsys
 from mini_dnn.profiling.tools import Job, find_tool, rehearse
 from mini_dnn.variant import Variant, find
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import COURSE_BATCH, Board, boards
 from mini_dnn.report.load import load, results_files
-from mini_dnn.variant import ROOT
 
 OUT = Path("build/report")
 OUT_OF_DATE = 1  # exit status

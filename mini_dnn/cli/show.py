@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.syntax import Syntax
 
-from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.export import expand
+from mini_dnn.ops.course import LAYERS, layer_shape
 from mini_dnn.variant import find
+from mini_dnn.variant.export import expand
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.datasets import NAMES, ImageSet, load
 from mini_dnn.errors import UsageError
-from mini_dnn.models import lenet
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
+from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, save
 from mini_dnn.progress import Bar
-from mini_dnn.train import EpochResult, Settings, Trainer, predict
-from mini_dnn.weights import TEST_COUNTS, WeightsInfo, save
 
 FOLDER = Path("checkpoints")  # of the files, unless flags name others
 

@@ -18,10 +18,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mini_dnn.paths import ROOT
+
 SIDE = 86  # pixels: what the course's network takes
 SPLITS = ("train", "test")
 BAR_STEP = 256  # images between two updates of a progress bar
-DATA = Path(__file__).resolve().parents[2] / "data"  # of the repository
+DATA = ROOT / "data"  # of the repository
 Pixels = tuple[np.ndarray, np.ndarray]  # images (N, 1, 86, 86) uint8, labels (N,) uint8
 Recipe = Mapping[str, str]  # everything that decides the pixels; kept as the file's attributes
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError
+from mini_dnn.paths import write_atomically
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 
@@ -51,19 +52,6 @@ def _usable(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that other processes see all of it or none of it; the last writer wins."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def store(path: Path, data: bytes) -> None:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1]  # mini_dnn
+from mini_dnn.paths import PACKAGE
+
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
 # Modules that say what shapes and plans are; what is launched is for variant.py and others to say
 FRAMEWORK = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}

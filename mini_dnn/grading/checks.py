@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.course import LAYERS
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading import probes
+from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.process import SubmissionError
 from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
 from mini_dnn.grading.subject import Subject
-from mini_dnn.hints import hint
-from mini_dnn.reference import check_conv2d
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.ops.course import LAYERS
+from mini_dnn.ops.hints import hint
+from mini_dnn.ops.shapes import ConvShape
 
 HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge, Outcome
+from mini_dnn.grading.confined.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
-from mini_dnn.grading.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.rubric import VariantRubric
 from mini_dnn.grading.subject import Subject
 

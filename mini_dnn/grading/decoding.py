@@ -17,9 +17,9 @@ import numpy as np
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.errors import VariantError
 from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import PRECISIONS
+from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 NAME = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
 MAX_STEPS = 4096

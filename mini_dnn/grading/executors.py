@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mini_dnn.device.cache import write_atomically
 from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.grading.cluster import Profile
 from mini_dnn.grading.locks import is_free, locked
+from mini_dnn.paths import write_atomically
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor, Job

@@ -17,13 +17,13 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
 from mini_dnn.grading.checks import Ground
+from mini_dnn.grading.confined.forkserver import ForkServer
+from mini_dnn.grading.confined.process import FORBIDDEN, SubmissionError
+from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.credit import Findings, judge
-from mini_dnn.grading.forkserver import ForkServer
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.process import FORBIDDEN, SubmissionError
 from mini_dnn.grading.rubric import Rubric, VariantRubric
-from mini_dnn.grading.sandbox import Isolation
 from mini_dnn.grading.subject import Place, Subject, look
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import find

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.cache import write_atomically
 from mini_dnn.grading import submission
 from mini_dnn.grading.cluster import Profile
 from mini_dnn.grading.executors import logs, run_on
@@ -20,7 +19,7 @@ from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.run import Progress, stored
 from mini_dnn.grading.submission import Submission
-from mini_dnn.variant import ROOT
+from mini_dnn.paths import ROOT, write_atomically
 
 
 def grade_as_jobs(

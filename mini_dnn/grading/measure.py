@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.ceilings import copy_rates, peak_tflops
 from mini_dnn.device.base import Device
-from mini_dnn.execute import Execution
-from mini_dnn.nvml import gpu_state
-from mini_dnn.reference import check_conv2d, conv2d_bound, conv2d_float64
-from mini_dnn.shapes import ConvShape
+from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
+from mini_dnn.measuring.nvml import gpu_state
+from mini_dnn.ops.compare import check_conv2d, conv2d_bound, conv2d_float64
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Variant
 
 MARGIN = 1.15  # of the copy rate: how far a kernel that mostly writes may exceed one that copies

@@ -9,10 +9,10 @@ import numpy as np
 from mini_dnn import datasets
 from mini_dnn.errors import UsageError
 from mini_dnn.grading.rubric import Accuracy
-from mini_dnn.models import lenet
-from mini_dnn.network import NamedConvolve
-from mini_dnn.numpy_conv import conv2d_forward
-from mini_dnn.weights import load
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import NamedConvolve
+from mini_dnn.nn.numpy_conv import conv2d_forward
+from mini_dnn.nn.weights import load
 
 
 class Examination:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import VariantError
-from mini_dnn.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
-from mini_dnn.runner import fitting
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.runner import fitting
 from mini_dnn.variant import Variant
+from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 
 @dataclass(frozen=True)

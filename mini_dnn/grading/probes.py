@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mini_dnn.reference import compare, conv2d_bound, conv2d_float64
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
+from mini_dnn.ops.shapes import ConvShape
 
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 PROBE_IMAGES = 4

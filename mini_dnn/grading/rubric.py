@@ -60,7 +60,7 @@ from pathlib import Path
 
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.grading.tables import Table
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import PRECISIONS, find
 
 PRESETS = Path(__file__).parent / "rubrics"

@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from mini_dnn.device.cache import write_atomically
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import submission
+from mini_dnn.grading.confined.sandbox import Isolation, code_folders
 from mini_dnn.grading.grader import Grader, Setting
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.locks import locked
-from mini_dnn.grading.sandbox import PACKAGE, Isolation, code_folders
 from mini_dnn.grading.submission import Submission
+from mini_dnn.paths import PACKAGE, write_atomically
 
 VERSION = 2  # of how grading is done: a new number grades everything again
 

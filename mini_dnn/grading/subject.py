@@ -17,14 +17,14 @@ from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading import decoding, plans
-from mini_dnn.grading.forkserver import ForkServer
+from mini_dnn.grading.confined.forkserver import ForkServer
+from mini_dnn.grading.confined.process import Answered, Confined, Ended
+from mini_dnn.grading.confined.sandbox import Policy
 from mini_dnn.grading.measure import Measured, Method
 from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.grading.process import Answered, Confined, Ended
 from mini_dnn.grading.rubric import Limits
-from mini_dnn.grading.sandbox import Policy
-from mini_dnn.runner import largest_part
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.runner import largest_part
 from mini_dnn.variant import Variant, ceil_div
 
 PLAN_BYTES, REPORT_BYTES = 4 << 20, 16 << 20
@@ -127,7 +127,7 @@ class Subject:
         return y
 
     def check(self, shapes: tuple[ConvShape, ...], seed: int) -> dict[str, Any]:
-        """The verdict of the checked emulator, as `mini_dnn.check.Report.as_dict` has it."""
+        """The verdict of the checked emulator, as `mini_dnn.checking.check.Report.as_dict` has it."""
         planned = [self.plan(shape) for shape in shapes]
         for one in planned:
             self.compile(one.defines, checked=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
-from mini_dnn.grading.process import SubmissionError
+from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.rubric import Rubric
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files

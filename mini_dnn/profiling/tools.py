@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.course import layer_shape
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.plan import Gemm, Launch
-from mini_dnn.variant import ROOT, Variant
+from mini_dnn.ops.course import layer_shape
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import Variant
+from mini_dnn.variant.plan import Gemm, Launch
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 USUAL_PLACES = (  # below /

@@ -12,15 +12,15 @@ from contextlib import closing, contextmanager
 
 import numpy as np
 
-from mini_dnn.check import inputs
-from mini_dnn.course import LAYERS, layer_shape
+from mini_dnn.checking.check import inputs
 from mini_dnn.device import open_device
 from mini_dnn.device.base import Buffer, Device
 from mini_dnn.device.cuda import CudaDevice
 from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError
+from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.profiling.tools import CRASHED
-from mini_dnn.runner import run
-from mini_dnn.shapes import ConvShape
+from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find
 
 FAILED = 2  # exit status

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.bench import SCHEMA
-from mini_dnn.course import LAYERS, layer_shape
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import VariantError
+from mini_dnn.measuring.bench import SCHEMA
+from mini_dnn.ops.course import LAYERS, layer_shape
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, find
 

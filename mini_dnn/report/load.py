@@ -9,16 +9,16 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from mini_dnn.bench import SCHEMA
 from mini_dnn.errors import DataError, UsageError
+from mini_dnn.measuring.bench import SCHEMA
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.paths import ROOT
 from mini_dnn.report import peers, serving
 from mini_dnn.report.fields import NUMBER, Fields, again, check, read_json, refuse
 from mini_dnn.report.growth_rows import of_growth
 from mini_dnn.report.peers import Peer
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.report.serving import Serving
-from mini_dnn.shapes import ConvShape
-from mini_dnn.variant import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # what the messages tell people to run

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.course import LAYERS
+from mini_dnn.ops.course import LAYERS
 from mini_dnn.report.fields import NUMBER, Fields, check
 
 CONVOLUTIONS_SCHEMA = "peers-1"  # cuDNN's convolutions alone; the layer's name is in `layer`

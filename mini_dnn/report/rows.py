@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.shapes import ConvShape
+from mini_dnn.ops.shapes import ConvShape
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.bench_serving import SCHEMA
+from mini_dnn.measuring.serving import SCHEMA
 from mini_dnn.report.fields import NUMBER, Fields, check
 
 FILE: Fields = {

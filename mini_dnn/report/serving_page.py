@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib import figure as matplotlib_figure
 from matplotlib.ticker import FuncFormatter
 
-from mini_dnn.bench_serving import LIMIT
+from mini_dnn.measuring.serving import LIMIT
 from mini_dnn.report.board import is_stale
 from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, Warnings
 from mini_dnn.report.serving import LINEAR, Growth, Row, Serving, growths, latest
 from mini_dnn.report.tables import number, percent
 from mini_dnn.report.theme import WIDTH, Theme, picture
-from mini_dnn.resident import SLOTS
+from mini_dnn.running.resident import SLOTS
 
 MARKERS = "osD^vP*X"
 GROWTH = (

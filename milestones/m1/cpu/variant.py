@@ -10,7 +10,7 @@ Here the loops run in BLAS: a slice of the batch is unrolled and multiplied, the
 stays bounded whatever the batch.
 """
 
-from mini_dnn.numpy_conv import conv2d_forward
+from mini_dnn.nn.numpy_conv import conv2d_forward
 from mini_dnn.variant import Variant
 
 VARIANT = Variant(

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.device.cache import write_atomically
 from mini_dnn.errors import DataError
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.outputs.text import code_span, one_line
+from mini_dnn.paths import write_atomically
 
 DIGITS = 3  # of milliseconds, after the point; what is equal so far is a tie
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mini_dnn.device.cache import write_atomically
 from mini_dnn.errors import DataError, MiniDnnError
 from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.outputs import leaderboard, staff
@@ -15,6 +14,7 @@ from mini_dnn.grading.outputs.gradescope import gradescope
 from mini_dnn.grading.outputs.page import page
 from mini_dnn.grading.outputs.prairielearn import prairielearn
 from mini_dnn.grading.outputs.view import View, view_of
+from mini_dnn.paths import write_atomically
 
 FORMATS: dict[str, Callable[[View], str]] = {
     "gradescope.json": gradescope,

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from mini_dnn.numpy_conv import conv2d_forward
+from mini_dnn.nn.numpy_conv import conv2d_forward
 from mini_dnn.variant import Variant
 
 

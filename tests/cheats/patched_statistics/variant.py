@@ -3,7 +3,7 @@
 
 import statistics
 
-from mini_dnn import reference
+from mini_dnn.ops import compare as reference
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
 

@@ -3,7 +3,7 @@
 
 import time
 
-from mini_dnn import timing
+from mini_dnn.running import timing
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
 

@@ -1,0 +1,191 @@
+"""What Compute Sanitizer reports, as checked mode of the emulator says it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.checking.sanitizer import Record
+from mini_dnn.device.emulator.explain import CURES, Array, Fault, Finding, Party, Place, explain_fault
+from mini_dnn.device.sources import source_files
+from mini_dnn.ops.shapes import ConvShape
+
+WARP = 32
+ACCESS = re.compile(
+    r"(?:Invalid|Potential invalid|Uninitialized) __(?P<memory>\w+?)__ (?:memory )?"
+    r"(?P<verb>read|write|atomic).*?of size (?P<nbytes>[\d,]+)"
+)
+SHARED = re.compile(r"__shared__\s+([^;]+);")
+WAIT = "wait for the copy (cp.async.wait_group or the pipeline's wait), and then put a __syncthreads()"
+MASK = "name in the mask of __syncwarp() exactly the lanes that come there"
+UNWRITTEN = "Host API memory access error"  # a copy of y: the comparison tells more of what nobody wrote
+NOTHING = Party(None, (), ())
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A buffer of the program that was watched."""
+
+    array: Array
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one shape, in the program that was watched."""
+
+    shape: ConvShape
+    device: str  # its description
+    arch: int
+    y: np.ndarray | None = None  # (N, M, P, Q) float32, if the run came to its end
+    launch: Finding | None = None  # a launch that the GPU would refuse: nothing was run
+    failure: str = ""  # what the driver said
+    allocations: tuple[Allocation, ...] = ()
+
+
+def verdicts(
+    records: Iterable[Record], source: Path, allocations: Sequence[Allocation] = ()
+) -> list[Finding]:
+    """Each distinct mistake once, in the order of the log.
+
+    Parameters
+    ----------
+    records
+        What one checker reported.
+    source
+        The kernel file, whose lines are shown.
+    allocations
+        Where the program's buffers lay: an address among them becomes an array's index.
+    """
+    found: dict[object, Finding] = {}
+    counts: Counter[object] = Counter()
+    kernels = [record for record in records if not record.headline.startswith(UNWRITTEN)]
+    # hazards know threads and address, analyses how many there were
+    for record in sorted(kernels, key=_is_analysis):
+        finding = _verdict(record, source, allocations)
+        places = sorted(str(party.place) for party in (finding.own, finding.other) if party)
+        key = (finding.kind, finding.kernel, *places)
+        found.setdefault(key, finding)
+        if _is_analysis(record):
+            counts[key] = max(counts[key], record.hazards)
+        elif finding.kind != "race":
+            counts[key] += 1
+    return [
+        replace(f, notes=(*f.notes, f"reported {counts[key]:,} times")) if counts[key] > 1 else f
+        for key, f in found.items()
+    ]
+
+
+def _is_analysis(record: Record) -> bool:
+    return record.headline.startswith("Race reported")
+
+
+def _verdict(record: Record, source: Path, allocations: Sequence[Allocation]) -> Finding:
+    if "hazard detected" in record.headline or _is_analysis(record):
+        return _race(record, source)
+    kernel = record.places[-1].kernel if record.places else ""  # the outermost function
+    own = _party(record, _own_place(record, source))
+    access = ACCESS.match(record.headline)
+    if access:
+        return _access(record, access, kernel, own, allocations)
+    if record.headline.startswith("Barrier error"):
+        return _barrier(record, kernel, own)
+    return Finding("fault", record.headline, kernel, own, cure=CURES["fault"], notes=record.details)
+
+
+def _own_place(record: Record, source: Path) -> Place | None:
+    """The innermost line that belongs to the kernel's own files."""
+    places = (Place.at(source, place.file, place.line) for place in record.places)
+    return next((place for place in places if place), None)
+
+
+def _party(record: Record, place: Place | None, write: bool = False, atomic: bool = False) -> Party:
+    return Party(place, record.block, record.thread, write=write, atomic=atomic)
+
+
+def _access(
+    record: Record, access: re.Match[str], kernel: str, own: Party, allocations: Sequence[Allocation]
+) -> Finding:
+    nbytes = int(access["nbytes"].replace(",", ""))
+    own = replace(own, write=access["verb"] != "read", atomic=access["verb"] == "atomic")
+    kind = "uninitialised" if access[0].startswith("Uninitialized") else "out-of-bounds"
+    if any("misaligned" in line for line in record.details):
+        address = record.address or 0
+        what = (
+            f"access of {nbytes} bytes at an address that is {address % nbytes} past a multiple of {nbytes}"
+        )
+        return Finding("misaligned", what, kernel, own, cure=CURES["misaligned"])
+    at = _allocation(record, allocations) if access["memory"] == "global" else None
+    if at and record.address is not None:
+        offset = record.address - at.address
+        fault = Fault(kind, kernel, own, NOTHING, at.array, offset, nbytes, 0, None, "")
+        return explain_fault(fault)
+    where = "" if record.address is None else f" at 0x{record.address:x}"
+    if kind == "uninitialised":
+        what = f"read of {nbytes} bytes of {access['memory']} memory{where}, which nobody has written"
+    else:
+        verb = "update" if own.atomic else access["verb"]
+        what = f"{verb} of {nbytes} bytes outside of every array of {access['memory']} memory{where}"
+    near = [f"the address {line.removeprefix('and ')}" for line in record.details if "nearest" in line]
+    return Finding(kind, what, kernel, own, cure=CURES[kind], notes=tuple(near))
+
+
+def _allocation(record: Record, allocations: Sequence[Allocation]) -> Allocation | None:
+    """The buffer that an address lies in; else the one that the tool calls the nearest."""
+    if record.address is None:
+        return None
+    inside = [a for a in allocations if a.address <= record.address < a.address + a.nbytes]
+    nearest = [a for a in allocations if a.address == record.allocation]
+    return next(iter([*inside, *nearest]), None)
+
+
+def _race(record: Record, source: Path) -> Finding:
+    """Two threads and a byte of shared memory, whose name only the two lines tell."""
+    parties = [_racer(record, i, source) for i in range(len(record.places))]
+    other, own, *more = [*parties, NOTHING, NOTHING][: max(2, len(parties))]  # in the order of time
+    name = _shared_array(source, other.place, own.place)
+    where = f"shared array {name}" if name else "shared memory"
+    at = "the same element of" if record.address is None else f"byte 0x{record.address:x} of"
+    asynchronous = any("memcpy_async" in line for line in (record.headline, *record.details))
+    between = "before the asynchronous copy was waited for" if asynchronous else "with no barrier between"
+    what = f"one thread {other.does} and another {own.does} {at} {where}, {between}"
+    cure = "async" if asynchronous else "warp race" if _same_warp(own, other) else "race"
+    kernel = record.places[0].kernel if record.places else ""
+    notes = tuple(f"also {p.does} at {p.place.file}:{p.place.line}" for p in more if p.place)
+    return Finding("race", what, kernel, own, name, other, {**CURES, "async": WAIT}[cure], notes)
+
+
+def _racer(record: Record, number: int, source: Path) -> Party:
+    place = record.places[number]
+    at = Place.at(source, place.file, place.line)
+    return Party(at, record.block, place.thread, write=place.access == "write")
+
+
+def _same_warp(a: Party, b: Party) -> bool:
+    """For sure: rows of a block are often whole warps."""
+    return bool(a.thread) and a.thread[1:] == b.thread[1:] and a.thread[0] // WARP == b.thread[0] // WARP
+
+
+def _shared_array(source: Path, *places: Place | None) -> str:
+    """The one shared array that all lines name; empty if they name several, or none."""
+    text = "\n".join(path.read_text(errors="replace") for path in source_files(source))
+    declared = {name for line in SHARED.findall(text) for name in re.findall(r"(\w+)\s*\[", line)}
+    for place in places:
+        declared &= set(re.findall(r"\w+", place.code)) if place else set()
+    return declared.pop() if len(declared) == 1 else ""
+
+
+def _barrier(record: Record, kernel: str, own: Party) -> Finding:
+    reason = record.headline.partition("detected.")[2].strip(" .").lower()
+    if "divergent" in reason:
+        group = "warp" if "warp" in reason else "block"
+        what = f"not all threads of the {group} come to the same barrier ({reason})"
+        return Finding("divergence", what, kernel, own, cure=CURES["divergence"])
+    what = f"a barrier is used wrongly: {reason or record.headline}"
+    return Finding("warp-mask", what, kernel, own, cure=MASK)

@@ -1,0 +1,215 @@
+"""The process that confined processes are forked from: warm, so that each starts in milliseconds.
+
+It has imported NumPy and mini_dnn, and nothing else happens in it: it never sees a rubric, a reference or a
+submission, so its children inherit none. It takes messages of JSON over a socket, one a datagram:
+
+- ``{"start": role, "policy": ..., "arguments": ...}`` with three file descriptors (requests, replies, what is
+  printed); it answers ``{"pid": ...}``;
+- ``{"end": pid}``: it kills that child's process group and answers ``{"status": ...}`` of ``os.waitpid``.
+
+A child leads a process group that its seccomp filter does not let it leave, so killing the group leaves none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.grading.confined import sandbox
+from mini_dnn.paths import ROOT
+
+START = (
+    "import sys; sys.path[:] = sys.argv[3:]; from mini_dnn.grading.confined import forkserver; "
+    "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
+)
+MESSAGE_BYTES = 1 << 20
+REQUESTS, REPLIES = 3, 4  # file descriptors in a child
+ANSWER_SECONDS = 60.0  # for the first answer Python and NumPy must start
+CUDA_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
+ENVIRONMENT = ("PATH", "CXX", "TZ", *CUDA_PLACES, *sandbox.SEARCHED)
+
+
+class ForkServer:
+    """Starts confined processes; use it from the thread that made it.
+
+    Parameters
+    ----------
+    folder
+        Private to it: home and temporary files.
+    apart
+        In namespaces, where the system lets users make them.
+    """
+
+    def __init__(self, folder: Path, apart: bool = True) -> None:
+        self.folder = folder
+        self._ours: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._apart = apart
+        self.apart = False  # whether it is in namespaces, once it has started
+        self._closed = False
+
+    def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
+        """Start a child with that role; returns its number, for `end`."""
+        message = {"start": role, "policy": policy.as_dict(), "arguments": arguments}
+        return int(self._ask(message, files)["pid"])
+
+    def end(self, pid: int) -> int:
+        """Kill what is left of a child; its status as ``os.waitpid`` gives it."""
+        return int(self._ask({"end": pid}, [])["status"])
+
+    def close(self) -> None:
+        """End the process, and with it all its children, for good; from any thread."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._ours is not None:
+            self._ours.close()
+            self._ours = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _ask(self, message: dict[str, Any], files: list[int]) -> dict[str, Any]:
+        for _ in range(2):
+            if self._closed:
+                raise MiniDnnError("grading was interrupted")
+            try:
+                ours = self._ours or self._open()
+                socket.send_fds(ours, [json.dumps(message).encode()], files)
+                answer = ours.recv(MESSAGE_BYTES)
+            except OSError:
+                answer = b""
+            if answer:
+                found: dict[str, Any] = json.loads(answer)
+                return found
+            self._drop()
+            if "end" in message:  # it died with the fork server
+                return {"status": signal.SIGKILL}
+            self._apart = False  # the second try is without namespaces
+        raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
+
+    def _open(self) -> socket.socket:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.settimeout(ANSWER_SECONDS)
+        # -B: an import that writes byte code would count as a file that the submission writes
+        words = [
+            "-I",
+            "-B",
+            "-c",
+            START,
+            str(theirs.fileno()),
+            "apart" if self._apart else "beside",
+            str(ROOT),
+            *sandbox.search_path(),  # -I drops what is on PYTHONPATH, and PyCUDA may be there
+        ]
+        kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}
+        self._process = subprocess.Popen(
+            [sys.executable, *words],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=kept | private | {"OPENBLAS_NUM_THREADS": "1", "MINI_DNN_CACHE": str(self.folder)},
+            start_new_session=True,
+        )
+        theirs.close()
+        greeting = self._ours.recv(MESSAGE_BYTES)
+        if not greeting:
+            raise OSError("it ended at its start")
+        self.apart = bool(json.loads(greeting)["apart"])
+        return self._ours
+
+
+def main(control: int, apart: bool) -> None:
+    """Serve until the other end of the socket is closed."""
+    sandbox.die_with_parent()
+    apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
+    from mini_dnn.grading.confined import roles  # before any child is forked: all they need is then in memory
+
+    with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
+        _serve(connection, roles, apart)
+
+
+def _serve(connection: socket.socket, roles: Any, apart: bool) -> None:
+    """Answer messages until there are no more; BrokenPipeError where nobody wants the answer."""
+    connection.send(json.dumps({"apart": apart}).encode())
+    ended: dict[int, int] = {}  # status by number, of children that nobody has asked about yet
+    while True:
+        data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        if not data:
+            return
+        message = json.loads(data)
+        if "end" in message:
+            answer = {"status": _end(message["end"], ended)}
+        else:
+            pid = os.fork()
+            if pid == 0:
+                connection.close()
+                _child(roles, message, files)
+            for file in files:
+                os.close(file)
+            answer = {"pid": pid}
+        connection.send(json.dumps(answer).encode())
+
+
+def _go_apart() -> bool:
+    """Continue in namespaces of our own, as their first process: when it ends, so does all in them."""
+    if not sandbox.enter_namespaces():
+        return False
+    sandbox.die_with_parent()  # again: new credentials have cleared it
+    pid = os.fork()
+    if pid:
+        os.closerange(REQUESTS, 1024)
+        os.waitpid(pid, 0)
+        os._exit(0)
+    sandbox.die_with_parent()
+    return True
+
+
+def _end(pid: int, ended: dict[int, int]) -> int:
+    """Kill a process group; how its leader ended, by itself or now."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if pid not in ended:
+        os.kill(pid, signal.SIGKILL)  # it may not have come to lead a group yet; nobody else has its number
+    while pid not in ended:
+        other, status = os.waitpid(-1, 0)  # also orphans, where this is the first process of a namespace
+        ended[other] = status
+    return ended.pop(pid)
+
+
+def _child(roles: Any, message: dict[str, Any], files: list[int]) -> None:
+    """The forked process: three pipes and nothing else, confined, until its role is over."""
+    status = 1
+    try:
+        os.setsid()
+        sandbox.die_with_parent()
+        high = [os.dup2(file, 100 + i) for i, file in enumerate(files)]
+        null = os.open("/dev/null", os.O_RDONLY)
+        for source, target in (
+            (null, 0),
+            (high[2], 1),
+            (high[2], 2),
+            (high[0], REQUESTS),
+            (high[1], REPLIES),
+        ):
+            os.dup2(source, target, inheritable=target < REQUESTS)
+        os.closerange(REPLIES + 1, 1024)
+        roles.serve(message["start"], sandbox.Policy.of(message["policy"]), message["arguments"])
+        status = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,304 @@
+"""Layers: forward and backward passes in NumPy, in float32 or float64.
+
+A forward pass with ``training=True`` keeps what the backward pass uses up: `Layer.backward` takes dy,
+the gradient of the loss by the layer's output, stores those by the parameters and returns dx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.errors import MiniDnnError, ShapeError
+from mini_dnn.nn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
+from mini_dnn.nn.numpy_pool import max_pool_backward, max_pool_forward
+from mini_dnn.ops.shapes import ConvShape
+
+Shape = tuple[int, ...]
+Convolve = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y, a new array
+
+
+@dataclass
+class Parameter:
+    """A trained array, and the gradient of the loss by it after a backward pass."""
+
+    value: np.ndarray
+    grad: np.ndarray
+
+    @classmethod
+    def of(cls, value: np.ndarray) -> Parameter:
+        """Wrap a value, with a gradient of zero."""
+        return cls(value, np.zeros_like(value))
+
+
+class Layer:
+    """Base of all layers; one without parameters overrides the first three methods."""
+
+    _saved: Any = None  # what the next backward pass needs
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Shape of the output for an input of that shape.
+
+        Raises
+        ------
+        ShapeError
+            The layer cannot take such an input.
+        """
+        raise NotImplementedError
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Compute the output; keep what `backward` needs if ``training``.
+
+        With ``overwrite`` the caller gives x away: the layer may put its output there.
+        """
+        raise NotImplementedError
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of the parameters and return dx, of the input's shape."""
+        raise NotImplementedError
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of the parameters only: all that a network's first layer owes."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Trained arrays by name."""
+        return {}
+
+    def _take_saved(self) -> Any:
+        saved, self._saved = self._saved, None
+        if saved is None:
+            raise MiniDnnError(f"{self!r}: backward() needs a forward(x, training=True) of its own before it")
+        return saved
+
+
+def he_normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Parameter:
+    """Normal values of variance 2 / (inputs of an output), which ReLU keeps (He et al., arXiv:1502.01852)."""
+    return Parameter.of((rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(dtype))
+
+
+class Conv2d(Layer):
+    """Valid convolution (cross-correlation) with stride 1 and no bias.
+
+    Parameters
+    ----------
+    in_channels, out_channels
+        C and M.
+    kernel_size
+        R and S, the rows and columns of a filter.
+    rng
+        Draws the initial filters.
+    dtype
+        Of the filters: float32 or float64.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, int],
+        rng: np.random.Generator,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        self.weight = he_normal(rng, (out_channels, in_channels, *kernel_size), dtype)
+        self.convolve: Convolve = conv2d_forward  # replace to run the forward pass elsewhere
+
+    def __repr__(self) -> str:
+        M, C, R, S = self.weight.value.shape
+        return f"Conv2d({C} -> {M}, {R}x{S})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, M, H - R + 1, W - S + 1)."""
+        M, C, R, S = self.weight.value.shape
+        if len(shape) != 4 or shape[1] != C:
+            raise ShapeError(f"{self!r} takes (N, {C}, H, W); found {shape}")
+        N, _, H, W = shape
+        return ConvShape(N, C, H, W, M, R, S).y
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, C, H, W) to (N, M, P, Q), through `convolve`."""
+        self.output_shape(x.shape)
+        if training:
+            self._saved = x
+        return self.convolve(x, self.weight.value)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradient of the filters, return dx."""
+        self.backward_parameters(dy)
+        R, S = self.weight.value.shape[2:]
+        return conv2d_backward_input(self.weight.value, dy, dy.shape[2] + R - 1, dy.shape[3] + S - 1)
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradient of the filters."""
+        R, S = self.weight.value.shape[2:]
+        self.weight.grad = conv2d_backward_weight(self._take_saved(), dy, R, S)
+
+    def parameters(self) -> dict[str, Parameter]:
+        """``weight`` (M, C, R, S)."""
+        return {"weight": self.weight}
+
+
+class ReLU(Layer):
+    """max(x, 0), elementwise."""
+
+    def __repr__(self) -> str:
+        return "ReLU"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Any shape, kept."""
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Clear what is negative, in place with ``overwrite``."""
+        y = np.maximum(x, 0, out=x if overwrite else None)
+        if training:
+            self._saved = y > 0
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Let through dy where x was positive; the gradient at 0 is 0."""
+        return dy * self._take_saved()
+
+
+class MaxPool2d(Layer):
+    """Maxima of square windows that do not overlap.
+
+    Parameters
+    ----------
+    size
+        Rows and columns of a window, and the stride.
+    ceil_mode
+        Whether windows that the lower and right edges cut short count (34 by 4 gives 9, else 8).
+    """
+
+    def __init__(self, size: int, ceil_mode: bool = False) -> None:
+        self.size = size
+        self.ceil_mode = ceil_mode
+
+    def __repr__(self) -> str:
+        return f"MaxPool2d({self.size}x{self.size}{', ceil' if self.ceil_mode else ''})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        least = 1 if self.ceil_mode else self.size
+        if len(shape) != 4 or min(shape[2:]) < least:
+            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        extra = self.size - 1 if self.ceil_mode else 0
+        return shape[0], shape[1], (shape[2] + extra) // self.size, (shape[3] + extra) // self.size
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        y = max_pool_forward(x, self.size, *self.output_shape(x.shape)[2:])
+        if training:
+            self._saved = x, y
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Send each dy to its window's maximum, of equal ones to one only."""
+        x, y = self._take_saved()
+        return max_pool_backward(x, y, dy, self.size)
+
+
+class Flatten(Layer):
+    """All axes but the first into one."""
+
+    def __repr__(self) -> str:
+        return "Flatten"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, ...) to (N, features)."""
+        if len(shape) < 2:
+            raise ShapeError(f"{self!r} takes (N, ...) of two or more axes; found {shape}")
+        return shape[0], int(np.prod(shape[1:]))
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, ...) to (N, features), a view where x is contiguous."""
+        if training:
+            self._saved = x.shape
+        return x.reshape(self.output_shape(x.shape))
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Undo the reshaping."""
+        return dy.reshape(self._take_saved())
+
+
+class Linear(Layer):
+    """y = x Wᵀ + b.
+
+    Parameters
+    ----------
+    in_features, out_features
+        Length of a row of x, and of y.
+    rng
+        Draws the initial weights; the bias starts at 0.
+    dtype
+        Of weights and bias: float32 or float64.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
+    ) -> None:
+        self.weight = he_normal(rng, (out_features, in_features), dtype)
+        self.bias = Parameter.of(np.zeros(out_features, dtype))
+
+    def __repr__(self) -> str:
+        outputs, inputs = self.weight.value.shape
+        return f"Linear({inputs} -> {outputs})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, in_features) to (N, out_features)."""
+        outputs, inputs = self.weight.value.shape
+        if len(shape) != 2 or shape[1] != inputs:
+            raise ShapeError(f"{self!r} takes (N, {inputs}); found {shape}")
+        return shape[0], outputs
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, in_features) to (N, out_features)."""
+        self.output_shape(x.shape)
+        if training:
+            self._saved = x
+        return x @ self.weight.value.T + self.bias.value
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of weight and bias, return dx."""
+        self.backward_parameters(dy)
+        return dy @ self.weight.value
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of weight and bias."""
+        self.weight.grad = dy.T @ self._take_saved()
+        self.bias.grad = dy.sum(axis=0)
+
+    def parameters(self) -> dict[str, Parameter]:
+        """``weight`` (out_features, in_features) and ``bias`` (out_features,)."""
+        return {"weight": self.weight, "bias": self.bias}
+
+
+class Softmax(Layer):
+    """exp(x) / sum exp(x) over the last axis: logits to probabilities."""
+
+    def __repr__(self) -> str:
+        return "Softmax"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, classes), kept."""
+        if len(shape) != 2:
+            raise ShapeError(f"{self!r} takes (N, classes); found {shape}")
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Shift each row by its maximum first, so that no exponential overflows."""
+        self.output_shape(x.shape)
+        y = np.exp(x - x.max(axis=1, keepdims=True))
+        y /= y.sum(axis=1, keepdims=True)
+        if training:
+            self._saved = y
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Multiply by the Jacobian diag(y) - y yᵀ of each row."""
+        y = self._take_saved()
+        return y * (dy - (dy * y).sum(axis=1, keepdims=True))

@@ -1,0 +1,134 @@
+"""A network: named layers in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layers import Conv2d, Layer, Parameter, Shape
+
+NamedConvolve = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> y, a new array
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Wall time of one layer's forward pass."""
+
+    name: str
+    shape: Shape  # of the output
+    ms: float
+
+
+class Network:
+    """Layers in a row.
+
+    Parameters
+    ----------
+    layers
+        By name, in the order in which they run.
+    """
+
+    def __init__(self, layers: Mapping[str, Layer]) -> None:
+        self.layers = dict(layers)
+
+    @property
+    def architecture(self) -> str:
+        """All layers for people: ``conv1 Conv2d(1 -> 4, 7x7), relu1 ReLU, ...``."""
+        return ", ".join(f"{name} {layer!r}" for name, layer in self.layers.items())
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Trained arrays, named ``conv1.weight`` and so on."""
+        return {
+            f"{name}.{key}": parameter
+            for name, layer in self.layers.items()
+            for key, parameter in layer.parameters().items()
+        }
+
+    def convolve_with(self, convolve: NamedConvolve) -> None:
+        """Let ``convolve(x, w, name)`` run the forward pass of every convolution from now on.
+
+        Its result must be a new array: the layer after it may work in place.
+        """
+        for name, layer in self.layers.items():
+            if isinstance(layer, Conv2d):
+                layer.convolve = partial(_convolve_named, convolve, name)
+
+    def check_input(self, x: np.ndarray) -> None:
+        """Check x against every layer, before any of them computes.
+
+        Raises
+        ------
+        ShapeError
+            Names the first layer that does not fit, what it takes and what it would get.
+        """
+        if not np.issubdtype(x.dtype, np.floating):
+            raise ShapeError(
+                f"a network takes floating-point input; found {x.dtype}. Next: datasets.to_float"
+            )
+        if x.shape[:1] == (0,):
+            raise ShapeError(f"a network takes a batch of one or more; found {x.shape}")
+        shape = x.shape
+        for name, layer in self.layers.items():
+            try:
+                shape = layer.output_shape(shape)
+            except ShapeError as error:
+                raise ShapeError(f"layer '{name}' does not fit an input of {x.shape}: {error}") from None
+
+    def forward(
+        self,
+        x: np.ndarray,
+        training: bool = False,
+        on_layer: Callable[[LayerTime], None] | None = None,
+    ) -> np.ndarray:
+        """Run all layers.
+
+        Outside training, layers work in place where they can and each intermediate array is freed as
+        soon as the next one stands, so that a batch of 10,000 needs little more than its largest two.
+
+        Parameters
+        ----------
+        x
+            (N, ...) in floating point; never changed.
+        training
+            Keep what `backward` needs.
+        on_layer
+            Called after each layer with its `LayerTime`.
+
+        Raises
+        ------
+        ShapeError
+            x does not fit; nothing was computed.
+        """
+        self.check_input(x)
+        y = x
+        for name, layer in self.layers.items():
+            # A layer that returns a view (Flatten) can leave the caller's own memory in y.
+            overwrite = not training and not np.may_share_memory(x, y)
+            start = perf_counter()
+            y = layer.forward(y, training, overwrite)
+            if on_layer:
+                on_layer(LayerTime(name, y.shape, (perf_counter() - start) * 1e3))
+        return y
+
+    def backward(self, dy: np.ndarray) -> None:
+        """Store the gradients of all parameters, given the gradient of the loss by the output.
+
+        The input's own gradient is not computed: nothing needs it.
+        """
+        first, *others = self.layers.values()
+        for layer in reversed(others):
+            dy = layer.backward(dy)
+        first.backward_parameters(dy)
+
+    def predict(self, x: np.ndarray, on_layer: Callable[[LayerTime], None] | None = None) -> np.ndarray:
+        """Classes (N,) int64 that the network holds for most likely."""
+        return self.forward(x, on_layer=on_layer).argmax(axis=1)
+
+
+def _convolve_named(convolve: NamedConvolve, name: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return convolve(x, w, name)

@@ -1,0 +1,107 @@
+"""Optimisers that update parameters in place, and the one-cycle learning-rate schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import cos, pi
+
+import numpy as np
+
+from mini_dnn.nn.layers import Parameter
+
+Parameters = Mapping[str, Parameter]
+
+
+class SGD:
+    """Stochastic gradient descent with momentum: v = momentum v + grad; value -= rate v.
+
+    Parameters
+    ----------
+    parameters
+        What to train.
+    momentum
+        In [0, 1).
+    """
+
+    def __init__(self, parameters: Parameters, momentum: float = 0.9) -> None:
+        self.parameters = parameters
+        self.momentum = momentum
+        self._velocity = {name: np.zeros_like(p.value) for name, p in parameters.items()}
+
+    def step(self, rate: float) -> None:
+        """Update every parameter from its gradient."""
+        for name, parameter in self.parameters.items():
+            velocity = self._velocity[name]
+            velocity *= self.momentum
+            velocity += parameter.grad
+            parameter.value -= rate * velocity
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The optimiser's own arrays (not copies): filling them restores a saved state."""
+        return {f"velocity.{name}": array for name, array in self._velocity.items()}
+
+
+class Adam:
+    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1).
+
+    Parameters
+    ----------
+    parameters
+        What to train.
+    beta1, beta2
+        Decay of the running means of the gradient and of its square.
+    epsilon
+        Added to the root of the second mean.
+    """
+
+    def __init__(
+        self, parameters: Parameters, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+    ) -> None:
+        self.parameters = parameters
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self._steps = np.zeros((), np.int64)
+        self._mean = {name: np.zeros_like(p.value) for name, p in parameters.items()}
+        self._square = {name: np.zeros_like(p.value) for name, p in parameters.items()}
+
+    def step(self, rate: float) -> None:
+        """Update every parameter from its gradient."""
+        self._steps += 1
+        t = int(self._steps)
+        # Both means start at 0; these undo the bias of the first steps.
+        mean_scale = 1 / (1 - self.beta1**t)
+        square_scale = 1 / (1 - self.beta2**t)
+        for name, parameter in self.parameters.items():
+            mean, square = self._mean[name], self._square[name]
+            mean += (1 - self.beta1) * (parameter.grad - mean)
+            square += (1 - self.beta2) * (parameter.grad**2 - square)
+            parameter.value -= rate * mean_scale * mean / (np.sqrt(square * square_scale) + self.epsilon)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The optimiser's own arrays (not copies): filling them restores a saved state."""
+        arrays = {"steps": self._steps}
+        arrays |= {f"mean.{name}": array for name, array in self._mean.items()}
+        return arrays | {f"square.{name}": array for name, array in self._square.items()}
+
+
+@dataclass(frozen=True)
+class OneCycle:
+    """Learning rate that rises to a peak and falls to almost nothing, along half cosines.
+
+    Smith and Topin, arXiv:1708.07120.
+    """
+
+    peak: float
+    steps: int  # of the whole training
+    rise: float = 0.3  # fraction of the steps up to the peak
+    start: float = 1 / 25  # first rate, as a fraction of the peak
+    end: float = 1e-5  # last rate, as a fraction of the peak
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, from 0 to ``steps`` - 1."""
+        top = self.rise * (self.steps - 1)
+        if step < top:
+            low, progress = self.start, step / top
+        else:
+            low, progress = self.end, 1 - (step - top) / max(1, self.steps - 1 - top)
+        return self.peak * (low + (1 - low) * (1 - cos(pi * progress)) / 2)

@@ -1,0 +1,210 @@
+"""Training: Adam with a one-cycle learning rate, random horizontal flips, resumable checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from math import ceil, isfinite
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.datasets import ImageSet, to_float
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.nn.layers import Softmax
+from mini_dnn.nn.loss import softmax_cross_entropy
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.optimizer import Adam, OneCycle
+from mini_dnn.nn.weights import read_arrays, values, write_arrays
+
+PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the outcome of a training, besides the network and the images."""
+
+    epochs: int = 12
+    batch: int = 128
+    rate: float = 4e-3  # the peak of the one-cycle schedule
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 1 or self.seed < 0 or not (isfinite(self.rate) and self.rate > 0):
+            raise UsageError(
+                "training needs epochs >= 1, batch >= 1, rate > 0 and seed >= 0; "
+                f"found epochs={self.epochs}, batch={self.batch}, rate={self.rate}, seed={self.seed}"
+            )
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """One epoch's outcome."""
+
+    epoch: int  # from 1
+    loss: float  # mean over the training images, as they were met
+    accuracy: float  # on the test images
+
+
+class Trainer:
+    """Trains a network whose last layer is a `Softmax`.
+
+    All chance (order of the images, flips) comes from one generator, which starts where drawing the
+    initial parameters left it. Its state is part of a checkpoint, so a resumed training gives the same
+    bits as an uninterrupted one, on the same machine and number of threads.
+
+    Parameters
+    ----------
+    network
+        Freshly built; trained in place.
+    train, test
+        Images to learn from, and images that the accuracy is measured on.
+    settings
+        See `Settings`.
+    rng
+        The generator that the network was built with.
+    """
+
+    def __init__(
+        self, network: Network, train: ImageSet, test: ImageSet, settings: Settings, rng: np.random.Generator
+    ) -> None:
+        self.network = network
+        self.train = train
+        self.test = test
+        self.settings = settings
+        self.history: list[EpochResult] = []
+        self.steps_per_epoch = ceil(len(train.labels) / settings.batch)
+        self._rng = rng
+        *body, (_, last) = network.layers.items()
+        if not isinstance(last, Softmax):
+            raise MiniDnnError(f"training needs a network that ends in Softmax; found {network.architecture}")
+        self._logits = Network(dict(body))  # the same layers; the loss has a softmax of its own
+        self._optimizer = Adam(network.parameters())
+        self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self.history)
+
+    def run(
+        self,
+        checkpoint: Path | None = None,
+        on_batch: Callable[[int], None] | None = None,
+        on_epoch: Callable[[EpochResult], None] | None = None,
+    ) -> None:
+        """Train the epochs that are left.
+
+        Parameters
+        ----------
+        checkpoint
+            Written after each epoch.
+        on_batch
+            Called after each batch, with the number of batches since the training's first.
+        on_epoch
+            Called after each epoch and its checkpoint.
+
+        Raises
+        ------
+        MiniDnnError
+            The loss is no longer finite.
+        WeightsError
+            The checkpoint cannot be written.
+        """
+        while self.epoch < self.settings.epochs:
+            loss = self._train_epoch(on_batch)
+            right = predict(self.network, self.test.images) == self.test.labels
+            self.history.append(EpochResult(self.epoch + 1, loss, float(right.mean())))
+            if checkpoint:
+                self.save(checkpoint)
+            if on_epoch:
+                on_epoch(self.history[-1])
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: parameters, optimiser, generator, history and settings."""
+        state = {
+            "identity": self._identity(),
+            "generator": self._rng.bit_generator.state,
+            "history": [asdict(result) for result in self.history],
+        }
+        architecture = self.network.architecture
+        write_arrays(path, "checkpoint", architecture, self._arrays(), {"state": json.dumps(state)})
+
+    def restore(self, path: Path) -> None:
+        """Go on where a checkpoint of the same training stands.
+
+        Raises
+        ------
+        WeightsError
+            The file is missing, damaged or of another network.
+        UsageError
+            It is of a training with other settings or other images.
+        """
+        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        attributes = read_arrays(path, "checkpoint", self.network.architecture, arrays)
+        state = json.loads(str(attributes["state"]))
+        self._check_identity(path, state["identity"])
+        self._rng.bit_generator.state = state["generator"]
+        self.history = [EpochResult(**result) for result in state["history"]]
+        for name, array in self._arrays().items():
+            array[...] = arrays[name]
+
+    def _check_identity(self, path: Path, found: dict[str, str | int | float]) -> None:
+        wanted = self._identity()
+        differing = [key for key in wanted if found[key] != wanted[key]]
+        if differing:
+            theirs, ours = (
+                ", ".join(f"{key}={which[key]}" for key in differing) for which in (found, wanted)
+            )
+            raise UsageError(
+                f"the checkpoint {path} is of a training with {theirs}; asked for was {ours}. "
+                "Next: ask for the same, or train from the start without --resume"
+            )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        state = {f"optimizer.{name}": array for name, array in self._optimizer.state().items()}
+        return values(self.network) | state
+
+    def _identity(self) -> dict[str, str | int | float]:
+        return asdict(self.settings) | {"dataset": self.train.name, "images": len(self.train.labels)}
+
+    def _train_epoch(self, on_batch: Callable[[int], None] | None) -> float:
+        """One pass over the training images; the mean loss."""
+        total = 0.0
+        for i, (x, labels) in enumerate(self._batches()):
+            step = self.epoch * self.steps_per_epoch + i
+            with np.errstate(all="ignore"):  # numbers out of range show in the loss
+                loss = self._step(x, labels, self._schedule.rate(step))
+            if not isfinite(loss):
+                raise MiniDnnError(
+                    f"the training diverged: the loss is {loss} at batch {i + 1} of epoch {self.epoch + 1}; "
+                    f"try a rate below {self.settings.rate:g}"
+                )
+            total += loss * len(labels)
+            if on_batch:
+                on_batch(step + 1)
+        return total / len(self.train.labels)
+
+    def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:
+        """Learn from one batch; its loss before."""
+        loss, dlogits = softmax_cross_entropy(self._logits.forward(x, training=True), labels)
+        self._logits.backward(dlogits)
+        self._optimizer.step(rate)
+        return loss
+
+    def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All training images once, in random order, half of them mirrored left to right."""
+        order = self._rng.permutation(len(self.train.labels))
+        for start in range(0, len(order), self.settings.batch):
+            chosen = order[start : start + self.settings.batch]
+            images = self.train.images[chosen]
+            mirrored = self._rng.random(len(chosen)) < 0.5
+            images[mirrored] = images[mirrored, :, :, ::-1]
+            yield to_float(images), self.train.labels[chosen]
+
+
+def predict(network: Network, images: np.ndarray) -> np.ndarray:
+    """Classes (N,) of images (N, 1, 86, 86) uint8, a slice at a time so that memory stays small."""
+    slices = (images[n : n + PREDICT_BATCH] for n in range(0, len(images), PREDICT_BATCH))
+    return np.concatenate([network.predict(to_float(part)) for part in slices])

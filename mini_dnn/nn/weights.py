@@ -1,0 +1,220 @@
+"""Trained parameters in HDF5 files: written whole or not at all, and checked when read.
+
+A file holds one data set a parameter (``conv1/weight``, ``fc1/bias`` ...) and attributes that say what
+the file is. Training checkpoints use the same two functions, `write_arrays` and `read_arrays`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from mini_dnn.errors import WeightsError
+from mini_dnn.nn.network import Network
+
+FORMAT = 1  # a new number whenever an older reader could misread the file
+PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
+TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
+_NEXT_STEP = {
+    "weights": "give a file that 'run.py train' wrote; 'git checkout data' brings the shipped ones back",
+    "checkpoint": "give the file that the stopped training wrote, or train from the start without --resume",
+}
+
+Attributes = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True)
+class WeightsInfo:
+    """What a weights file says about itself."""
+
+    dataset: str  # "fashion-mnist" or "synthetic"
+    accuracies: Mapping[int, float]  # on the first n test images, for n of `TEST_COUNTS` that there were
+    seed: int
+    command: str  # makes the file again
+    preprocessing: str = PREPROCESSING
+    created_with: str = ""  # this and what follows are filled in by `save`
+    architecture: str = ""
+    checksum: str = ""  # see `checksum`
+
+
+def save(path: Path, network: Network, info: WeightsInfo) -> None:
+    """Write a network's parameters, replacing the file only once the new one is complete.
+
+    Raises
+    ------
+    WeightsError
+        The file cannot be written; an older one is untouched.
+    """
+    attributes: dict[str, str | int | float] = {
+        "dataset": info.dataset,
+        "preprocessing": info.preprocessing,
+        "seed": info.seed,
+        "command": info.command,
+    }
+    attributes |= {f"accuracy_{n}": accuracy for n, accuracy in info.accuracies.items()}
+    write_arrays(path, "weights", network.architecture, values(network), attributes)
+
+
+def load(path: Path, network: Network) -> WeightsInfo:
+    """Fill a network's parameters from a file; nothing is changed unless all of the file is good.
+
+    Raises
+    ------
+    WeightsError
+        The file is missing, damaged, or made for another network; says which, and the next step.
+    """
+    attributes = read_arrays(path, "weights", network.architecture, values(network))
+    try:
+        return WeightsInfo(
+            dataset=str(attributes["dataset"]),
+            accuracies={
+                n: float(attributes[f"accuracy_{n}"]) for n in TEST_COUNTS if f"accuracy_{n}" in attributes
+            },
+            seed=int(attributes["seed"]),
+            command=str(attributes["command"]),
+            preprocessing=str(attributes["preprocessing"]),
+            created_with=str(attributes["created_with"]),
+            architecture=str(attributes["architecture"]),
+            checksum=str(attributes["checksum"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
+
+
+def values(network: Network) -> dict[str, np.ndarray]:
+    """Arrays of a network's parameters by name (not copies)."""
+    return {name: parameter.value for name, parameter in network.parameters().items()}
+
+
+def write_arrays(
+    path: Path, kind: str, architecture: str, arrays: Mapping[str, np.ndarray], attributes: Attributes
+) -> None:
+    """Write named arrays and attributes under a temporary name, then rename the file.
+
+    Parameters
+    ----------
+    kind
+        "weights" or "checkpoint".
+
+    Raises
+    ------
+    WeightsError
+        The file cannot be written; an older one is untouched.
+    """
+    contents = {key: _plain(value) for key, value in attributes.items()}
+    contents |= {"format": FORMAT, "kind": kind, "architecture": architecture, "created_with": _versions()}
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # From this version on HDF5 guards its own structure by checksums; ours guards the contents.
+            with h5py.File(temporary, "x", libver=("v110", "v110")) as file:
+                for name, array in arrays.items():
+                    file[name.replace(".", "/")] = array
+                for key, value in (contents | {"checksum": checksum(arrays, contents)}).items():
+                    # Strings of fixed length: HDF5 keeps others in a heap that it does not guard, and a
+                    # damaged heap can keep it reading for ever.
+                    file.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
+            with temporary.open("rb+") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # HDF5 reports a full disk on closing as RuntimeError
+        raise WeightsError(
+            f"cannot write the {kind} to {path}: {error}; name a file in a folder that can be written"
+        ) from error
+
+
+def read_arrays(
+    path: Path, kind: str, architecture: str, into: Mapping[str, np.ndarray]
+) -> dict[str, str | int | float]:
+    """Fill the arrays ``into`` from a file that `write_arrays` made, and return its attributes.
+
+    Nothing is filled unless every array and the checksum are good.
+
+    Raises
+    ------
+    WeightsError
+        The file is missing, damaged, of another kind or of another network.
+    """
+    try:
+        # No lock: the file never changes once it has its name, and some network file systems refuse locks.
+        with h5py.File(path, "r", locking=False) as file:
+            attributes = {key: _plain(value) for key, value in file.attrs.items()}
+            _check_attributes(path, kind, architecture, attributes)
+            arrays = {name: _read(path, kind, file, name, wanted) for name, wanted in into.items()}
+    except FileNotFoundError:
+        raise _error(path, kind, "there is no such file") from None
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # how h5py meets a bad file
+        raise _error(path, kind, f"it is no HDF5 file, or is cut short or damaged ({error})") from error
+    if checksum(arrays, attributes) != attributes.get("checksum"):
+        raise _error(path, kind, "its checksum does not match its contents: it is damaged")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            count = np.count_nonzero(~np.isfinite(array))
+            raise _error(path, kind, f"'{name}' holds {count} numbers that are NaN or infinite")
+    for name, array in arrays.items():
+        into[name][...] = array
+    return attributes
+
+
+def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
+    """SHA-256, as hexadecimal digits, over all arrays and all attributes but the checksum itself."""
+    digest = hashlib.sha256()
+    for key, value in sorted(attributes.items()):
+        if key != "checksum":
+            digest.update(f"{key}={value!r}\n".encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:
+    found = attributes.get("format"), attributes.get("kind")
+    if found != (FORMAT, kind):
+        problem = f"it is no file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
+        raise _error(path, kind, problem)
+    if attributes.get("architecture") != architecture:
+        problem = f"it is of another network: {attributes.get('architecture')}; expected {architecture}"
+        raise _error(path, kind, problem)
+
+
+def _read(path: Path, kind: str, file: h5py.File, name: str, wanted: np.ndarray) -> np.ndarray:
+    """One array; its shape is compared before it is read, as a damaged one could ask for any memory."""
+    stored = file.get(name.replace(".", "/"))
+    if not isinstance(stored, h5py.Dataset):
+        raise _error(path, kind, f"'{name}' is missing")
+    if stored.shape != wanted.shape or not np.can_cast(stored.dtype, wanted.dtype, "safe"):
+        problem = f"'{name}' is {stored.shape} {stored.dtype}; the network has {wanted.shape} {wanted.dtype}"
+        raise _error(path, kind, problem)
+    return stored[...]
+
+
+def _plain(value: object) -> str | int | float:
+    """An attribute as Python's own type, whatever NumPy or HDF5 made of it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def _error(path: Path, kind: str, problem: str) -> WeightsError:
+    return WeightsError(f"cannot use {path} as {kind}: {problem}. Next: {_NEXT_STEP[kind]}")
+
+
+def _versions() -> str:
+    return (
+        f"Python {platform.python_version()}, NumPy {np.__version__}, h5py {h5py.__version__}, "
+        f"HDF5 {h5py.version.hdf5_version}"
+    )

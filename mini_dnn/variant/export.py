@@ -1,0 +1,146 @@
+"""One self-contained ``.cu`` of a variant, with its definitions and its launches for one layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.device.nvcc import nvcc_arch
+from mini_dnn.device.sources import LOCAL_INCLUDE, included
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.execute import buffer_shapes
+from mini_dnn.variant import Variant
+from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step
+
+CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
+PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
+WIDTH = 116
+SHOWN_STEPS = 24  # a plan with many streams repeats itself
+
+
+def expand(variant: Variant, shape: ConvShape, title: str) -> str:
+    """The variant's kernel file with nothing missing: it compiles as it is, by nvcc and by the emulator.
+
+    Parameters
+    ----------
+    shape
+        The layer for which the definitions and the launches are written out.
+    title
+        What the head calls the layer.
+
+    Raises
+    ------
+    UsageError
+        The variant runs on the host.
+    VariantError
+        It refuses the shape, or includes a file that is not there.
+    """
+    if variant.plan is None:
+        raise UsageError(
+            f"{variant.name} is NumPy and runs on the host: there is no kernel to expand; try m1"
+        )
+    limit = variant.refuses(shape)
+    if limit:
+        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+    defines = [f"#define {name} {value}" for name, value in variant.defines_for(shape).items()]
+    parts = [
+        _head(variant, shape, title),
+        "\n".join(defines),
+        _inlined(variant.source.resolve(), [], set(), {}),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _head(variant: Variant, shape: ConvShape, title: str) -> str:
+    assert variant.plan is not None, "expand() lets no variant through that runs on the host"
+    steps = list(variant.plan(shape))
+    used = {step.stream for step in steps}
+    streams = {number: f"stream {number}: " if len(used) > 1 else "" for number in used}
+    lines = [
+        f"{variant.name} for {title}: {shape}",
+        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(max(variant.min_arch, 80))} -cubin THIS_FILE.cu",
+        "",
+        "Buffers, float32 in C order, N first in x and y:",
+        *(f"  {name} {size}" for name, size in buffer_shapes(variant, shape).items()),
+        "",
+        "Steps, in order" + (" within each stream:" if len(used) > 1 else ":"),
+        *(line for step in steps[:SHOWN_STEPS] for line in _wrapped(f"{streams[step.stream]}{_step(step)}")),
+    ]
+    if len(steps) > SHOWN_STEPS:
+        lines.append(f"  ... and {len(steps) - SHOWN_STEPS} more of the same kinds")
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    """The text in lines of a comment; it is broken after commas."""
+    lines = ["  "]
+    for part in re.split(r"(?<=,) ", text):
+        if len(lines[-1]) + len(part) > WIDTH:
+            lines.append("      ")
+        lines[-1] += part + " "
+    return [line.rstrip() for line in lines]
+
+
+def _step(step: Step) -> str:
+    """The step as one would write it in CUDA C++."""
+    match step:
+        case Launch():
+            grid, block = (f"dim3({', '.join(map(str, size))})" for size in (step.grid, step.block))
+            args = ", ".join(map(_argument, step.args))
+            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args})"
+        case CopyToSymbol():
+            return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
+        case Gemm():
+            a, b = f"{step.a} ({step.m}, {step.k})", f"{step.b} ({step.k}, {step.n})"
+            return f"cublasSgemm: {step.c} ({step.m}, {step.n}) = {a} @ {b}"
+    way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
+    return f"copy {_argument(step.images)} {way}"
+
+
+def _argument(value: Argument) -> str:
+    match value:
+        case Images():
+            return f"{value.buffer}[{value.first}..{value.last - 1}]"
+        case np.integer() if value.dtype.itemsize > 4:
+            return f"{value}LL"
+        case float() | np.floating():
+            return f"{float(value)!r}f"
+    return str(value)
+
+
+def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[Path, str]) -> str:
+    """The file's text with the text of each file of the kernel's, or of this project's, that it includes.
+
+    Parameters
+    ----------
+    within
+        The files that include it.
+    above
+        Files to be included once that every compiler has met; this call adds to them. One that only some
+        branch of an ``#if`` includes is not among them, and comes again where another branch needs it.
+    guards
+        The macro that guards each file to be included once; this call adds to them.
+    """
+    text = file.read_text()
+    if PRAGMA_ONCE.search(text):
+        above.add(file)
+        guard = guards.setdefault(file, f"INCLUDED_{len(guards) + 1}")
+        text = f"#ifndef {guard}\n#define {guard}\n{PRAGMA_ONCE.sub('', text).strip()}\n#endif\n"
+    lines: list[str] = []
+    depth = -1 if file in guards else 0  # of conditions; the file's own guard does not count
+    for line in text.splitlines():
+        if condition := CONDITION.match(line):
+            depth += 1 if condition["what"] == "if" else -1
+        match, path = LOCAL_INCLUDE.match(line), included(file, line)
+        if match is None or path is None:  # "cuda_fp16.h" in quotes is the toolkit's
+            lines.append(line)
+        elif path in above or path in (*within, file):  # a circle ends here: its guard would make it empty
+            lines.append(f"// {match['spelled']} is above")
+        else:
+            body = _inlined(path, (*within, file), set(above) if depth else above, guards).strip("\n")
+            lines += [f"// ---- {match['spelled']} ----", body, f"// ---- end of {match['spelled']} ----"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,167 @@
+"""A new variant's folder, copied from another variant."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+from pathlib import Path
+
+from mini_dnn.device.sources import source_files
+from mini_dnn.errors import MiniDnnError, UsageError, VariantError
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import SHORT_NAMES, Variant, names
+
+MILESTONE = re.compile(r"m\d/[^/]+")
+LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
+CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}  # makers: what a call may give without its name
+IDEA = "say here what you change, in one sentence"
+
+
+def target_folder(name: str) -> Path:
+    """Where a new variant goes: ``m3/my_idea`` under ``milestones/``, any other path from the current folder.
+
+    Raises
+    ------
+    UsageError
+        The folder exists.
+    """
+    folder = ROOT / "milestones" / name if MILESTONE.fullmatch(name) else Path(name).expanduser()
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} exists already, and nothing of it is changed; choose another name")
+    return folder
+
+
+def create(name: str, source: Variant) -> Path:
+    """Copy a variant to a new folder, as the parent of what is to become of it; the new folder.
+
+    Raises
+    ------
+    UsageError
+        The folder exists, or the source has no kernels.
+    VariantError
+        The source's ``variant.py`` has no ``Variant(...)`` to rename, or a header of a kernel that it
+        includes has the name of one of its own files.
+    MiniDnnError
+        The folder cannot be written.
+    """
+    if source.plan is None:
+        raise UsageError(
+            f"{source.name} runs on the host and has no kernel to start from; take m1 or another"
+        )
+    folder = target_folder(name)
+    if name in SHORT_NAMES or name in names():
+        raise UsageError(
+            f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
+        )
+    title = name if MILESTONE.fullmatch(name) else folder.resolve().name
+    parent = source.name
+    kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
+    headers = _headers(source)
+    description = _described((source.folder / "variant.py").read_text(), source)
+    description = _renamed(description, f'"""{parent}:', f'"""{title}:')
+    try:
+        shutil.copytree(source.folder, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        for header, place in headers.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(header, folder / place)
+        (folder / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
+        (folder / "variant.py").write_text(description)
+    except OSError as error:
+        raise MiniDnnError(f"{folder} cannot be written: {error}") from error
+    return folder
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """The text with ``old`` at its very start replaced."""
+    return new + text.removeprefix(old) if text.startswith(old) else text
+
+
+def _described(text: str, source: Variant) -> str:
+    """The text of ``variant.py`` with the source as the parent in each ``Variant(...)``, and no idea yet."""
+    wanted = {"parent": quoted(source.name), "idea": quoted(IDEA)}
+    calls = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS and node.keywords
+    ]
+    if not calls:
+        raise VariantError(
+            f"{source.folder / 'variant.py'} has no Variant(...) in it, so there is nothing to put the new "
+            "variant's parent and idea into; start from another variant, or copy the folder by hand"
+        )
+    edits: list[tuple[int, int, str]] = []  # start, end, new text
+    for call in calls:
+        given = dict(zip(CALLS[ast.unparse(call.func)], call.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        for name, value in wanted.items():
+            if name in given:
+                edits.append((*_span(text, given[name]), value))
+            else:
+                start, _ = _span(text, call.keywords[0])
+                edits.append((start, start, f"{name}={value}, "))
+    for start, end, value in sorted(edits, reverse=True):
+        text = text[:start] + value + text[end:]
+    return text
+
+
+def quoted(text: str) -> str:
+    """The text as Python writes it, in double quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
+    """Where a node starts and ends, in characters; Python counts columns in bytes of UTF-8."""
+    lines = text.splitlines(keepends=True)
+
+    def at(line: int, column: int) -> int:
+        return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+    assert node.end_lineno is not None, "ast.parse sets it"
+    assert node.end_col_offset is not None, "ast.parse sets it"
+    return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
+
+
+def _headers(source: Variant) -> dict[Path, Path]:
+    """Headers beside the other kernels that a variant's includes, each with its place in the new folder."""
+    files = source_files(source.source)
+    kernels = [file for file in files[1:] if _is_kernel(file)]
+    headers = {
+        file: file.relative_to(kernel.parent)
+        for kernel in kernels
+        for file in files
+        if file.is_relative_to(kernel.parent) and not _is_kernel(file)
+    }
+    for header, place in headers.items():
+        if (source.folder / place).exists():
+            raise VariantError(
+                f"{source.folder / place} and {header}, which {source.source.name} includes through another "
+                "kernel, have one name, and would be one file in the new folder; rename one of them"
+            )
+    return headers
+
+
+def _is_kernel(file: Path) -> bool:
+    """Whether a file is a variant's kernel."""
+    return file.name == "kernel.cu" and (file.parent / "variant.py").is_file()
+
+
+def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
+    """A kernel of the folder ``here`` for a new folder, into which all of ``home`` is copied.
+
+    Of another variant's kernel that it includes it gets the text: that is what the copy is there to change.
+    Headers beside that kernel are copied, too, see `_headers`. Includes of other files outside are spelled
+    from the new folder.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        file = (here / match["path"]).resolve()
+        if not file.is_file() or (file.is_relative_to(here) and not _is_kernel(file)):
+            return match[0]
+        if _is_kernel(file):
+            return _copied(file.read_text(), file.parent, home, new).rstrip("\n")
+        path = os.path.relpath(file, home if file.is_relative_to(home) else new.resolve())
+        return match["before"] + Path(path).as_posix() + match["after"]
+
+    return LOCAL_INCLUDE.sub(replaced, kernel)
