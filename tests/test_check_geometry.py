@@ -8,7 +8,7 @@ from mini_dnn.checking.check import check
 from mini_dnn.checking.launches import SHARED_LIMIT, check_launches
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
-from mini_dnn.device.emulator.explain import Finding
+from mini_dnn.device.finding import Finding
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import SharedMemoryError
 from mini_dnn.ops.shapes import ConvShape

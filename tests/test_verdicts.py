@@ -6,7 +6,7 @@ from sanitizer_samples import BARRIER, DIVERGENT, FILL, HAZARDS, LOAD, M1, M2, O
 
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.verdicts import Allocation, verdicts
-from mini_dnn.device.emulator.explain import Array, Finding
+from mini_dnn.device.finding import Target, Finding
 
 WHO = "by thread (1,0,0) in block (0,0,0)"
 
@@ -18,7 +18,7 @@ def message(headline: str, *details: str) -> str:
 
 
 def buffer(name: str, shape: tuple[int, ...], address: int, nbytes: int) -> Allocation:
-    return Allocation(Array(name, "global", shape, 4), address, nbytes)
+    return Allocation(Target(name, "global", shape, 4), address, nbytes)
 
 
 def one(text: str, source: Path = M2.source, *allocations: Allocation) -> Finding:

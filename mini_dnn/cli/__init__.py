@@ -7,11 +7,24 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mini_dnn.cli import bench, check, diff, grade, infer, list_variants, new, profile, report, show, train
+from mini_dnn.cli import (
+    bench,
+    check,
+    diff,
+    grade,
+    infer,
+    list_variants,
+    new,
+    one,
+    profile,
+    report,
+    show,
+    train,
+)
 from mini_dnn.cli.common import DIFFERS, INTERRUPTED, WRONG_USE
 from mini_dnn.errors import CheckError, MiniDnnError
 
-VERBS = (infer, list_variants, train, bench, check, grade, report, profile, diff, show, new)
+VERBS = (infer, list_variants, one, train, bench, check, grade, report, profile, diff, show, new)
 DEFAULT_VERB = "infer"
 
 __all__ = ["main"]

@@ -11,7 +11,7 @@ from mini_dnn.errors import VariantError
 
 @dataclass(frozen=True)
 class Images:
-    """Images ``first`` to ``last - 1`` of a buffer whose first axis counts images."""
+    """Entries ``first`` to ``last - 1`` of a buffer's first axis: images, as a rule."""
 
     buffer: str
     first: int
@@ -32,9 +32,9 @@ class Launch:
     grid, block
         Blocks in the grid and threads in a block, one to three entries each, x first.
     args
-        In the kernel's order. A string names a buffer (``x``, ``w``, ``y`` or one of the scratch
-        buffers), `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy
-        scalar as what it is.
+        In the kernel's order. A string names a buffer (an array of the problem, or a scratch buffer),
+        `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy scalar as what
+        it is.
     shared_bytes
         Dynamic shared memory of a block.
     stream
@@ -58,7 +58,7 @@ class CopyToSymbol:
     symbol
         Name of the variable.
     buffer
-        ``x``, ``w`` or a scratch buffer; it may be smaller than the variable.
+        An array of the problem or a scratch buffer; it may be smaller than the variable.
     """
 
     symbol: str
@@ -68,7 +68,7 @@ class CopyToSymbol:
 
 @dataclass(frozen=True)
 class CopyIn:
-    """Copy images of x from pinned host memory; a plan with one of these does all copies of x and y."""
+    """Copy a part of an input from pinned host memory; a plan with one of these copies all of the batch."""
 
     images: Images
     stream: int = 0
@@ -76,7 +76,7 @@ class CopyIn:
 
 @dataclass(frozen=True)
 class CopyOut:
-    """Copy images of y to pinned host memory."""
+    """Copy a part of an output to pinned host memory."""
 
     images: Images
     stream: int = 0
