@@ -16,7 +16,7 @@ from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.ops.compare import conv2d_bound, conv2d_float64
 from mini_dnn.ops.hints import hint
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, ceil_div, find, names
 from mini_dnn.variant.plan import CopyToSymbol, Launch, Step
 

@@ -17,7 +17,7 @@ from mini_dnn.checking.verdicts import Run
 from mini_dnn.cli import main
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.profiling import tools
 from mini_dnn.profiling.tools import find_tool
 from mini_dnn.variant import Variant

@@ -11,7 +11,7 @@ from mini_dnn.cli.check import describe
 from mini_dnn.device.finding import Finding
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import SharedMemoryError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import find, names
 from mini_dnn.variant.signatures import Kernels
 

@@ -13,7 +13,7 @@ from mini_dnn.errors import ShapeError, VariantError
 from mini_dnn.nn.layers import MaxPool2d
 from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
 from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, find
 

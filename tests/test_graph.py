@@ -13,7 +13,8 @@ from mini_dnn.device.base import Device
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.errors import DeviceError, LaunchError
 from mini_dnn.nn.models import lenet
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.resident import find_step
 from mini_dnn.variant import find

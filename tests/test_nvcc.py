@@ -10,8 +10,9 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
 from mini_dnn.device.sources import INCLUDE, source_files
 from mini_dnn.errors import CompileError, DeviceError
-from mini_dnn.ops.fused import ConvPoolShape
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.variant import find, names, network_names
 
 SHAPES = (ConvShape(10000, 1, 86, 86, 4, 7, 7), ConvShape(10000, 4, 40, 40, 16, 7, 7))

@@ -14,8 +14,8 @@ from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.nn.layers import MaxPool2d
 from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
-from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, ceil_div, find
 

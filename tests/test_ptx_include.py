@@ -11,7 +11,7 @@ from mini_dnn.device import sources
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.scaffold import create

@@ -14,7 +14,7 @@ from mini_dnn.device import Device, open_device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.ops.compare import check_conv2d
 from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, find
