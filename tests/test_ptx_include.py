@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from convolutions import SM_90_BYTES
 from emulator_kernels import Kernels
 
 from mini_dnn.device import sources
@@ -79,7 +80,7 @@ def test_counted_by_the_hash(variant: Variant, tmp_path: Path, monkeypatch: pyte
 
 
 def test_expand_needs_no_include_path(emulator: EmulatorDevice, variant: Variant, tmp_path: Path) -> None:
-    text = expand(variant, SHAPE, "a test")
+    text = expand(variant, SHAPE, "a test", SM_90_BYTES)
     assert "\n#include <mini_dnn/" not in text
     assert "#include <cuda_fp16.h>" in text
     assert "mma.sync.aligned.m16n8k16" in text
