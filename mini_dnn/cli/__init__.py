@@ -14,6 +14,7 @@ from mini_dnn.errors import CheckError, MiniDnnError
 VERBS = {  # and their modules
     "infer": "infer",
     "list": "list_variants",
+    "run": "one",
     "train": "train",
     "bench": "bench",
     "check": "check",

@@ -238,7 +238,7 @@ class Operation:
             values = [_parsed(word, kind) for word, kind in zip(words, kinds, strict=False)]
             return self.decode(values)
         except ShapeError as error:
-            example = (*self.check, *self.course.values())[0].text
+            example = max(self.check, key=lambda problem: problem.flops).text
             raise ShapeError(f"'{text}' is no {self.usage} such as {example}: {error}") from error
 
     def decode(self, values: Sequence[Any]) -> Any:
