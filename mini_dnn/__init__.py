@@ -1,6 +1,6 @@
 """mini_dnn: a small network framework whose heavy operations run in CUDA kernels that you can read.
 
-Each operation of `mini_dnn.ops` is a function here: ``mini_dnn.conv2d(x, w, impl="m3")``; see
+Each operation of `mini_dnn.ops` is a function here, such as ``mini_dnn.softmax(x, device="emulator")``; see
 `mini_dnn.running.runner.compute`.
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.device.cache import store, stored
-from mini_dnn.device.emulator.build import build_runtime
 from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[st
     (folder / "kernel.cu").write_text(kernel.replace("q + s]", "q + S - 1 - s]"))  # mirrored filter
     status, out, err = run(capsys, *words)
     assert status == 1
-    message = r"error: .*mine, layer conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
+    message = r"error: .*mine, conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
     assert re.search(message, err)
 
 
@@ -165,6 +165,4 @@ def test_elements_that_nobody_wrote_are_told_without_a_check(
     words = ["--batch", "10", "--impl", str(tmp_path), *SYNTHETIC, "--device", "emulator"]
     status, _, err = run(capsys, *words)
     assert status == 1
-    assert re.search(
-        r"layer conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err
-    )
+    assert re.search(r", conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err)

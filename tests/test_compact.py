@@ -16,8 +16,8 @@ from mini_dnn.grading import decoding, plans
 from mini_dnn.nn.layers import MaxPool2d
 from mini_dnn.ops.compare import check_conv2d, compare, conv2d_bound, conv2d_float64
 from mini_dnn.ops.course import LAYERS, layer_shape
-from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.quads import BUFFER_BYTES
 from mini_dnn.running.runner import conv2d, fitting
 from mini_dnn.variant import Variant, find

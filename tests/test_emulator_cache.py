@@ -1,6 +1,8 @@
 """Where compiled kernels are kept."""
 
 import os
+import re
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +10,9 @@ import pytest
 
 from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import INCLUDE, build_runtime, header_folder
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.paths import write_atomically
 
@@ -81,3 +86,40 @@ def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert device.compile(source, {"VALUE": 2}).path.is_file()
         with pytest.raises(CompileError, match="nothing"):
             device.compile(source, {"VALUE": "nothing"})
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_the_precompiled_header_is_taken(checked: bool, tmp_path: Path) -> None:
+    compiler = find_compiler()
+    if not compiler.precompiles:
+        pytest.skip(f"{compiler.version} does not keep headers that it has read")
+    folder = header_folder(compiler, build_runtime(compiler, ucontext=False, checked=checked), checked)
+    empty = tmp_path / "empty.cpp"
+    empty.write_text("#include <emulator.h>\n")
+    flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
+    flags += [f"-isystem{folder}", f"-isystem{INCLUDE}", "-H", "-fsyntax-only"]
+    done = compiler.run([*flags, str(empty)])
+    assert f"! {folder}/emulator.h.gch" in done.stderr
+
+
+def test_the_precompiled_header_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the kernels nor what the compiler says of them."""
+    compiler = find_compiler()
+    if not compiler.precompiles:
+        pytest.skip(f"{compiler.version} does not keep headers that it has read")
+    source, wrong = tmp_path / "kernel.cu", tmp_path / "wrong.cu"
+    source.write_text('extern "C" __global__ void give(float* y) { *y = __shfl_sync(~0u, expf(*y), 1); }\n')
+    wrong.write_text('extern "C" __global__ void give(float* y) { wmma::fill_fragment(*y, __expf("")); }\n')
+    runtime = build_runtime(compiler, ucontext=False)
+    alone = tmp_path / runtime.name
+    shutil.copyfile(runtime, alone)
+    built, said = [], []
+    for beside in (runtime, alone):
+        monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / beside.parent.name))
+        built.append(build_kernels(source, {}, compiler, beside).read_bytes())
+        with pytest.raises(CompileError) as error:
+            build_kernels(wrong, {}, compiler, beside)
+        said.append(re.sub("/tmp/[^/]*/", "", str(error.value)))
+    assert built[0] == built[1]
+    assert "__expf" in said[0]
+    assert said[0] == said[1]

@@ -11,8 +11,8 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.device.emulator.build import INCLUDE
 from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import INCLUDE
 
 INT = np.int32
 EVERY = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mini_dnn.device.emulator.build import build_kernels, build_runtime
+from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import imports
 

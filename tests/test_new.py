@@ -11,8 +11,8 @@ from mini_dnn.device import Device
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.ops.compare import check_conv2d
 from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.fused import ConvPoolShape
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.scaffold import IDEA, create

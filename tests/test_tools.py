@@ -12,7 +12,7 @@ from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.ops.compare import check_conv2d
 from mini_dnn.ops.course import LAYERS, layer_shape
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.export import expand

@@ -5,35 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.cli.common import DIFFERS, check_output, problems_of, write_json
+from mini_dnn.cli.common import check_output, problems_of, write_json
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
 from mini_dnn.measuring.machine import cpu_name
-from mini_dnn.measuring.nvml import Watch
+from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting, measure
 from mini_dnn.measuring.roof import roof
-from mini_dnn.ops.compare import Comparison
-from mini_dnn.progress import Bar
-from mini_dnn.running.runner import Result, run
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.running.verify import verify
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import find
 
 MOST = 100  # entries of a batch without a GPU, where nobody says how many
-PART = 25  # entries at a time there, so that progress moves
-
-
-@dataclass(frozen=True)
-class _Where:
-    """What runs the variant, and what it could do at best."""
-
-    device: Device | None  # None: the host
-    ceilings: Mapping[str, float]
-    timing: Timing
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -61,7 +46,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run_verb(args: argparse.Namespace) -> int:
-    """Run at each problem and report; 1 if a result differs from float64."""
+    """Run at each problem and report. A result that differs from float64 ends it with an error."""
     variant = find(args.impl)
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
@@ -78,10 +63,16 @@ def run_verb(args: argparse.Namespace) -> int:
         print(f"variant   {variant.name}: {variant.idea}")
         name = device.description if device else f"the host: {cpu_name()}, NumPy"
         print(f"device    {name}", flush=True)
-        where = _Where(device, _ceilings(device), Timing(repeats=args.repeat, max_repeats=args.repeat))
-        rows = [_run(variant, name, problem, where, args) for name, problem in problems.items()]
+        timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
+        setting = Setting(device, timing, None if args.check else 0)
+        ceilings = _ceilings(device)
+        rows = []
+        for title, problem in problems.items():
+            print(f"\n{variant.op} {title if title != problem.text else ''} {problem}", flush=True)
+            arrays = variant.operation.inputs(problem, args.seed)
+            rows.append(_report(measure(variant, title, problem, arrays, setting), ceilings))
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
-    return DIFFERS if any(row["agrees"] is False for row in rows) else 0
+    return 0
 
 
 def _ceilings(device: Device | None) -> dict[str, float]:
@@ -91,55 +82,37 @@ def _ceilings(device: Device | None) -> dict[str, float]:
     return copy_rates(device) | peak_tflops(device.arch, processors, clock)
 
 
-def _run(
-    variant: Variant, name: str, problem: Any, where: _Where, args: argparse.Namespace
-) -> dict[str, Any]:
-    """Run at one problem and print what came of it; the same as a row for a file."""
-    print(f"\n{variant.op} {name}  {problem}" if name != problem.text else f"\n{variant.op}  {problem}")
-    arrays = variant.operation.inputs(problem, args.seed)
-    with Watch(where.device) as watch, Bar(name, problem.batch) as bar:
-        timing = where.timing if where.device else NO_TIMING
-        most = None if where.ceilings else PART
-        result = run(variant, problem, arrays, where.device, timing, most, bar.update)
+def _report(measured: Measured, ceilings: Mapping[str, float]) -> dict[str, Any]:
+    """Print what came of a problem; the same as a row for a file."""
+    result, comparison = measured.result, measured.comparison
     print(f"Layer Time: {result.layer_ms:.3f} ms")
-    place = _print_op_time(variant, problem, result, where)
-    comparison = None
-    if args.check:
-        with Bar(f"{name}, float64", problem.batch) as bar:
-            comparison = verify(
-                variant.operation, problem, arrays, result.outputs, variant.precision, progress=bar.update
-            )
-        print(_verdict(comparison))
+    place = _print_op_time(measured, ceilings)
+    if comparison:
+        print(f"agrees with float64: {comparison}")
     return {
-        "name": name,
-        "problem": problem.fields,
+        "name": measured.name,
+        "problem": measured.problem.fields,
         "op_ms": result.op_ms,
         "layer_ms": result.layer_ms,
         "compile_ms": result.compile_ms,
         "parts": result.steps,
         "settled": result.timed.settled,
         "of_roofline": place,
-        "agrees": comparison and comparison.ok,
         "max_error": comparison and comparison.max_error,
-        "state": watch.state,
+        "state": measured.state,
     }
 
 
-def _print_op_time(variant: Variant, problem: Any, result: Result, where: _Where) -> float | None:
+def _print_op_time(measured: Measured, ceilings: Mapping[str, float]) -> float | None:
     """Say what the op took; the share of the roofline that it reaches, where that is known."""
+    result, problem, variant = measured.result, measured.problem, measured.variant
     if result.op_ms is None:
         print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
         return None
     compute_type = variant.compute_type or variant.precision
-    place = roof(result.op_ms, problem.flops, problem.min_bytes, compute_type, where.ceilings)
+    place = roof(result.op_ms, problem.flops, problem.min_bytes, compute_type, ceilings)
     share = "" if place is None else f", {place.fraction:.0%} of the roofline (bound by {place.bound})"
     print(f"Op Time: {result.op_ms:.3f} ms{share}")
     if not result.timed.settled:
-        print("NOTE: op times had not settled when timing began: is something else using the GPU?")
+        print(f"NOTE: {UNSETTLED}")
     return None if place is None else place.fraction
-
-
-def _verdict(comparison: Comparison) -> str:
-    if comparison.ok:
-        return f"agrees with float64: {comparison}"
-    return f"DIFFERS from float64: {comparison}; 'run.py check' finds out why"

@@ -38,7 +38,11 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--batch", type=int, help="entries of the batch (default 1000; 10 for the sanitizer, which is slow)"
     )
     parser.add_argument(
-        "--at", "--layer", nargs="+", metavar="NAME", help="problems by name: conv1, conv2 ... (default all)"
+        "--at",
+        "--layer",
+        nargs="+",
+        metavar="NAME",
+        help="problems by name, as 'run.py list' shows them (default all)",
     )
     parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
     parser.add_argument(

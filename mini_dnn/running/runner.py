@@ -49,7 +49,7 @@ class Result:
 
 
 def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
-    """Compute an operation of arrays: what ``mini_dnn.conv2d(x, w)`` and its like call.
+    """Compute an operation of arrays: what the functions of `mini_dnn` call.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 - the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
 - ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` does, where it is the only one that begins so;
-- ``networks/lenet/whole``, ``layers/custom``: a folder of the repository;
+- ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
 - any path to a folder that holds a ``variant.py``, inside the repository or outside.
 """
 

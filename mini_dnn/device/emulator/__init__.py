@@ -1,9 +1,10 @@
 """A device that runs CUDA kernels on the CPU: g++ compiles them, a small runtime stands in for the GPU.
 
-`emulator.EmulatorDevice` is the device; ``compiler`` and ``build`` compile, ``scan`` finds the kernels,
-``runtime`` loads the library of ``runtime/*.cpp``, ``memory`` and ``launch`` check what a GPU would.
-``checked.CheckedEmulator`` is the same with checks of each access: ``symbols`` reads what the compiler tells
-of the kernel, ``explain`` words the findings. ``include/`` has CUDA's headers as the kernels see them.
+`emulator.EmulatorDevice` is the device; ``compiler`` and ``build`` compile kernels, ``runtime_build`` what
+they all share; ``scan`` finds the kernels, ``runtime`` loads the library of ``runtime/*.cpp``, ``memory`` and
+``launch`` check what a GPU would. ``checked.CheckedEmulator`` is the same with checks of each access:
+``symbols`` reads what the compiler tells of the kernel, ``explain`` words the findings. ``include/`` has
+CUDA's headers as the kernels see them.
 
 Two habits of a GPU are not imitated: the lanes of a warp do not run in step (a lane sees what another wrote
 only after a ``__syncwarp`` or ``__syncthreads``, as the CUDA memory model says), and a thread that polls

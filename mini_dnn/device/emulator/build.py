@@ -1,4 +1,4 @@
-"""Compile kernel files, and the runtime library, with g++; cached by all that goes into them."""
+"""Compile kernel files with g++; cached by all that goes into them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
-from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, RUNTIME_FLAGS, Compiler
+from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
+from mini_dnn.device.emulator.runtime_build import HERE, INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
-HERE = Path(__file__).resolve().parent
-INCLUDE = HERE / "include"
-RUNTIME = HERE / "runtime"
-CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
 REDZONE_BYTES = 256  # at least, and as much as its size, after each variable of a checked kernel file
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
@@ -40,41 +37,6 @@ PTX_HINT = (
     "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
     "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
 )
-
-
-def emulator_hash() -> str:
-    """One hash over the emulator's own headers and runtime."""
-    files = sorted(path for folder in (INCLUDE, RUNTIME) for path in folder.rglob("*.[hc]*"))
-    return key(*(part for file in files for part in (file.name, file.read_bytes())))
-
-
-def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> Path:
-    """The runtime library that kernels call.
-
-    Parameters
-    ----------
-    ucontext
-        Switch stacks in the portable way.
-    checked
-        With the checks of accesses, for kernels that are built with ``checked`` too.
-    """
-    flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
-    flags += ["-DEMULATOR_CHECKED"] if checked else []
-    files = sorted([*RUNTIME.glob("*.cpp"), *(CHECKED.glob("*.cpp") if checked else [])])
-    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), compiler.identity, *flags)}.so"
-    target = cache_dir() / "emulator" / name
-    if stored(target) is None:
-        # The name by which kernels find it once it is loaded, wherever the cache lies.
-        flags.append(f"-Wl,-soname,{name}")
-        with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
-            made = Path(folder, name)
-            done = compiler.run([*flags, *map(str, files), "-o", str(made)])
-            if done.returncode:
-                raise DeviceError(
-                    f"the emulator's runtime does not compile with {compiler.version}:\n{done.stderr}"
-                )
-            store(target, made.read_bytes())  # to a loader, bytes behind a library are nothing
-    return target
 
 
 def build_kernels(
@@ -152,6 +114,8 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
             wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
+            # the second pass alone, as the first one leaves CUDA's qualifiers as they are
+            flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
             build = _build_with_redzones if checked else _build
             done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:

@@ -17,7 +17,8 @@ OLDEST = {"g++": 11, "clang++": 16}  # with C++20's source_location
 MAX_FRAME_BYTES = 48 * 1024
 
 COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
-RUNTIME_FLAGS = (*COMMON, "-shared", "-pthread")
+RUNTIME_FLAGS = (*COMMON, "-pthread")
+RUNTIME_LINK_FLAGS = ("-shared",)
 # Two modules may hold inline functions of one name with different tile sizes: none may replace another.
 LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 KERNEL_FLAGS = (
@@ -30,6 +31,7 @@ KERNEL_FLAGS = (
     "-fdiagnostics-color=never",
 )
 GCC_FLAGS = (
+    "-fno-unswitch-loops",  # doubles the time for kernels with long unrolled loops, and gains nothing in any
     "-fno-extern-tls-init",  # shared arrays have no constructors
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
@@ -47,7 +49,10 @@ CHECKED_FLAGS = (
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
-GCC_CHECKS = ("-fsanitize=thread,bounds,alignment",)
+GCC_CHECKS = (
+    "-fsanitize=thread,bounds,alignment",
+    "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
+)
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
 # the same place follows, unless it is told not to.
 CLANG_CHECKS = (
@@ -79,6 +84,11 @@ class Compiler:
     def is_clang(self) -> bool:
         """Whether it is clang++, not g++."""
         return self.version.startswith("clang")
+
+    @property
+    def precompiles(self) -> bool:
+        """Whether it can keep headers that it has read: g++ before 12 needs a certain address to be free."""
+        return not self.is_clang and int(self.version.split()[1].split(".")[0]) >= 12
 
     @property
     def identity(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
-from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels, build_runtime
+from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.launch import (
     Arguments,
@@ -26,6 +26,7 @@ from mini_dnn.device.emulator.launch import (
 )
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
+from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError, LaunchError
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")

@@ -11,7 +11,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from mini_dnn.device.emulator.build import INCLUDE
+from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.errors import DeviceError
 
 SYMBOL = re.compile(

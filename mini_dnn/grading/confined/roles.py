@@ -19,8 +19,9 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.checking.check import check_plans
 from mini_dnn.device import open_device
-from mini_dnn.device.emulator.build import build_kernels, build_runtime
+from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.nvcc import build_cubin
 from mini_dnn.errors import MiniDnnError, VariantError
 from mini_dnn.grading import decoding, measure, plans

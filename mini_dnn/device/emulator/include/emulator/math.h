@@ -1,6 +1,12 @@
 // CUDA's mathematical functions beyond <math.h>. The fast ones (`__expf`) are exact to the last bit or two here:
 // more than a GPU promises, so a result may differ from a GPU's within the bounds of the CUDA Programming Guide.
 #pragma once
+#include <source_location>  // any header of the C++ library defines its settings
+// No std::cyl_bessel_j and the like: no GPU has them, and reading them takes a third of the time for all headers.
+#ifdef _GLIBCXX_USE_STD_SPEC_FUNCS
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#define _GLIBCXX_USE_STD_SPEC_FUNCS 0
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,86 @@
+"""Build what all kernels share, once: the runtime library, and the emulator's header, precompiled."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mini_dnn.device.cache import cache_dir, key, store, stored
+from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
+from mini_dnn.errors import DeviceError
+from mini_dnn.paths import write_atomically
+from mini_dnn.progress import busy
+
+HERE = Path(__file__).resolve().parent
+INCLUDE = HERE / "include"
+RUNTIME = HERE / "runtime"
+CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
+HEADER = "emulator.h"
+
+
+def emulator_hash() -> str:
+    """One hash over the emulator's own headers and runtime."""
+    files = sorted(path for folder in (INCLUDE, RUNTIME) for path in folder.rglob("*.[hc]*"))
+    return key(*(part for file in files for part in (file.name, file.read_bytes())))
+
+
+def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> Path:
+    """The runtime library that kernels call.
+
+    Parameters
+    ----------
+    ucontext
+        Switch stacks in the portable way.
+    checked
+        With the checks of accesses, for kernels that are built with ``checked`` too.
+    """
+    flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
+    flags += ["-DEMULATOR_CHECKED"] if checked else []
+    settings = (compiler.identity, *flags, *RUNTIME_LINK_FLAGS)
+    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
+    target = cache_dir() / "emulator" / name
+    if stored(target) is None:
+        with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
+            made = _build(compiler, flags, checked, Path(folder), target)
+            store(target, made.read_bytes())  # to a loader, bytes behind a library are nothing
+    return target
+
+
+def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, target: Path) -> Path:
+    """Compile the files, and precompile the header, a compiler a core; then link."""
+    files = sorted([*CHECKED.glob("*.cpp"), *RUNTIME.glob("*.cpp")] if checked else RUNTIME.glob("*.cpp"))
+    made = folder / target.name
+
+    def run(*arguments: str) -> None:
+        done = compiler.run([*flags, *arguments])
+        if done.returncode:
+            raise DeviceError(
+                f"the emulator's runtime does not compile with {compiler.version}:\n{done.stderr}"
+            )
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        header = pool.submit(_precompile, compiler, checked, folder / "header.gch", target)
+        objects = [folder / f"{i}.o" for i in range(len(files))]
+        list(pool.map(lambda file, made: run("-c", str(file), "-o", str(made)), files, objects))
+        header.result()
+    # The name by which kernels find it once it is loaded, wherever the cache lies.
+    run(*RUNTIME_LINK_FLAGS, f"-Wl,-soname,{target.name}", *map(str, objects), "-o", str(made))
+    return made
+
+
+def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) -> None:
+    """Let g++ keep what it knows after `HEADER`, with which every kernel file begins."""
+    if not compiler.precompiles:
+        return
+    flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
+    done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
+    if not done.returncode:  # else kernels are compiled without it, and tell what is wrong
+        write_atomically(header_folder(compiler, runtime, checked) / f"{HEADER}.gch", made.read_bytes())
+
+
+def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
+    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there."""
+    flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
+    return runtime.with_name(f"header-{key(runtime.name, *flags)}")
