@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
 
+from mini_dnn import ops
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
@@ -70,11 +74,14 @@ def test_checked_mode_is_not_silenced(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names_of_variants())
-def test_honest_submissions_are_not_refused(name: str, exact: Grader, tmp_path: Path) -> None:
-    folder = find(name).folder
-    if name == "m3/fp32_split":  # includes the final kernel; a submission stands alone, as what `new` makes
-        folder = create(str(tmp_path / "copy"), find(name))
-    grade = exact.grade(Submission("honest", folder))
+def test_honest_submissions_are_not_refused(
+    name: str, exact: Callable[[str], Grader], tmp_path: Path
+) -> None:
+    variant = find(name)
+    folder = variant.folder
+    if name in ("m3/fp32_split", "layers/fused"):  # include the final kernel; a submission stands alone
+        folder = create(str(tmp_path / "copy"), variant)
+    grade = exact(variant.op).grade(Submission("honest", folder))
     assert not grade.refused
     skipped = [check for check in grade.checks if check.status == "skipped"]
     assert grade.points == (0 if name == "m3/cublas" else 7), grade.checks
@@ -82,13 +89,20 @@ def test_honest_submissions_are_not_refused(name: str, exact: Grader, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
-    """A grader that takes every precision that a shipped variant claims."""
-    folder = tmp_path_factory.mktemp("honest")
-    (folder / "any.toml").write_text(
-        QUICK.replace('"fp16"', '"fp16_sum"').replace("seconds = 4", "seconds = 60")
-    )
-    with Grader(quick_setting(folder, rubric=rubric.load(folder / "any.toml")), folder) as grader:
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Grader]]:
+    """A grader for each operation, which takes every precision that a shipped variant claims."""
+    folder, graders = tmp_path_factory.mktemp("honest"), ExitStack()
+
+    @cache
+    def grader(op: str) -> Grader:
+        shapes = json.dumps([problem.numbers for problem in ops.find(op).check[1:3]])
+        text = QUICK.replace('"fp16"', '"fp16_sum"').replace("seconds = 4", "seconds = 60")
+        text = re.sub("shapes = .*", f"shapes = {shapes}", text) if op != ops.DEFAULT else text
+        (folder / f"{op}.toml").write_text(f'op = "{op}"\n{text}')
+        setting = quick_setting(folder, rubric=rubric.load(folder / f"{op}.toml"))
+        return graders.enter_context(Grader(setting, folder))
+
+    with graders:
         yield grader
 
 

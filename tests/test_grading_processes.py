@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from grading_helpers import honest
-from mini_dnn.ops.conv2d import ConvShape
 
 from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.errors import ShapeError
 from mini_dnn.grading import plans
 from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.process import Answered, Confined, Ended, Limits
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
 from mini_dnn.grading.subject import new_cache
+from mini_dnn.ops import Array
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -181,3 +186,29 @@ def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
         time.sleep(1.0)  # the true answer comes, and nobody waits for it
         with pytest.raises(Ended, match="before it was asked"):
             process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})
+
+
+def test_arrays_travel_as_their_bytes() -> None:
+    known = {"odd": Array((3,), "uint8"), "x": Array((2, 2)), "halves": Array((1, 2), "float16")}
+    given = {name: np.ones(array.shape, array.dtype) for name, array in known.items()}
+    data = b"".join(wire.packed(given.values()))
+    assert len(data) == 3 + 16 + 4
+    found = wire.unpacked(data, known)
+    for name, array in given.items():
+        assert np.array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+        assert found[name].flags.aligned
+    for wrong in (data[:-1], data + b"1", b""):
+        with pytest.raises(
+            ShapeError, match=f"found {len(wrong)} bytes; expected 23, those of odd, x, halves"
+        ):
+            wire.unpacked(wrong, known)
+
+
+def test_confined_processes_import_little() -> None:
+    """What they have imported can be used against the grader, and takes time and memory for each of them."""
+    code = "from mini_dnn import ops; from mini_dnn.grading.confined import forkserver, roles; ops.names(); "
+    code += "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "mini_dnn" in found.stdout.split()
+    assert not {"h5py", "PIL", "pooch", "requests", "matplotlib", "tqdm"} & set(found.stdout.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from mini_dnn.grading.rubric import load
 from mini_dnn.ops import conv2d
 from mini_dnn.ops.conv2d import LAYERS, ConvShape, conv2d_float64
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.paths import ROOT
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import names
 
@@ -45,6 +47,16 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
     assert (found.limits.seconds, found.limits.compile_seconds) == (4.0, 180.0)
     assert found.single == found.ranking == "layers/custom"
     assert found.variant("layers/custom").points == {"correct": 4.0, "hidden": 3.0}
+
+
+def test_the_example_of_the_course_page(tmp_path: Path) -> None:
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```$", (ROOT / "docs/course.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    found = load(rubric_file(tmp_path, text))
+    assert found.op == "softmax"
+    assert found.performance is not None
+    assert found.performance.problems == {"tokens": ops.find("softmax").course["tokens"]}
 
 
 NETWORK = """
