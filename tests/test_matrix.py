@@ -103,9 +103,7 @@ def test_against_float64(name: str, problem: Any, device: Device) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_batch_that_does_not_fit_is_cut(
-    name: str, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_does_not_fit_is_cut(name: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     variant = find(name)
     taken = [p for p in problems(variant.op) if not variant.limit_for(p)]
     assert taken, f"{name} takes no problem at all"
