@@ -213,6 +213,7 @@ def test_wrong_use(words: list[str], message: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 def test_on_a_gpu(network: Network, data: ImageSet, cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = ServingBench(network, data, cuda, TIMING)
     for use_graph in (True, False):
