@@ -1,7 +1,23 @@
-"""mini_dnn: a small network framework whose convolutions run in CUDA kernels that you can read."""
+"""mini_dnn: a small network framework whose heavy operations run in CUDA kernels that you can read.
+
+Each operation of `mini_dnn.ops` is a function here, such as ``mini_dnn.softmax(x, device="emulator")``; see
+`mini_dnn.running.runner.compute`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from mini_dnn.device import open_device
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.running.runner import conv2d
 
-__all__ = ["MiniDnnError", "conv2d", "open_device"]
+__all__ = ["MiniDnnError", "open_device"]
+
+
+def __getattr__(name: str) -> Any:
+    if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from mini_dnn.ops import find  # here: whoever imports a part of mini_dnn should not wait for all of it
+    from mini_dnn.running.runner import compute
+
+    return partial(compute, find(name))

@@ -32,9 +32,9 @@ class Bar:
         self._task = self._progress.add_task(what, total=total)
         self._since = time.monotonic()
 
-    def update(self, done: int) -> None:
-        """Show that so many of all are done."""
-        self._progress.update(self._task, completed=done)
+    def update(self, done: int, total: int | None = None) -> None:
+        """Show that so many of all are done, and how many these are if that has changed."""
+        self._progress.update(self._task, completed=done, total=total)
         if time.monotonic() - self._since > PATIENCE_S:
             self._progress.start()  # harmless when it has started
 

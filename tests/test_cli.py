@@ -61,7 +61,7 @@ def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[st
     (folder / "kernel.cu").write_text(kernel.replace("q + s]", "q + S - 1 - s]"))  # mirrored filter
     status, out, err = run(capsys, *words)
     assert status == 1
-    message = r"error: .*mine, layer conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
+    message = r"error: .*mine, conv1: \d+ of 256000 elements differ from float64; the first at \(0, 0, "
     assert re.search(message, err)
 
 
@@ -125,12 +125,12 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert status == 0
     record = json.loads(file.read_text())
     assert {"schema", "started", "commit", "dirty", "device", "versions", "method", "rows"} <= set(record)
-    assert [(row["variant"], row["layer"]) for row in record["rows"]] == [
+    assert [(row["variant"], row["problem"]) for row in record["rows"]] == [
         *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2")),
     ]
     assert record["rows"][2]["op_ms"] is None
     assert [row["state"] for row in record["rows"]] == [None] * 4  # there is no GPU
-    assert [sorted(row.get("host", ())) for row in record["rows"]] == [["cores", "load"]] * 2 + [[]] * 2
+    assert [sorted(row["host"] or ()) for row in record["rows"]] == [["cores", "load"]] * 2 + [[]] * 2
     assert len(record["rows"][2]["code_hash"]) == 64
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
@@ -165,6 +165,4 @@ def test_elements_that_nobody_wrote_are_told_without_a_check(
     words = ["--batch", "10", "--impl", str(tmp_path), *SYNTHETIC, "--device", "emulator"]
     status, _, err = run(capsys, *words)
     assert status == 1
-    assert re.search(
-        r"layer conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err
-    )
+    assert re.search(r", conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err)

@@ -42,7 +42,7 @@ def test_files(tmp_path: Path) -> None:
     assert ending(lambda: os.rename(secret / "file", private / "stolen"), policy) != GOOD  # noqa: PTH104
     assert ending(lambda: os.link(secret / "file", private / "stolen"), policy) != GOOD
     assert ending((sandbox.PACKAGE / "grading/rubrics/small.toml").read_text, policy) == DENIED
-    assert ending((sandbox.PACKAGE / "shapes.py").read_text, policy) == GOOD
+    assert ending((sandbox.PACKAGE / "errors.py").read_text, policy) == GOOD
     assert ending(Path(f"/proc/{os.getpid()}/environ").read_bytes, policy) == DENIED
     (private / "link").symlink_to(secret / "file")
     assert ending((private / "link").read_text, policy) == DENIED

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mini_dnn import quads
-from mini_dnn.ops.fused import ConvPoolShape
+from mini_dnn.variant import ConvPoolShape
 
 POOLS = (1, 2, 4)  # windows that lie within four pixels
 GROUPS = 9  # pairs of rows in a tile of a warpgroup

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
-from mini_dnn.device.emulator.explain import Finding, Party, Place
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
+from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import SharedMemoryError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Argument, Images, Launch
+from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.signatures import NUMPY, Kernels, Parameter
 
 KB = 1024
@@ -44,65 +45,87 @@ def shared_limit(arch: int) -> int:
 
 
 def check_launches(
-    variant: Variant, shape: ConvShape, arch: int, static_bytes: Callable[[str], int]
+    plan: Callable[[int], Planned], batch: int, arch: int, static_bytes: Callable[[str], int]
 ) -> Finding | None:
     """The first launch of a plan that no GPU of this kind would do, or none.
 
     Parameters
     ----------
+    plan
+        Gives the plan for so many entries of the batch.
+    batch
+        How many there are.
     arch
         Compute capability times ten; of one that `SHARED_LIMIT` lacks, the driver knows the limit.
     static_bytes
         Of the shared arrays that a kernel declares.
     """
-    kernels = Kernels(variant.source)
-    launches = [step for step in variant.steps(shape) if isinstance(step, Launch)]
-    if any(_beyond(step.grid, GRID_LIMIT) for step in launches):  # the runner splits such a batch
-        launches = [step for step in variant.steps(shape.with_batch(1)) if isinstance(step, Launch)]
-    for launch in launches:
-        finding = _kernel(variant, launch, kernels) or _geometry(variant, launch)
-        finding = finding or _shared(variant, launch, arch, static_bytes)
-        finding = finding or _arguments(variant, launch, kernels)
+    planned = plan(batch)
+    kernels = Kernels(planned.source)
+    if any(_beyond(launch.grid, GRID_LIMIT) for launch in planned.launches):  # the runner splits such a batch
+        planned = plan(1)
+    for launch in planned.launches:
+        at = _At(planned.source, launch)
+        finding = _kernel(at, kernels) or _geometry(at)
+        finding = finding or _shared(at, arch, static_bytes)
+        finding = finding or _arguments(at, kernels)
         if finding:
             return finding
     return None
 
 
-def static_finding(variant: Variant, error: SharedMemoryError) -> Finding:
+def static_finding(source: Path, error: SharedMemoryError) -> Finding:
     """A kernel whose shared arrays are too large for any launch."""
-    declared = Kernels(variant.source).signatures.get(error.kernel)
+    declared = Kernels(source).signatures.get(error.kernel)
     own = Party(declared.place, (), ()) if declared else None
     return Finding("launch", str(error), error.kernel, own, cure=CURES["static"])
 
 
-def _kernel(variant: Variant, launch: Launch, kernels: Kernels) -> Finding | None:
+@dataclass(frozen=True)
+class _At:
+    """A launch of the plan that belongs to a kernel file."""
+
+    source: Path
+    launch: Launch
+
+    def finding(self, field: str, what: str, cure: str, other: Place | None = None) -> Finding:
+        """Where the launch is written, and the kernel's declaration."""
+        own = Party(launch_place(self.source, self.launch.kernel, field), (), ())
+        declared = Party(other, (), ()) if other else None
+        own_or_none = own if own.place else None
+        return Finding("launch", what, self.launch.kernel, own_or_none, "", declared, CURES[cure])
+
+
+def _kernel(at: _At, kernels: Kernels) -> Finding | None:
+    launch = at.launch
     declared = kernels.signatures.get(launch.kernel)
     if declared and kernels.have_cpp_names:
         what = f"kernel '{launch.kernel}' has a C++ name, which the host cannot look up"
-        return _finding(variant, launch, "kernel", what, "linkage", declared.place)
+        return at.finding("kernel", what, "linkage", declared.place)
     if not kernels.lack(launch.kernel):
         return None
     have = ", ".join(kernels.signatures) or "none"
     near = difflib.get_close_matches(launch.kernel, kernels.signatures, 1)
     mean = f"; did you mean '{near[0]}'?" if near else ""
-    what = f"there is no kernel '{launch.kernel}' in {variant.source.name}: it has {have}{mean}"
+    what = f"there is no kernel '{launch.kernel}' in {at.source.name}: it has {have}{mean}"
     other = kernels.signatures[near[0]].place if near else None
-    return _finding(variant, launch, "kernel", what, "name", other)
+    return at.finding("kernel", what, "name", other)
 
 
-def _geometry(variant: Variant, launch: Launch) -> Finding | None:
+def _geometry(at: _At) -> Finding | None:
+    launch = at.launch
     for field, sizes, limits in (("grid", launch.grid, GRID_LIMIT), ("block", launch.block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
-            return _finding(variant, launch, field, f"{field} {sizes} must have one to three entries", field)
-        at = _beyond(sizes, limits)
-        if at and not (field == "block" and at[1] > MAX_THREADS):
-            axis, size, limit = at
+            return at.finding(field, f"{field} {sizes} must have one to three entries", field)
+        beyond = _beyond(sizes, limits)
+        if beyond and not (field == "block" and beyond[1] > MAX_THREADS):
+            axis, size, limit = beyond
             what = f"{field}.{axis} is {size:,} in {field} {sizes}; CUDA allows 1 to {limit:,}"
-            return _finding(variant, launch, field, what, "zero" if size < 1 else field)
+            return at.finding(field, what, "zero" if size < 1 else field)
     threads = prod(launch.block)
     if threads > MAX_THREADS:
         what = f"block {launch.block} has {threads:,} threads; CUDA allows {MAX_THREADS:,} in a block"
-        return _finding(variant, launch, "block", what, "threads")
+        return at.finding("block", what, "threads")
     return None
 
 
@@ -112,9 +135,8 @@ def _beyond(sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[str, int, 
     return next(((axis, size, limit) for axis, size, limit in entries if not 1 <= size <= limit), None)
 
 
-def _shared(
-    variant: Variant, launch: Launch, arch: int, static_bytes: Callable[[str], int]
-) -> Finding | None:
+def _shared(at: _At, arch: int, static_bytes: Callable[[str], int]) -> Finding | None:
+    launch = at.launch
     limit = shared_limit(arch)
     static, dynamic = static_bytes(launch.kernel), launch.shared_bytes
     if dynamic >= 0 and static + dynamic <= limit:
@@ -123,10 +145,11 @@ def _shared(
         f"a block of {launch.kernel} asks for {static + dynamic:,} bytes of shared memory "
         f"({static:,} static, {dynamic:,} dynamic); sm_{arch} allows {limit:,} ({limit // KB} KB)"
     )
-    return _finding(variant, launch, "shared_bytes", what, "shared")
+    return at.finding("shared_bytes", what, "shared")
 
 
-def _arguments(variant: Variant, launch: Launch, kernels: Kernels) -> Finding | None:
+def _arguments(at: _At, kernels: Kernels) -> Finding | None:
+    launch = at.launch
     signature = kernels.signatures.get(launch.kernel)
     if signature is None or signature.parameters is None:
         return None  # the device looks at what it was given
@@ -136,14 +159,14 @@ def _arguments(variant: Variant, launch: Launch, kernels: Kernels) -> Finding | 
             f"{launch.kernel} takes {len(taken)} arguments ({signature}); the launch passes {len(passed)} "
             f"({', '.join(map(_words, passed))})"
         )
-        return _finding(variant, launch, "args", what, "count", signature.place)
+        return at.finding("args", what, "count", signature.place)
     for number, (parameter, argument) in enumerate(zip(taken, passed, strict=True), 1):
         if wanted := _wanted(parameter, argument):
             what = (
                 f"argument {number} of {launch.kernel} is {parameter.declaration} and takes {wanted}; "
                 f"the launch passes {_words(argument)}"
             )
-            return _finding(variant, launch, "args", what, "type", signature.place)
+            return at.finding("args", what, "type", signature.place)
     return None
 
 
@@ -178,18 +201,9 @@ def _words(argument: Argument) -> str:
     return f"the {type(argument).__name__} {argument}"
 
 
-def _finding(
-    variant: Variant, launch: Launch, field: str, what: str, cure: str, other: Place | None = None
-) -> Finding:
-    """Where the launch is written, and the kernel's declaration."""
-    own = Party(launch_place(variant, launch.kernel, field), (), ())
-    declared = Party(other, (), ()) if other else None
-    return Finding("launch", what, launch.kernel, own if own.place else None, "", declared, CURES[cure])
-
-
-def launch_place(variant: Variant, kernel: str, field: str) -> Place | None:
-    """The line of ``variant.py`` that gives a field of a kernel's launch, where it can be told."""
-    file = variant.folder / "variant.py"
+def launch_place(source: Path, kernel: str, field: str) -> Place | None:
+    """The line of the ``variant.py`` beside a kernel that gives a field of a launch, where it can be told."""
+    file = source.with_name("variant.py")
     if not file.is_file():
         return None
     text = file.read_text(errors="replace")

@@ -9,29 +9,32 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mini_dnn.checking import sanitizer
-from mini_dnn.checking.check import SHAPES, Progress, Report, Result, compare, inputs
+from mini_dnn.checking.check import Progress
+from mini_dnn.checking.judge import judge
+from mini_dnn.checking.results import LEAST, Report, Result
+from mini_dnn.checking.schedules import each_once
 from mini_dnn.checking.verdicts import Run, verdicts
-from mini_dnn.device.emulator.explain import CURES, Finding
+from mini_dnn.device import tools
+from mini_dnn.device.finding import CURES, Finding
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.profiling import tools
 from mini_dnn.variant import Variant
 
 PROGRAM = ("-m", "mini_dnn.checking.workload")
 STAGES = 1 + len(sanitizer.SUBTOOLS)  # what progress counts
-LIMIT_S, SHAPE_LIMIT_S = 600.0, 60.0  # of a process: with all shapes, and its compiler; with one
+LIMIT_S, ONE_LIMIT_S = 600.0, 60.0  # of a process: with all problems, and its compiler; with one
 REGISTERS = "a block's threads need more registers than an SM has: take a smaller block, or __launch_bounds__"
 ENDLESS = "look for a loop whose end is never reached, or a wait for what never comes"
 
 
 @dataclass(frozen=True)
-class Watched:
-    """The program that a checker watches: the variant at some shapes."""
+class Program:
+    """The program that a checker watches: the variant at some problems."""
 
     variant: Variant
-    shapes: tuple[ConvShape, ...]
+    problems: tuple[Any, ...]
     seed: int
     folder: Path
 
@@ -39,20 +42,19 @@ class Watched:
         """The command line of the program."""
         words = [sys.executable, *PROGRAM, str(self.variant.folder)]
         words += ["--seed", str(self.seed), "--runs", str(self._file)]
-        shapes = [",".join(map(str, vars(shape).values())) for shape in self.shapes]
-        return [*words, *flags, "--shapes", *shapes]
+        return [*words, *flags, "--shapes", *(problem.text for problem in self.problems)]
 
     @property
     def limit_s(self) -> float:
         """When to give up."""
-        return LIMIT_S if len(self.shapes) > 1 else SHAPE_LIMIT_S
+        return LIMIT_S if len(self.problems) > 1 else ONE_LIMIT_S
 
-    def each(self) -> Iterator[Watched]:
-        """The same at one shape at a time, as a failure leaves the GPU's context unusable."""
-        for number, shape in enumerate(self.shapes):
+    def each(self) -> Iterator[Program]:
+        """The same at one problem at a time, as a failure leaves the GPU's context unusable."""
+        for number, problem in enumerate(self.problems):
             folder = self.folder / str(number)
             folder.mkdir(exist_ok=True)
-            yield replace(self, shapes=(shape,), folder=folder)
+            yield replace(self, problems=(problem,), folder=folder)
 
     def forget(self) -> None:
         """Remove what an earlier run of the program wrote."""
@@ -69,14 +71,19 @@ class Watched:
 
 
 def check_cuda(
-    variant: Variant, shapes: Sequence[ConvShape] = SHAPES, seed: int = 0, progress: Progress | None = None
+    variant: Variant,
+    problems: Sequence[Any] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Report:
-    """Run a variant on the GPU at each shape under each of Compute Sanitizer's checkers.
+    """Run a variant on the GPU at each problem under each of Compute Sanitizer's checkers.
 
     Parameters
     ----------
+    problems
+        None: those of the operation, and its ordinary ones where the variant refuses some, or fails there.
     progress
-        Called with the number of `STAGES` that are done.
+        Called with the number of stages that are done, and that of all.
 
     Raises
     ------
@@ -85,9 +92,24 @@ def check_cuda(
         messages of the checkers are then kept, in a folder that the error names.
     """
     tools.find_tool("compute-sanitizer")
-    accepted = tuple(shape for shape in dict.fromkeys(shapes) if not variant.limit_for(shape))
+    operation = variant.operation
+    results, seen = _round(variant, operation.check if problems is None else problems, seed, progress)
+    if problems is None and any(result.refused or result.finding for result in results):
+        more, also = _round(variant, [p for p in operation.spare if p not in operation.check], seed, progress)
+        results, seen = [*results, *more], seen or also
+    device, arch = seen or ("no GPU was needed", 0)
+    least = 1 if problems is not None else LEAST
+    return Report(variant.name, operation.name, seed, tuple(results), device, arch, least, operation.traits)
+
+
+def _round(
+    variant: Variant, problems: Sequence[Any], seed: int, progress: Progress | None
+) -> tuple[list[Result], tuple[str, int] | None]:
+    """A result for each problem; the GPU's description and compute capability, if it was needed."""
+    limits = {problem: variant.limit_for(problem) for problem in problems}
+    accepted = tuple(problem for problem, limit in limits.items() if not limit)
     folder = Path(tempfile.mkdtemp(prefix="mini_dnn-check-"))
-    work = Watched(variant, accepted, seed, folder)
+    work = Program(variant, accepted, seed, folder)
     try:
         runs = _plain(work) if accepted else []
     except MiniDnnError:
@@ -96,64 +118,65 @@ def check_cuda(
     found = _findings(work, runs, progress)
     shutil.rmtree(folder)
     results = [
-        Result(shape, refused=limit)
-        if (limit := variant.limit_for(shape))
-        else Result(shape, next(iter(found[shape]), None), more=tuple(found[shape][1:]))
-        for shape in shapes
+        Result(problem, refused=limit)
+        if limit
+        else Result(problem, next(iter(found[problem]), None), more=tuple(found[problem][1:]))
+        for problem, limit in limits.items()
     ]
-    device, arch = (runs[0].device, runs[0].arch) if runs else ("no GPU was needed", 0)
-    return Report(variant.name, seed, tuple(results), device, arch)
+    return results, (runs[0].device, runs[0].arch) if runs else None
 
 
-def _findings(work: Watched, runs: list[Run], progress: Progress | None) -> dict[ConvShape, list[Finding]]:
+def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict[Any, list[Finding]]:
     """What the checkers find, and the comparison where they find nothing."""
-    found = {run.shape: [run.launch] if run.launch else [] for run in runs}
-    todo = tuple(shape for shape, findings in found.items() if not findings)
+    found = {run.problem: [run.launch] if run.launch else [] for run in runs}
+    todo = tuple(problem for problem, findings in found.items() if not findings)
     for stage, subtool in enumerate(sanitizer.SUBTOOLS if todo else (), 1):
         if progress:
-            progress(stage)
-        for shape, findings in _watched(replace(work, shapes=todo), subtool):
-            found[shape] += findings
+            progress(stage, STAGES)
+        for problem, findings in _watched(replace(work, problems=todo), subtool):
+            found[problem] += findings
     for run in runs:
-        if not found[run.shape]:
-            found[run.shape] += filter(None, [_result(work.variant, run, work.seed)])
+        if not found[run.problem]:
+            found[run.problem] += filter(None, [_result(work.variant, run, work.seed)])
     if progress:
-        progress(STAGES)
-    return found
+        progress(STAGES, STAGES)
+    return {problem: each_once(findings) for problem, findings in found.items()}
 
 
-def _plain(work: Watched) -> list[Run]:
+def _plain(work: Program) -> list[Run]:
     """The runs with no checker around, so that the program's own errors are seen plainly."""
     work.forget()
     done = tools.run(work.command(), limit_s=work.limit_s)
-    if done.timed_out and len(work.shapes) == 1:
+    if done.timed_out and len(work.problems) == 1:
         what = f"the kernels did not come to their end within {work.limit_s:g} s"
-        return [Run(work.shapes[0], "GPU", 0, launch=Finding("endless", what, cure=ENDLESS))]
+        return [Run(work.problems[0], "GPU", 0, launch=Finding("endless", what, cure=ENDLESS))]
     if done.status and not done.timed_out:
         message = done.output.partition("error: ")[2] or done.output
         raise MiniDnnError(f"{work.variant.name} cannot be checked on a GPU here: {message.strip()}")
     runs = work.runs()
-    if len(runs) < len(work.shapes):
+    if len(runs) < len(work.problems):
         return [run for one in work.each() for run in _plain(one)]
     return runs
 
 
-def _watched(work: Watched, subtool: str) -> Iterator[tuple[ConvShape, list[Finding]]]:
-    """What a checker finds at each shape: at all in one process, and one by one if that is not clean."""
+def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]:
+    """What a checker finds at each problem: at all in one process, and one by one if that is not clean."""
     work.forget()
     outcome = sanitizer.check(work, subtool, work.limit_s)
-    if len(work.shapes) == 1:
+    if len(work.problems) == 1:
         buffers = [allocation for run in work.runs() for allocation in run.allocations]
-        yield work.shapes[0], verdicts(outcome.records, work.variant.source, buffers)
-    elif outcome.records or len(work.runs()) < len(work.shapes):
+        yield work.problems[0], verdicts(outcome.records, work.variant.source, buffers)
+    elif outcome.records or len(work.runs()) < len(work.problems):
         for one in work.each():
             yield from _watched(one, subtool)
 
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
     """What no checker saw."""
-    if run.y is None and "resources requested" in run.failure:
+    if run.outputs is None and "resources requested" in run.failure:
         return Finding("launch", run.failure, cure=REGISTERS)
-    if run.y is None:
+    if run.outputs is None:
         return Finding("fault", run.failure, cure=CURES["fault"])
-    return compare(*inputs(run.shape, seed), run.y, variant)
+    operation = variant.operation
+    arrays = operation.inputs(run.problem, seed)
+    return judge(operation, run.problem, arrays, run.outputs, variant.precision)

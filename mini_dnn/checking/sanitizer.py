@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from mini_dnn.device.sources import source_files
+from mini_dnn.device.tools import failure, find_tool, run
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.profiling.tools import failure, find_tool, run
 
 SUBTOOLS = {
     "memcheck": "accesses out of bounds or misaligned",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from mini_dnn.device.emulator.explain import Finding, Place
+from mini_dnn.device.finding import Finding, Place
 
 SCHEDULES = ("forward", "reverse", "random")  # the numbers of Schedule in runtime/checked/shadow.h
 # What a mistake is called that shows in several ways: by the first of these.
@@ -47,7 +47,29 @@ def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[st
 
 
 def same_mistake(a: Finding, b: Finding) -> bool:
-    """Whether two findings tell of one mistake: they share a line, of a race on either side."""
+    """Whether two findings tell of one mistake: of one kind, on one line, of a race on either side."""
+    return a.kind == b.kind and _same_place(a, b)
+
+
+def each_once(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, each mistake once."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if not any(same_mistake(finding, other) for other in kept):
+            kept.append(finding)
+    return kept
+
+
+def _same_cause(a: Finding, b: Finding) -> bool:
+    """Whether one mistake may show as the one in one order, and as the other in the next.
+
+    It does so on one line, and at one array, unless one of them is about no array.
+    """
+    arrays = {name for finding in (a, b) if (name := finding.array.partition("[")[0])}
+    return same_mistake(a, b) or (_same_place(a, b) and len(arrays) < 2)
+
+
+def _same_place(a: Finding, b: Finding) -> bool:
     mine, others = _places(a), _places(b)
     if mine and others:
         return a.kernel == b.kernel and bool(mine & others)
@@ -63,9 +85,9 @@ def _distinct(found: Found, schedules: Sequence[str]) -> list[Finding]:
     causes = [(s, f) for s, f in found if f.kind != "wrong"] or found  # a wrong result is their effect
     kept: list[Finding] = []
     for schedule, finding in sorted(causes, key=lambda each: CAUSES.index(each[1].kind)):
-        if any(same_mistake(finding, other) for other in kept):
+        if any(_same_cause(finding, other) for other in kept):
             continue
-        if not any(same_mistake(finding, other) for s, other in found if s == schedules[0]):
+        if not any(_same_cause(finding, other) for s, other in found if s == schedules[0]):
             note = f"hidden in {schedules[0]} order: met when blocks and threads run in {schedule} order"
             finding = replace(finding, notes=(*finding.notes, note))
         kept.append(finding)

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from mini_dnn.checking.sanitizer import Record
-from mini_dnn.device.emulator.explain import CURES, Array, Fault, Finding, Party, Place, explain_fault
+from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
 from mini_dnn.device.sources import source_files
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops import Arrays
 
 WARP = 32
 ACCESS = re.compile(
@@ -31,19 +30,19 @@ NOTHING = Party(None, (), ())
 class Allocation:
     """A buffer of the program that was watched."""
 
-    array: Array
+    array: Target
     address: int
     nbytes: int
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one shape, in the program that was watched."""
+    """What came of one problem, in the program that was watched."""
 
-    shape: ConvShape
+    problem: Any
     device: str  # its description
     arch: int
-    y: np.ndarray | None = None  # (N, M, P, Q) float32, if the run came to its end
+    outputs: Arrays | None = None  # if the run came to its end
     launch: Finding | None = None  # a launch that the GPU would refuse: nothing was run
     failure: str = ""  # what the driver said
     allocations: tuple[Allocation, ...] = ()

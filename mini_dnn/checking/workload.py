@@ -1,4 +1,4 @@
-"""The process that Compute Sanitizer watches for ``check``: one run of a variant at each shape.
+"""The process that Compute Sanitizer watches for ``check``: one run of a variant at each problem.
 
 ``python -m mini_dnn.checking.workload FOLDER --shapes 2,1,9,21,3,2,5 --seed 0 --runs FILE``
 """
@@ -8,24 +8,23 @@ from __future__ import annotations
 import argparse
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.checking.check import inputs
 from mini_dnn.checking.launches import CURES, check_launches, static_finding
 from mini_dnn.checking.verdicts import Allocation, Run
 from mini_dnn.device.base import Buffer, Module
 from mini_dnn.device.cuda import CudaBuffer, CudaDevice
-from mini_dnn.device.emulator.explain import Array, Finding
+from mini_dnn.device.finding import Finding, Target
 from mini_dnn.errors import LaunchError, MiniDnnError, SharedMemoryError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.runner import fitting, run
-from mini_dnn.variant import Variant, find
+from mini_dnn.running.runner import run_plans
+from mini_dnn.variant import Planned, Variant, find
 
 FAILED = 2  # exit status
 
@@ -42,6 +41,7 @@ class WatchedCudaDevice(CudaDevice):
     def __init__(self, unfilled: bool) -> None:
         super().__init__()
         self.allocations: list[Allocation] = []
+        self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
         self._unfilled = unfilled
 
     def empty(
@@ -49,7 +49,7 @@ class WatchedCudaDevice(CudaDevice):
     ) -> CudaBuffer:
         """Allocate a buffer, and note it."""
         buffer = super().empty(name, shape, dtype, fill)
-        array = Array(name, "global", shape, buffer.dtype.itemsize)
+        array = Target(name, "global", shape, buffer.dtype.itemsize, self.axes.get(name, ""))
         self.allocations.append(Allocation(array, int(buffer.memory), buffer.nbytes))
         return buffer
 
@@ -63,31 +63,36 @@ class WatchedCudaDevice(CudaDevice):
         return lambda kernel: int(self._function(module, kernel).shared_size_bytes)
 
 
-def run_shape(variant: Variant, shape: ConvShape, seed: int, device: WatchedCudaDevice) -> Run:
+def run_problem(variant: Variant, problem: Any, seed: int, device: WatchedCudaDevice) -> Run:
     """Run a variant; a failure on the GPU is part of the answer."""
-    result = Run(shape, device.description, device.arch)
-    variant = fitting(variant, shape, device.max_shared_bytes)
+    result = Run(problem, device.description, device.arch)
+
+    def plan(n: int) -> Planned:
+        return variant.planned(problem.with_batch(n), device.max_shared_bytes)
+
+    planned = plan(problem.batch)
+    device.axes = {name: array.axes for name, array in planned.arrays.items()}
     try:
-        module = device.compile(variant.source, variant.defines_for(shape))
+        module = device.compile(planned.source, planned.defines)
     except SharedMemoryError as error:
-        return replace(result, launch=static_finding(variant, error))
+        return replace(result, launch=static_finding(planned.source, error))
     try:
-        static = device.static_shared_bytes(module)
-        launch = check_launches(variant, shape, device.arch, static)
+        launch = check_launches(plan, problem.batch, device.arch, device.static_shared_bytes(module))
     except LaunchError as error:  # of a kernel that can be read in the source, but not be looked up
         launch = Finding("launch", str(error), cure=CURES["name"])
     if launch:
         return replace(result, launch=launch)
     device.allocations.clear()
+    arrays = variant.operation.inputs(problem, seed)
     try:
-        result = replace(result, y=run(*inputs(shape, seed), variant, device).y)
+        result = replace(result, outputs=run_plans(plan, problem, arrays, device).outputs)
     except LaunchError as error:
         result = replace(result, failure=str(error))
     return replace(result, allocations=tuple(device.allocations))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, and write the `Run` of each shape."""
+    """Run, and write the `Run` of each problem."""
     parser = argparse.ArgumentParser(prog="mini_dnn.checking.workload")
     parser.add_argument("variant")
     parser.add_argument("--shapes", nargs="+", required=True)
@@ -95,13 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--unfilled", action="store_true", help="leave fresh buffers uninitialised")
     args = parser.parse_args(argv)
-    shapes = [ConvShape(*map(int, text.split(","))) for text in args.shapes]
     runs = []
     try:
         variant = find(args.variant)
+        problems = [variant.operation.parse(text) for text in args.shapes]
         with closing(WatchedCudaDevice(args.unfilled)) as device:
-            for shape in shapes:
-                runs.append(run_shape(variant, shape, args.seed, device))
+            for problem in problems:
+                runs.append(run_problem(variant, problem, args.seed, device))
                 if runs[-1].failure:  # the context cannot be used any more
                     break
     except MiniDnnError as error:

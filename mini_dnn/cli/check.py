@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
-from mini_dnn.checking.check import SHAPES, Report, check
+from mini_dnn.checking.check import check
 from mini_dnn.checking.launches import SHARED_LIMIT
-from mini_dnn.checking.on_gpu import STAGES, check_cuda
+from mini_dnn.checking.on_gpu import check_cuda
+from mini_dnn.checking.results import Report
 from mini_dnn.checking.schedules import SCHEDULES
-from mini_dnn.cli.common import DIFFERS, check_output
+from mini_dnn.cli.common import DIFFERS, check_output, problems_of, write_json
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
-from mini_dnn.device.emulator.explain import Finding, Party
-from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.device.finding import Finding, Party
+from mini_dnn.errors import UsageError
 from mini_dnn.progress import Bar
 from mini_dnn.variant import find
 
@@ -30,18 +29,16 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="find what is wrong with a kernel, without a GPU or on one",
         description="Run a variant on the emulator in checked mode, or on a GPU under Compute Sanitizer, at "
         "irregular shapes: accesses out of bounds, races, divergent barriers, reads of what nobody wrote, "
-        "impossible launches, outputs that nobody wrote, wrong results. "
-        "Exit status: 0 clean, 1 findings, 2 wrong use.",
+        "impossible launches, outputs that nobody wrote, wrong results. Exit status: 0 clean; 1 findings, or "
+        "too little was run to tell; 2 wrong use.",
     )
     parser.add_argument("--impl", required=True, metavar="NAME|PATH", help="the variant")
     parser.add_argument(
         "--shapes",
         nargs="+",
-        type=_shape,
-        default=list(SHAPES),
-        metavar="N,C,H,W,M,R,S",
-        help="images, channels, height and width; output channels, filter height and width "
-        f"(default: {len(SHAPES)} irregular ones)",
+        metavar="SIZES",
+        help="problems by their sizes, as 'run.py list' shows them: 2,1,9,21,3,2,5 (default: irregular ones, "
+        "and ordinary ones where the variant refuses some of these)",
     )
     parser.add_argument(
         "--device",
@@ -76,16 +73,6 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
-def _shape(text: str) -> ConvShape:
-    try:
-        return ConvShape(*map(int, text.split(",")))
-    except (TypeError, ValueError) as error:
-        reason = str(error) if isinstance(error, ShapeError) else "seven integers are needed"
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no N,C,H,W,M,R,S such as 2,1,9,21,3,2,5: {reason}"
-        ) from error
-
-
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is no seed: a whole number from 0 on is needed")
@@ -99,22 +86,24 @@ def _steps(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, and print the verdict; 1 if something was found."""
-    variant = find(args.impl).as_convolution()
+    """Check, and print the verdict; 1 if something was found, or if too little was run to tell."""
+    variant = find(args.impl)
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)
+    operation = variant.operation
+    problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None
     if args.device == "cuda":
         for flag in ("arch", "schedules", "limit"):
             if getattr(args, flag):
                 raise UsageError(f"--{flag} is for the emulator; --device cuda takes the GPU that is there")
-        with Bar("checking", STAGES) as bar:
-            report = check_cuda(variant, args.shapes, args.seed, bar.update)
-    else:
-        with Bar("checking", len(args.shapes)) as bar:
+    with Bar("checking", len(problems or operation.check)) as bar:
+        if args.device == "cuda":
+            report = check_cuda(variant, problems, args.seed, bar.update)
+        else:
             report = check(
                 variant,
-                args.shapes,
+                problems,
                 args.seed,
                 bar.update,
                 args.arch or CheckedEmulator.arch,
@@ -122,14 +111,8 @@ def run(args: argparse.Namespace) -> int:
                 args.limit or STEP_LIMIT,
             )
     show(report, Console(theme=THEME, highlighter=Verdict()))
-    if args.json:
-        try:
-            args.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n")
-        except OSError as error:
-            raise MiniDnnError(
-                f"{args.json} cannot be written: {error}; name another file with --json"
-            ) from error
-    return DIFFERS if report.findings else 0
+    write_json("--json", args.json, report.as_dict())
+    return 0 if report.clean else DIFFERS
 
 
 class Verdict(RegexHighlighter):
@@ -171,17 +154,23 @@ def describe(report: Report) -> list[str]:
         if result.finding:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
-        lines.append(f"{verdict:<16}{result.shape}")
-    for number, (finding, shapes) in enumerate(report.findings.items(), 1):
+        lines.append(f"{verdict:<16}{result.problem}")
+    for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
-        lines.append(
-            f"   shape    {shapes[0]}" + (f", and {len(shapes) - 1} more" if len(shapes) > 1 else "")
-        )
-        lines.append(f"   cure     {finding.cure}")
-    count, tried = len(report.findings), len(report.results)
-    verdict = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
-    where = f"{tried} shape{'s' * (tried > 1)}"
-    return [*lines, "", f"{report.variant}: {verdict} at {where} (seed {report.seed})"]
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        lines += [f"   shape    {problems[0]}{more}", f"   cure     {finding.cure}"]
+    return [*lines, "", f"{report.variant}: {_summary(report)} (seed {report.seed})"]
+
+
+def _summary(report: Report) -> str:
+    """The last line: what was found, at how many of the problems, and whether that is enough to tell."""
+    count, ran, refused = len(report.findings), len(report.ran), len(report.results) - len(report.ran)
+    found = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
+    where = f"at {ran} shape{'s' * (ran != 1)}"
+    where += f"; {refused} more were not run" if refused else ""
+    if report.enough:
+        return f"{found} {where}"
+    return f"not enough was checked: {found} {where}, and a verdict needs {report.least} that ran"
 
 
 def _details(finding: Finding) -> list[str]:

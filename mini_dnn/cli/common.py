@@ -1,10 +1,16 @@
-"""What several verbs share: exit statuses, and the check of a file that is to be written."""
+"""What several verbs share: exit statuses, files to be written, and the problems that are asked for."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.ops import Operation
+from mini_dnn.paths import write_atomically
+from mini_dnn.variant import Variant
 
 DIFFERS = 1  # the run is complete, and its result is not what was expected
 WRONG_USE = 2  # something for the user to put right
@@ -25,3 +31,86 @@ def check_output(flag: str, path: Path | None) -> None:
         raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
     if not path.resolve().parent.is_dir():
         raise UsageError(f"{flag} {path}: there is no folder {path.resolve().parent}; make it first")
+
+
+def problems_of(
+    operation: Operation,
+    at: Sequence[str] | None = None,
+    shapes: Sequence[str] | None = None,
+    batch: int | None = None,
+    most: int | None = None,
+) -> dict[str, Any]:
+    """The problems that a command line asks for, by name: all of the operation's course problems by default.
+
+    Parameters
+    ----------
+    at
+        Names of course problems; ``"all"`` and ``"both"`` are all of them.
+    shapes
+        Problems as ``--shapes`` takes them, instead.
+    batch
+        How many entries the batch of each has, instead of its own.
+    most
+        Where ``batch`` does not say: at most so many.
+
+    Raises
+    ------
+    UsageError
+        There is no such problem, or both ways to name some were used.
+    """
+    if at and shapes:
+        raise UsageError("--at names problems of the course and --shapes gives sizes; use one of them")
+    if batch is not None and batch < 1:
+        raise UsageError(f"--batch {batch}: expected 1 or more")
+    if shapes:
+        try:
+            found = {text: operation.parse(text) for text in shapes}
+        except ShapeError as error:
+            raise UsageError(f"--shapes {error}") from error
+    else:
+        found = dict(operation.course)
+        names = [name for name in at or () if name not in ("all", "both")]
+        unknown = [name for name in names if name not in found]
+        if unknown:
+            known = ", ".join(found)
+            raise UsageError(f"--at {unknown[0]}: {operation.name} has no such problem; there are {known}")
+        found = {name: found[name] for name in names or found}
+    if batch is not None:
+        return {name: problem.with_batch(batch) for name, problem in found.items()}
+    if most is not None and not shapes:
+        return {name: p.with_batch(min(p.batch, most)) for name, p in found.items()}
+    return found
+
+
+def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
+    """Refuse variants of other operations than the one that a verb is about.
+
+    Raises
+    ------
+    UsageError
+        One computes something else.
+    """
+    for variant in variants:
+        if variant.op != op:
+            raise UsageError(
+                f"{flag} {variant.name}: it computes {variant.op}, where {op} is asked for; 'run.py list "
+                f"{op}' shows what does, and 'run.py run --impl {variant.name}' runs it alone"
+            )
+    return variants
+
+
+def write_json(flag: str, path: Path | None, value: Any) -> None:
+    """Write a file of JSON, whole or not at all; None writes nothing.
+
+    Raises
+    ------
+    MiniDnnError
+        It cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode())
+        path.chmod(0o644)  # results are for everybody
+    except OSError as error:
+        raise MiniDnnError(f"{flag} {path} cannot be written: {error}; name another file") from error

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
+import statistics
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mini_dnn import datasets
-from mini_dnn.cli.common import DIFFERS, check_output
-from mini_dnn.cli.infer_resident import classify_resident
-from mini_dnn.datasets import SEND, ImageSet
+from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
+from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
-from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.measuring.inference import ConvLayer, Convolutions, accuracy
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring.inference import LAYER, NETWORK, STEPS, Convolutions, Program, classify, find_step
 from mini_dnn.measuring.machine import cpu_name, versions
-from mini_dnn.nn.models import lenet
-from mini_dnn.nn.network import LayerTime
-from mini_dnn.nn.weights import WeightsInfo, load
-from mini_dnn.running.resident import STEPS, find_step
+from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
+CHECKED = 200  # images whose probabilities are compared with float64
+EMULATED = "none (emulated: what a CPU takes says nothing about a GPU)"
+
+Figures = dict[str, Any]
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -67,39 +66,45 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
-    variant = find_step(args.resident) if args.resident else find(args.impl).as_convolution()
+    variant = find_step(args.resident) if args.resident else _convolution(args.impl)
     _check_flags(args, variant)
     with ExitStack() as stack:
         device = None
         if variant.host is None:
             device = open_device(args.device)
             stack.callback(device.close)
-        data = datasets.load(args.data, "test", args.data_dir)
-        if args.batch > len(data.labels):
-            raise UsageError(f"--batch {args.batch}: {data.name} has {len(data.labels)} test images at most")
-        network = lenet.build(np.random.default_rng(0))
-        weights = args.weights or lenet.default_weights(data.name)
-        info = load(weights, network)
-        _print_head(variant, device, data, weights, args.batch)
+        program = Program.load(args.data, args.data_dir, args.weights)
+        program.check_batch(args.batch)
+        _print_head(variant, device, program, args.batch)
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
-        if args.resident:
-            assert device is not None, "a network variant has kernels"
-            found, layers = classify_resident(
-                variant, device, network, data, args.batch, timing, args.send, args.data_dir, args.check
-            )
-        else:
-            convolutions = Convolutions(variant, device, timing, args.batch if args.check else 0)
-            found = accuracy(network, convolutions, data, args.batch, _Report(convolutions))
-            layers = [_layer_figures(layer) for layer in convolutions.layers.values()]
-    expected = _expected_accuracy(info, data, args.batch)
+        measured = _resident if args.resident else _layer_by_layer
+        found, layers = measured(variant, program, args, Setting(device, timing))
+    expected = program.expected_accuracy(args.batch)
     agrees = expected is None or abs(found - expected) <= ACCURACY_TOLERANCE
-    print(f"\nTest Accuracy: {found:.4f} ({_verdict(expected, agrees, info, data)})")
+    print(f"\nTest Accuracy: {found:.4f} ({_verdict(expected, agrees, program)})")
     total_s = time.perf_counter() - start
     print(f"total {total_s:.1f} s")
-    if args.json:
-        impl = args.resident or args.impl
-        _write_json(args.json, _figures(impl, device, layers, data, args.batch, found, expected, total_s))
+    figures = {
+        "impl": args.resident or args.impl,
+        "device": device.name if device else "host",
+        "device_name": _device_text(device),
+        "data": program.data.name,
+        "batch": args.batch,
+        "accuracy": found,
+        "expected_accuracy": expected,
+        "layers": layers,
+        "total_s": total_s,
+        "versions": versions() | getattr(device, "versions", {}),
+    }
+    write_json("--json", args.json, figures)
     return 0 if agrees else DIFFERS
+
+
+def _convolution(name: str) -> Variant:
+    variant = find(name)
+    if variant.op == NETWORK:
+        raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}")
+    return only([variant], LAYER, "--impl")[0]
 
 
 def _check_flags(args: argparse.Namespace, variant: Variant) -> None:
@@ -118,42 +123,84 @@ def _device_text(device: Device | None) -> str:
     return device.description if device else f"the host: {cpu_name()}, NumPy"
 
 
-def _print_head(variant: Variant, device: Device | None, data: ImageSet, weights: Path, batch: int) -> None:
+def _print_head(variant: Variant, device: Device | None, program: Program, batch: int) -> None:
+    data = program.data
     print(f"variant   {variant.name}: {variant.idea}")
     print(f"device    {_device_text(device)}")
     print(f"data      {data.name}, {batch:,} of {len(data.labels):,} test images, {data.origin}")
     if data.note:
         print(f"          NOTE: {data.note}")
-    print(f"weights   {weights}", flush=True)
+    print(f"weights   {program.weights_file}", flush=True)
 
 
-class _Report:
-    """Prints each convolution's times as soon as it is done."""
-
-    def __init__(self, convolutions: Convolutions) -> None:
-        self._convolutions = convolutions
-
-    def __call__(self, time: LayerTime) -> None:
-        layer = self._convolutions.layers.get(time.name)
-        if layer is None:
-            return
-        print(f"\nConv2d {layer.name}  {layer.shape}")
-        print(f"Layer Time: {layer.result.layer_ms:.3f} ms")
-        if layer.result.op_ms is None:
-            print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
-        else:
-            print(f"Op Time: {layer.result.op_ms:.3f} ms")
-        if layer.comparison:
-            print(f"agrees with float64: {layer.comparison}")
-        sys.stdout.flush()
+def _layer_by_layer(
+    variant: Variant, program: Program, args: argparse.Namespace, setting: Setting
+) -> tuple[float, list[Figures]]:
+    """Accuracy and figures of the network with its convolutions in a variant."""
+    setting = replace(setting, entries=None if args.check else 0)
+    convolutions = Convolutions(variant, setting, _print_layer)
+    found = program.accuracy(convolutions, args.batch)
+    return found, [_layer_figures(layer) for layer in convolutions.layers]
 
 
-def _expected_accuracy(info: WeightsInfo, data: ImageSet, batch: int) -> float | None:
-    return info.accuracies.get(batch) if info.dataset == data.name else None
+def _print_layer(layer: Measured) -> None:
+    result = layer.result
+    print(f"\nConv2d {layer.name}  {layer.problem}")
+    print(f"Layer Time: {result.layer_ms:.3f} ms")
+    print(f"Op Time: {EMULATED if result.op_ms is None else f'{result.op_ms:.3f} ms'}")
+    if not result.timed.settled:
+        print(UNSETTLED)
+    if layer.comparison:
+        print(f"agrees with float64: {layer.comparison}")
+    sys.stdout.flush()
 
 
-def _verdict(expected: float | None, agrees: bool, info: WeightsInfo, data: ImageSet) -> str:
-    if info.dataset != data.name:
+def _layer_figures(layer: Measured) -> Figures:
+    result = layer.result
+    return {
+        "name": layer.name,
+        "shape": str(layer.problem),
+        "op_ms": result.op_ms,
+        "settled": result.timed.settled,
+        "layer_ms": result.layer_ms,
+        "compile_ms": result.compile_ms,
+        "state": layer.state,
+    }
+
+
+def _resident(
+    variant: Variant, program: Program, args: argparse.Namespace, setting: Setting
+) -> tuple[float, list[Figures]]:
+    """Accuracy and figures of the network with every layer on the device."""
+    setting = replace(setting, entries=CHECKED if args.check else 0)
+    whole = classify(variant, program, args.batch, args.send, setting)
+    assert setting.device is not None, "a network variant has kernels"
+    has_clock = setting.device.has_clock
+    op_ms = statistics.median(whole.timed.samples_ms) if whole.timed.samples_ms else None
+    print(f"\nLeNet  {whole.problem}")
+    rate = f": {args.batch / whole.layer_ms * 1e3:,.0f} images/s" if has_clock else ""
+    print(f"Layer Time: {whole.layer_ms:.3f} ms, with copies{rate}")
+    lacking = f"none (the device's memory holds {whole.held:,} images at a time)" if has_clock else EMULATED
+    print(f"Op Time: {lacking if op_ms is None else f'{op_ms:.3f} ms'}")
+    if not whole.timed.settled:
+        print(UNSETTLED)
+    if whole.max_error is not None:
+        print(f"agrees with float64: max error {whole.max_error:.2e} of a probability")
+    figures = {
+        "name": "lenet",
+        "shape": str(whole.problem),
+        "op_ms": op_ms,
+        "settled": whole.timed.settled,
+        "layer_ms": whole.layer_ms,
+        "compile_ms": None,
+        "state": whole.state,
+    }
+    return program.share_right(whole.probabilities.argmax(axis=1)), [figures]
+
+
+def _verdict(expected: float | None, agrees: bool, program: Program) -> str:
+    info = program.info
+    if info.dataset != program.data.name:
         return f"the weights were trained on {info.dataset}, so there is nothing to compare with"
     if expected is None:
         known = ", ".join(f"{n:,}" for n in sorted(info.accuracies))
@@ -161,45 +208,3 @@ def _verdict(expected: float | None, agrees: bool, info: WeightsInfo, data: Imag
     if agrees:
         return f"agrees with {expected:.4f}, stored with the weights"
     return f"DIFFERS from {expected:.4f}, stored with the weights: --check finds the layer"
-
-
-def _layer_figures(layer: ConvLayer) -> dict[str, Any]:
-    result = layer.result
-    return {
-        "name": layer.name,
-        "shape": str(layer.shape),
-        "op_ms": result.op_ms,
-        "layer_ms": result.layer_ms,
-        "compile_ms": result.compile_ms,
-    }
-
-
-def _figures(
-    impl: str,
-    device: Device | None,
-    layers: list[dict[str, Any]],
-    data: ImageSet,
-    batch: int,
-    found: float,
-    expected: float | None,
-    total_s: float,
-) -> dict[str, Any]:
-    return {
-        "impl": impl,
-        "device": device.name if device else "host",
-        "device_name": _device_text(device),
-        "data": data.name,
-        "batch": batch,
-        "accuracy": found,
-        "expected_accuracy": expected,
-        "layers": layers,
-        "total_s": total_s,
-        "versions": versions() | getattr(device, "versions", {}),
-    }
-
-
-def _write_json(path: Path, figures: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(figures, indent=2) + "\n")
-    except OSError as error:
-        raise MiniDnnError(f"--json {path} cannot be written: {error}") from error

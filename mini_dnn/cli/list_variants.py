@@ -1,4 +1,4 @@
-"""Verb ``list``: the variants that ``--impl`` takes."""
+"""Verb ``list``: the variants that ``--impl`` takes, by operation."""
 
 from __future__ import annotations
 
@@ -7,35 +7,61 @@ import argparse
 from rich.console import Console
 from rich.markup import escape
 
+from mini_dnn import ops
 from mini_dnn.errors import VariantError
-from mini_dnn.variant import SHORT_NAMES, find, names, network_names
+from mini_dnn.ops import Operation
+from mini_dnn.variant import SHORT_NAMES, Variant, find, names
+
+USE = (
+    "--impl takes a short name, a name, its unique beginning, or the path to any folder with variant.py and "
+    "kernel.cu."
+)
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser("list", help="show the variants that --impl takes")
+    parser.add_argument("op", nargs="?", metavar="OPERATION", help="those of one operation (default all)")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print two lines for each variant: what it is called, and its idea."""
-    short = {name: short for short, name in SHORT_NAMES.items()}
     console = Console(highlight=False, soft_wrap=True)
-    listed = names() + network_names()
-    width = max(map(len, listed))
-    for name in listed:
-        label = f"{short.get(name, ''):<4} [bold]{escape(name):<{width}}[/bold]"
-        try:
-            variant = find(name)
-        except VariantError as error:
-            console.print(f"{label} broken: {escape(str(error))}\n")
-            continue
-        facts = [variant.precision, "on the host" if variant.host else "on a GPU or the emulator"]
-        facts += [f"improves on {variant.parent}"] if variant.parent else []
-        console.print(f"{label} {', '.join(facts)}")
-        console.print(f"     {escape(variant.idea)}\n")
-    console.print(
-        "--impl takes a short name, a name, or the path to any folder with variant.py and kernel.cu; "
-        "--resident takes networks."
-    )
+    asked = [ops.find(args.op).name] if args.op else list(ops.names())
+    loaded = {name: _loaded(name) for name in names()}
+    width = max(map(len, loaded), default=0)
+    for operation in map(ops.find, asked):
+        own = {n: v for n, v in loaded.items() if isinstance(v, Variant) and v.op == operation.name}
+        _print_head(console, operation, len(own))
+        for name, variant in own.items():
+            _print_variant(console, name, variant, width)
+    broken = {n: error for n, error in loaded.items() if isinstance(error, VariantError)}
+    for name, error in broken.items():
+        console.print(f"     [bold]{escape(name):<{width}}[/bold] broken: {escape(str(error))}\n")
+    console.print(USE)
     return 0
+
+
+def _loaded(name: str) -> Variant | VariantError:
+    try:
+        return find(name)
+    except VariantError as error:
+        return error
+
+
+def _print_head(console: Console, operation: Operation, count: int) -> None:
+    problems = ", ".join(operation.course)
+    console.print(f"[bold underline]{operation.name}[/]: {escape(operation.about)}")
+    console.print(f"     problems {problems}, or --shapes {operation.usage}")
+    console.print("" if count else "     no variants yet: run.py new makes one from another\n")
+
+
+def _print_variant(console: Console, name: str, variant: Variant, width: int) -> None:
+    short = {name: short for short, name in SHORT_NAMES.items()}
+    where = "on the host" if variant.host else "on a GPU or the emulator"
+    facts = [variant.precision, "on a GPU" if variant.needs_gpu else where]
+    facts += [f"improves on {variant.parent}"] if variant.parent else []
+    label = f"{short.get(name, ''):<4} [bold]{escape(name):<{width}}[/bold]"
+    console.print(f"{label} {', '.join(facts)}")
+    console.print(f"     {escape(variant.idea)}\n")

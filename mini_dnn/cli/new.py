@@ -6,9 +6,10 @@ import argparse
 import os
 import shlex
 
+from mini_dnn import ops
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
-from mini_dnn.variant.scaffold import MILESTONE, create
+from mini_dnn.variant.scaffold import create, home
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -19,7 +20,11 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         description="Copy a variant's folder and make that variant the parent of the new one. The new folder "
         "runs at once, as its parent does; then change kernel.cu and variant.py.",
     )
-    parser.add_argument("name", metavar="FOLDER", help="the new folder; m3/my_idea goes under milestones/")
+    parser.add_argument(
+        "name",
+        metavar="FOLDER",
+        help="the new folder; m3/my_idea goes under milestones/, OPERATION/my_idea under ladders/",
+    )
     parser.add_argument(
         "--from", dest="source", required=True, metavar="NAME", help="the variant to start from"
     )
@@ -30,12 +35,13 @@ def run(args: argparse.Namespace) -> int:
     """Make the folder and say what to do next."""
     source = find(args.source)
     folder = create(args.name, source)
-    name = shlex.quote(args.name if MILESTONE.fullmatch(args.name) else str(folder))
+    name = shlex.quote(args.name if home(args.name) else str(folder))
     program = f"python {shlex.quote(os.path.relpath(ROOT / 'run.py'))}"
-    flag, what = ("--impl", "each convolution") if source.op == "conv2d" else ("--resident", "the result")
-    emulated = f"{program} {flag} {name} --device emulator --batch 100"
+    verb = "" if source.op == ops.DEFAULT else "run "  # without a verb: in the course's network
+    emulated = f"{program} {verb}--impl {name} --device emulator --batch 100"
     print(f"{folder} holds kernel.cu and variant.py, copied from {source.name}. Next:")
     print(f"\nrun it, without a GPU:\n  {emulated}")
-    print(f"\ncompare {what} with float64:\n  {emulated} --check")
+    print(f"\ncompare the result with float64:\n  {emulated} --check")
+    print(f"\nlook for races, wrong indices and missing barriers:\n  {program} check --impl {name}")
     print(f"\nsee what you have changed:\n  {program} diff {name}")
     return 0

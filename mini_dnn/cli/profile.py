@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from mini_dnn.checking import sanitizer
+from mini_dnn.cli.common import problems_of
+from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.ops.course import LAYERS, layer_shape
 from mini_dnn.profiling import advice, ncu, nsys
-from mini_dnn.profiling.tools import Job, find_tool, rehearse
+from mini_dnn.profiling.job import Job, rehearse
 from mini_dnn.variant import Variant, find
 
 FINDINGS = 1  # exit status: the checks are complete and found something
@@ -24,16 +27,24 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "profile",
         help="profile or check a variant's kernels with NVIDIA's tools",
-        description="Run one of NVIDIA's tools around a variant's convolutions of the course's two layers, "
-        "on random data, and say what it found. ncu: hardware counters of each kernel. nsys: what kernels "
-        "and copies take. sanitizer: wrong accesses, races, barriers, uninitialised reads; status 1 if any.",
+        description="Run one of NVIDIA's tools around a variant at its operation's problems, such as the two "
+        "layers of the course's network, on random data, and say what it found. ncu: hardware counters of "
+        "each kernel. nsys: what kernels and copies take. sanitizer: wrong accesses, races, barriers, "
+        "uninitialised reads; status 1 if any.",
     )
     parser.add_argument("--impl", default="m3", help="the variant (default m3)")
     parser.add_argument("--tool", choices=BATCHES, required=True, help="which tool")
     parser.add_argument(
-        "--batch", type=int, help="images (default 1000; 10 for the sanitizer, which is slow)"
+        "--batch", type=int, help="entries of the batch (default 1000; 10 for the sanitizer, which is slow)"
     )
-    parser.add_argument("--layer", choices=(*LAYERS, "both"), default="both", help="default both")
+    parser.add_argument(
+        "--at",
+        "--layer",
+        nargs="+",
+        metavar="NAME",
+        help="problems by name, as 'run.py list' shows them (default all)",
+    )
+    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
     parser.add_argument(
         "--out",
         type=Path,
@@ -51,12 +62,11 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Profile and describe; 1 if the sanitizer found something."""
-    variant = find(args.impl).as_convolution()
-    batch = BATCHES[args.tool] if args.batch is None else args.batch
-    layers = tuple(LAYERS) if args.layer == "both" else (args.layer,)
-    _check(args, variant, batch, layers)
+    variant = find(args.impl)
+    problems = problems_of(variant.operation, args.at, args.shapes, args.batch, BATCHES[args.tool])
+    _check(args, variant, problems)
     find_tool(PROGRAMS[args.tool])  # before any work
-    job = Job(variant, batch, layers, _folder(args.out, variant, args.tool))
+    job = Job(variant, problems, _folder(args.out, variant, args.tool))
     try:
         gpu = rehearse(job, may_crash=args.tool == "sanitizer")
     except MiniDnnError:
@@ -65,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     head = [
         f"variant   {variant.name}: {variant.idea}",
         f"device    {gpu}",
-        *(f"{layer:<10}{layer_shape(layer, batch)}" for layer in layers),
+        *(f"{name:<10}{problem}" for name, problem in problems.items()),
     ]
     print("\n".join(head), flush=True)
     body, status = {"ncu": _ncu, "nsys": _nsys, "sanitizer": _sanitizer}[args.tool](job, args.subtool)
@@ -74,17 +84,17 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _check(args: argparse.Namespace, variant: Variant, batch: int, layers: tuple[str, ...]) -> None:
+def _check(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> None:
     if variant.plan is None:
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host: it has no kernels to profile; try m1"
         )
     if args.subtool and args.tool != "sanitizer":
         raise UsageError(f"--subtool {args.subtool} goes with --tool sanitizer; --tool is {args.tool}")
-    for layer in layers:
-        limit = variant.refuses(layer_shape(layer, batch))
+    for name, problem in problems.items():
+        limit = variant.limit_for(problem)
         if limit:
-            raise UsageError(f"{variant.name} does not take {layer} at batch {batch}: {limit}")
+            raise UsageError(f"{variant.name} does not take {name}, {problem}: {limit}")
 
 
 def _folder(out: Path, variant: Variant, tool: str) -> Path:
@@ -105,7 +115,7 @@ def _say(lines: list[str]) -> list[str]:
 
 def _ncu(job: Job, _: str | None) -> tuple[list[str], int]:
     lines: list[str] = []
-    for layer in job.layers:
+    for layer in job.problems:
         print(f"\n{layer}: ncu runs each kernel some 40 times, for one counter after another ...", flush=True)
         launches, report = ncu.profile(job, layer)
         lines += _say([*_kernels(layer, launches), "", f"the whole report: ncu-ui {report}"])

@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.syntax import Syntax
 
+from mini_dnn.checking.launches import shared_limit
+from mini_dnn.cli.common import problems_of
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.ops.course import LAYERS, layer_shape
 from mini_dnn.variant import find
 from mini_dnn.variant.export import expand
 
@@ -19,13 +20,16 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "show",
         help="print a variant's kernel, or export it as one .cu",
-        description="Print a variant's kernel. With --expand it is one self-contained .cu for one of the "
-        "course's layers at batch 10,000: local files inlined, definitions written out, launches in a "
-        "comment.",
+        description="Print a variant's kernel. With --expand it is one self-contained .cu for one "
+        "problem, such as a layer of the course's network: local files inlined, definitions written out, "
+        "launches in a comment.",
     )
     parser.add_argument("impl", metavar="NAME", help="the variant")
     parser.add_argument("--expand", action="store_true", help="make it stand alone")
-    parser.add_argument("--layer", choices=LAYERS, help="the layer that --expand is for (default conv1)")
+    parser.add_argument(
+        "--at", "--layer", metavar="NAME", help="the problem that --expand is for (default: the first one)"
+    )
+    parser.add_argument("--shapes", metavar="SIZES", help="the same by its sizes, such as 1,1,86,86,4,7,7")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there instead of printing it")
     parser.set_defaults(run=run)
 
@@ -33,13 +37,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the kernel."""
     variant = find(args.impl)
-    if args.layer and not args.expand:
-        raise UsageError(
-            f"--layer {args.layer} goes with --expand; the kernel file itself serves both layers"
-        )
-    layer = args.layer or "conv1"
+    if (args.at or args.shapes) and not args.expand:
+        raise UsageError("--at and --shapes go with --expand; the kernel file itself serves all problems")
     if args.expand:
-        text, language = expand(variant.as_convolution(), layer_shape(layer), layer), "cuda"
+        asked = problems_of(variant.operation, [args.at] if args.at else None, _listed(args.shapes))
+        name, problem = next(iter(asked.items()))
+        text, language = expand(variant, problem, name, shared_limit(variant.min_arch)), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
         text, language = file.read_text(), "cuda" if variant.plan else "python"
@@ -49,6 +52,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(text, language)
     return 0
+
+
+def _listed(shapes: str | None) -> list[str] | None:
+    return [shapes] if shapes else None
 
 
 def _write(path: Path, text: str) -> None:

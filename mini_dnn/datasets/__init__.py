@@ -13,11 +13,23 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.datasets import fashion_mnist, synthetic
+from mini_dnn.datasets.fashion_mnist import resize
 from mini_dnn.datasets.storage import SPLITS
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import DataError, ShapeError, UsageError
 
-__all__ = ["CLASSES", "NAMES", "SEND", "ImageSet", "as_sent", "draw", "load", "load_small", "to_float"]
+__all__ = [
+    "CLASSES",
+    "NAMES",
+    "SEND",
+    "ImageSet",
+    "as_sent",
+    "draw",
+    "load",
+    "load_small",
+    "resize",
+    "to_float",
+]
 
 NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)
 SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes

@@ -226,8 +226,8 @@ def _parsed(contents: Sequence[bytes], files: Sequence[IdxFile]) -> Pixels:
     return images, labels
 
 
-def _resized(pixels: Pixels) -> Pixels:
-    small, labels = pixels
+def resize(small: np.ndarray) -> np.ndarray:
+    """Images (N, 28, 28) uint8 at the size that the networks take, (N, 1, 86, 86) uint8, by Pillow."""
     images = np.empty((len(small), 1, SIDE, SIDE), np.uint8)
     with Bar(f"resizing to {SIDE}×{SIDE}", len(small)) as bar:
         for i, image in enumerate(small):
@@ -235,4 +235,9 @@ def _resized(pixels: Pixels) -> Pixels:
             images[i, 0] = np.asarray(large)
             if i % BAR_STEP == 0:
                 bar.update(i)
-    return images, labels.copy()
+    return images
+
+
+def _resized(pixels: Pixels) -> Pixels:
+    small, labels = pixels
+    return resize(small), labels.copy()

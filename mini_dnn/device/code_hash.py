@@ -27,11 +27,11 @@ TOKEN = re.compile(
 
 
 def code_hash(source: Path) -> str:
-    """SHA-256 over the code of a kernel's files, of the ``variant.py`` beside it and of what that imports.
+    """SHA-256 over the code of a kernel's files, of the ``variant.py`` beside it and of its host half.
 
     Two variants with one hash launch the same code in the same way. A change of comments, docstrings, white
-    space or the idea's text leaves the hash as it is; any other change of a grid, a definition or a token
-    of the kernel does not.
+    space or the idea's text leaves the hash as it is, and so does another place of what is imported from
+    mini_dnn; any other change of a grid, a definition or a token of the kernel does not.
     """
     # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
     texts = [cpp_code(file.read_bytes().decode("latin-1")) for file in source_files(source)]
@@ -63,7 +63,7 @@ def cpp_code(text: str) -> str:
 
 
 def python_code(text: str) -> str:
-    """A ``variant.py`` as its syntax tree, without docstrings and without the texts of ``idea=``.
+    """A ``variant.py`` as its syntax tree, without docstrings, imports of mini_dnn and texts of ``idea=``.
 
     Not `ast.dump`, whose output depends on the version of Python: fields that are empty are left out.
     """
@@ -80,7 +80,13 @@ def _dump(node: Any) -> str:
 
 
 def _is_text(node: Any) -> bool:
-    """Whether it says something to readers alone."""
+    """Whether it says something to readers alone, or where a part of mini_dnn lies."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        modules = (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        )
+        ours = all(module.partition(".")[0] == "mini_dnn" for module in modules)
+        return ours and not any(alias.asname for alias in node.names)  # another name is another meaning
     return isinstance(node, ast.keyword) and node.arg == "idea"

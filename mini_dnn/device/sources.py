@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
-# Modules that say what shapes and plans are; what is launched is for variant.py and others to say
-FRAMEWORK = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}
+# Modules that decide what is launched; the others say what problems, plans and variants are
+HOST_HALVES = ("mini_dnn.quads",)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 
@@ -40,25 +39,21 @@ def source_files(source: Path) -> list[Path]:
 
 
 def python_files(description: Path) -> list[Path]:
-    """A ``variant.py`` and the modules of this project that it imports, without `FRAMEWORK`; itself first."""
-    files = [description]
-    for file in files:  # grows while it is read
-        for name in _imported(file.read_text(encoding="utf-8")):
-            path = PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
-            if name not in FRAMEWORK and path.is_file() and path not in files:
-                files.append(path)
-    return files
+    """A ``variant.py`` and those of `HOST_HALVES` that it imports; itself first."""
+    imported = _imported(description.read_text(encoding="utf-8"))
+    halves = [name for name in HOST_HALVES if name in imported]
+    return [description, *(PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py") for name in halves)]
 
 
-def _imported(text: str) -> Iterator[str]:
-    """Names of this project's modules, and of what it imports from them, in the text's order."""
+def _imported(text: str) -> set[str]:
+    """Names of all modules, and of what the text imports from them."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name.startswith("mini_dnn."))
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def source_hash(source: Path) -> str:

@@ -9,7 +9,7 @@ from mini_dnn.running.timing import Timing, time_op
 
 COPY_ITEMS = 1 << 28  # floats: 1 GiB, far beyond any cache
 HOST_ITEMS = 1 << 26
-TIMING = Timing(warm_up=3, repeats=20, max_repeats=20)
+TIMING = Timing(warm_up=3, repeats=20, max_repeats=20, cold_cache=False)
 # FLOP per clock and multiprocessor by compute capability: fp32 and fp16 in tensor cores with fp32 sums
 # (CUDA C++ Programming Guide, throughput of native arithmetic instructions; the architectures' white papers)
 FLOP_PER_CLOCK = {
@@ -36,9 +36,9 @@ def copy_rates(device: Device) -> dict[str, float]:
         source.free()
         target.free()
     return {
-        "copy_gbps": 2 * source.nbytes / statistics.median(copy_ms) / 1e6,
-        "h2d_gbps": host.nbytes / statistics.median(in_ms) / 1e6,
-        "d2h_gbps": host.nbytes / statistics.median(out_ms) / 1e6,
+        "copy_gbps": 2 * source.nbytes / statistics.median(copy_ms.samples_ms) / 1e6,
+        "h2d_gbps": host.nbytes / statistics.median(in_ms.samples_ms) / 1e6,
+        "d2h_gbps": host.nbytes / statistics.median(out_ms.samples_ms) / 1e6,
     }
 
 

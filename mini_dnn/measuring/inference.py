@@ -1,36 +1,159 @@
-"""The network forward, with its convolutions in one variant's kernels and what each of them took."""
+"""The course's program: LeNet classifies images, each convolution in a variant or all layers on a device."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mini_dnn import datasets
+from mini_dnn import datasets, ops
 from mini_dnn.datasets import ImageSet
-from mini_dnn.device.base import Device
-from mini_dnn.errors import CheckError
-from mini_dnn.nn.network import LayerTime, Network
-from mini_dnn.ops.compare import Comparison, check_conv2d
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.measuring.bench import Bench
+from mini_dnn.measuring.measure import PART, Measured, Setting, measure
+from mini_dnn.measuring.nvml import Watch
+from mini_dnn.measuring.serving import Service
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.weights import WeightsInfo, load
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.progress import Bar
-from mini_dnn.running import runner
-from mini_dnn.running.runner import ConvResult
-from mini_dnn.running.timing import Timing
-from mini_dnn.variant import Variant
+from mini_dnn.running.timing import NOT_TIMED, Timed
+from mini_dnn.variant import Variant, find
 
-PART_IMAGES = 250  # on a CPU, so that progress moves
+LAYER, NETWORK = "conv2d", "lenet"  # the operations of one convolution, and of all layers
+STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
+
+
+def find_step(name: str) -> Variant:
+    """The network variant of a short name in `STEPS`, or of any name or path that `find` takes.
+
+    Raises
+    ------
+    VariantError
+        There is none, or it computes something else.
+    """
+    try:
+        variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
+    except VariantError as error:
+        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(STEPS)}") from error
+    if variant.op != NETWORK:
+        raise VariantError(
+            f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
+            f"{', '.join(STEPS)}, or a folder whose VARIANT has op='{NETWORK}'"
+        )
+    return variant
 
 
 @dataclass(frozen=True)
-class ConvLayer:
-    """One convolution of a forward pass."""
+class Program:
+    """The trained network, and the images that it classifies.
 
-    name: str
-    shape: ConvShape
-    result: ConvResult
-    comparison: Comparison | None  # with float64, where that was asked for
+    Parameters
+    ----------
+    network
+        With trained weights.
+    info
+        What the file of weights says of itself.
+    weights_file
+        That file.
+    data
+        The images.
+    data_dir
+        Where the published images of Fashion-MNIST lie: see `mini_dnn.datasets.load`.
+    """
+
+    network: Network
+    info: WeightsInfo
+    weights_file: Path
+    data: ImageSet
+    data_dir: Path | None = None
+
+    @classmethod
+    def load(cls, data: str = "auto", data_dir: Path | None = None, weights: Path | None = None) -> Program:
+        """Load test images, and the weights of a file: by default those that are shipped for the images.
+
+        Raises
+        ------
+        DataError, WeightsError, UsageError
+            One of them cannot be had.
+        """
+        images = datasets.load(data, "test", data_dir)
+        network = lenet.build(np.random.default_rng(0))
+        file = weights or lenet.default_weights(images.name)
+        return cls(network, load(file, network), file, images, data_dir)
+
+    @cached_property
+    def weights(self) -> Arrays:
+        """The trained arrays, which are the network operation's of the role "weight"."""
+        return {name: parameter.value for name, parameter in self.network.parameters().items()}
+
+    def check_batch(self, batch: int) -> None:
+        """Refuse a batch that is larger than the data set.
+
+        Raises
+        ------
+        UsageError
+            It is.
+        """
+        count = len(self.data.labels)
+        if batch > count:
+            raise UsageError(f"--batch {batch}: {self.data.name} has {count} test images at most")
+
+    def expected_accuracy(self, batch: int) -> float | None:
+        """What the file of weights states for so many images of this data set; None if nothing."""
+        return self.info.accuracies.get(batch) if self.info.dataset == self.data.name else None
+
+    def accuracy(self, convolutions: Convolutions, batch: int) -> float:
+        """Classify the first ``batch`` images; the fraction that the network gets right."""
+        self.network.convolve_with(convolutions)
+        return self.share_right(self.network.predict(datasets.to_float(self.data.images[:batch])))
+
+    def share_right(self, classes: np.ndarray) -> float:
+        """Which fraction of the first images has the right class."""
+        return float(np.mean(classes == self.data.labels[: len(classes)]))
+
+    def images(self, batch: int, send: str) -> np.ndarray:
+        """The first images in the form ``send``, one of `mini_dnn.datasets.SEND`."""
+        return datasets.as_sent(self.data, batch, send, self.data_dir)
+
+    def service(self, variant: Variant, send: str, count: int) -> Service:
+        """The network and the first ``count`` images, in a form of `datasets.SEND`."""
+        images = self.images(count, send)
+        arrays = {"images": images, **self.weights}
+
+        def score(probabilities: np.ndarray) -> float:
+            return self.share_right(probabilities.argmax(axis=1))
+
+        return Service(variant, send, LenetBatch.of(images), arrays, score)
+
+    def bench(self, bench: Bench, variant: Variant, batch: int, sweep: bool = False) -> None:
+        """Add a row for each convolution of the first ``batch`` images, with sweeps if these are asked for.
+
+        Raises
+        ------
+        CheckError
+            A convolution computes something else; nothing is recorded of the batch.
+        """
+        convolutions = Convolutions(variant, bench.setting)
+        found = self.accuracy(convolutions, batch)
+        for layer in convolutions.layers:
+            bench.add(layer, found)
+            if sweep:
+                bench.sweep(variant, layer.name, layer.problem)
+
+    def forms(self, variant: Variant) -> list[str]:
+        """The forms of images, of `datasets.SEND`, that a network variant takes and that the data have."""
+        drawn = {"uint8-28"} if self.data.name == datasets.synthetic.NAME else set()
+        problems = ops.find(NETWORK).course
+        return [send for send in datasets.SEND if send not in drawn and not variant.limit_for(problems[send])]
 
 
 @dataclass
@@ -41,19 +164,16 @@ class Convolutions:
     ----------
     variant
         What runs them.
-    device
-        Where; None for a variant that runs on the host.
-    timing
-        How each op is timed.
-    check_images
-        Compare each output with float64, for so many images from both ends of the batch.
+    setting
+        Where and how.
+    on_layer
+        Called with each convolution as soon as it is done.
     """
 
     variant: Variant
-    device: Device | None
-    timing: Timing
-    check_images: int = 0
-    layers: dict[str, ConvLayer] = field(default_factory=dict)
+    setting: Setting
+    on_layer: Callable[[Measured], None] = lambda layer: None
+    layers: list[Measured] = field(default_factory=list)
 
     def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
         """Convolve for the layer of that name.
@@ -61,47 +181,48 @@ class Convolutions:
         Raises
         ------
         CheckError
-            The output differs from float64; the message has the first wrong element.
+            See `measure`.
         """
-        part = None if self.device and self.device.has_clock else PART_IMAGES
-        with Bar(name, len(x)) as bar:
-            result = runner.run(x, w, self.variant, self.device, self.timing, part, bar.update)
-        _refuse_nan(result.y, f"{self.variant.name}, layer {name}")
-        comparison = self._compare(x, w, result.y, name) if self.check_images else None
-        self.layers[name] = ConvLayer(name, ConvShape.of(x, w), result, comparison)
-        return result.y
-
-    def _compare(self, x: np.ndarray, w: np.ndarray, y: np.ndarray, name: str) -> Comparison:
-        with Bar(f"{name}, float64", min(len(x), self.check_images)) as bar:
-            comparison = check_conv2d(x, w, y, self.variant.precision, self.check_images, bar.update)
-        if not comparison.ok:
-            raise CheckError(f"{self.variant.name}, layer {name}: {comparison}")
-        return comparison
+        problem, arrays = ops.find(LAYER).of(x, w)
+        layer = measure(self.variant, name, problem, arrays, self.setting)
+        self.layers.append(layer)
+        self.on_layer(layer)
+        return layer.result.y
 
 
-def _refuse_nan(y: np.ndarray, what: str) -> None:
-    """Buffers are filled with NaN: where one is left, nobody wrote the element, or it is wrong."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
-            return
-    nan = np.isnan(y)
-    if nan.any():
-        first = tuple(int(i) for i in np.unravel_index(int(nan.argmax()), y.shape))
-        raise CheckError(
-            f"{what}: {int(nan.sum())} of {y.size} output elements are NaN, the first at {first}: no thread "
-            "wrote them (buffers start as NaN), or they were computed from such an element. Do the grid and "
-            "the bounds cover the whole output?"
-        )
+@dataclass(frozen=True)
+class Whole:
+    """What a network that stays on a device made of a batch."""
+
+    problem: Any
+    held: int  # entries that the device has room for at a time
+    probabilities: np.ndarray
+    layer_ms: float  # all of the batch, with copies, by the wall clock
+    timed: Timed  # without samples where the batch is larger than ``held``
+    max_error: float | None  # of a probability, where it was compared with float64
+    state: dict[str, Any] | None  # of the GPU: see `Watch`
 
 
-def accuracy(
-    network: Network,
-    convolutions: Convolutions,
-    data: ImageSet,
-    batch: int,
-    on_layer: Callable[[LayerTime], None] | None = None,
-) -> float:
-    """Classify the first ``batch`` images; the fraction that the network gets right."""
-    network.convolve_with(convolutions)
-    classes = network.predict(datasets.to_float(data.images[:batch]), on_layer=on_layer)
-    return float(np.mean(classes == data.labels[:batch]))
+def classify(variant: Variant, program: Program, batch: int, send: str, setting: Setting) -> Whole:
+    """Classify the first ``batch`` images by a network that stays on a device.
+
+    Raises
+    ------
+    CheckError
+        Probabilities differ from float64.
+    VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+    device = setting.device
+    assert device is not None, "a network variant has kernels"
+    service = program.service(variant, send, batch)
+    with closing(service.open(batch if device.has_clock else min(batch, PART), setting)) as resident:
+        start = time.perf_counter()
+        with Bar("the whole network", batch) as bar:
+            probabilities = resident.predict(service.entries, bar.update)
+        layer_ms = (time.perf_counter() - start) * 1e3
+        held = resident.problem.batch
+        with Watch(device) as watch:
+            timed = resident.time(setting.timing) if batch == held else NOT_TIMED
+    error = None if setting.entries == 0 else service.check(probabilities, setting.entries)
+    return Whole(service.problem, held, probabilities, layer_ms, timed, error, watch.state)

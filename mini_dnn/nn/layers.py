@@ -16,7 +16,6 @@ import numpy.typing as npt
 from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
 from mini_dnn.nn.numpy_pool import max_pool_backward, max_pool_forward
-from mini_dnn.ops.shapes import ConvShape
 
 Shape = tuple[int, ...]
 Convolve = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y, a new array
@@ -116,7 +115,12 @@ class Conv2d(Layer):
         if len(shape) != 4 or shape[1] != C:
             raise ShapeError(f"{self!r} takes (N, {C}, H, W); found {shape}")
         N, _, H, W = shape
-        return ConvShape(N, C, H, W, M, R, S).y
+        if R > H or S > W:
+            raise ShapeError(
+                f"the filter {R} x {S} is larger than the image {H} x {W}; a valid convolution needs R <= H "
+                "and S <= W: pad the image or take a smaller filter"
+            )
+        return (N, M, H - R + 1, W - S + 1)
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, M, P, Q), through `convolve`."""

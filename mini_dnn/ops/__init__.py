@@ -1,0 +1,39 @@
+"""Operations, each found by its file in this folder: `find`, `names`."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from mini_dnn.errors import VariantError
+from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+
+DEFAULT = "conv2d"  # where a rubric, a results file or a command line names no operation
+
+__all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "find", "names"]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all operations: the default one first, then by the alphabet."""
+    files = sorted(file.stem for file in Path(__file__).parent.glob("*.py"))
+    found = [stem for stem in files if hasattr(import_module(f"{__name__}.{stem}"), "OPERATION")]
+    return tuple(sorted(found, key=lambda name: (name != DEFAULT, name)))
+
+
+def find(name: str) -> Operation:
+    """The operation of that name.
+
+    Raises
+    ------
+    VariantError
+        There is none.
+    """
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names())}."
+        raise VariantError(f"no operation '{name}'; {hint} (An operation is a file in mini_dnn/ops.)")
+    operation: Operation = import_module(f"{__name__}.{name}").OPERATION
+    return operation

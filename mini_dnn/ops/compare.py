@@ -1,24 +1,24 @@
-"""Float64 references, and the comparison that every check uses."""
+"""The comparison with float64 that every check uses, and what each precision may be off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mini_dnn.nn.numpy_conv import conv2d_forward
+from mini_dnn.ops.operation import Arrays
 
-# Unit round-off of the operands as the products see them, and of the accumulation.
+# Unit round-off of the operands as the products see them, and of the accumulation; the most exact first.
 ROUND_OFF = {
     "fp32": (0.0, 2.0**-24),
     "tf32": (2.0**-11, 2.0**-23),
     "fp16": (2.0**-11, 2.0**-23),
     "fp16_sum": (2.0**-11, 2.0**-11),
 }
+PRECISIONS = tuple(ROUND_OFF)
 HALF_SUBNORMAL = 2.0**-25  # what rounding to half may take from an operand below half's normal range
 CONFIDENCE = 6.0  # standard deviations
-PART_IMAGES = 250
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Comparison:
     expected: float
     max_error: float  # largest absolute error among the finite elements
     worst_ratio: float  # largest error as a fraction of its bound: 1 is just in
+    array: str = ""  # which output `first` is in
 
     @property
     def ok(self) -> bool:
@@ -48,17 +49,22 @@ class Comparison:
         )
 
 
-def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The convolution in float64: ``x (N,C,H,W), w (M,C,R,S) -> (N,M,P,Q)``."""
-    return conv2d_forward(x.astype(np.float64), w.astype(np.float64))
+def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precision: str) -> np.ndarray:
+    """Largest error that sums of products may have.
 
-
-def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
-    """Largest error that each output element may have, ``(N,M,P,Q) float64``.
-
-    For each output, ``(2 u + c sqrt(K) v) sum |x w|``: u the round-off of the operands, v that of the
+    For each sum, ``(2 u + c sqrt(K) v) sum |a b|``: u the round-off of the operands, v that of the
     accumulation, whose errors add up like a random walk over the K terms [1]_. An answer computed in a
     lower precision than it claims falls outside.
+
+    Parameters
+    ----------
+    absolute
+        The sums of the products' absolute values, float64.
+    terms
+        K, how many products a sum has.
+    largest
+        The largest operand of one side plus that of the other: what is lost of operands that are subnormal
+        in half grows with it.
 
     References
     ----------
@@ -66,11 +72,9 @@ def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
        SIAM J. Sci. Comput. 41(5), 2019.
     """
     operand, accumulate = ROUND_OFF[precision]
-    K = w[0].size
-    absolute = conv2d_float64(np.abs(x), np.abs(w))
-    bound = (2 * operand + CONFIDENCE * np.sqrt(K) * accumulate) * absolute
+    bound = (2 * operand + CONFIDENCE * np.sqrt(terms) * accumulate) * absolute
     if operand:
-        bound += HALF_SUBNORMAL * K * (np.abs(x).max(initial=0.0) + np.abs(w).max(initial=0.0))
+        bound += HALF_SUBNORMAL * terms * largest
     return bound + np.finfo(np.float32).tiny
 
 
@@ -83,7 +87,9 @@ def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Compariso
     error = np.where(finite, np.abs(y - expected), 0.0)
     wrong = ~finite | (error > bound)
     differing = int(wrong.sum())
-    at = int(np.argmax(wrong)) if differing else int(np.argmax(error / bound))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a bound of 0: exact, or wrong
+        ratio = np.where(error > 0, error / bound, 0.0)
+    at = int(np.argmax(wrong)) if differing else int(np.argmax(ratio))
     return Comparison(
         elements=y.size,
         differing=differing,
@@ -91,55 +97,28 @@ def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Compariso
         found=float(y.flat[at]),
         expected=float(expected.flat[at]),
         max_error=float(error.max()),
-        worst_ratio=float((error / bound).max()),
+        worst_ratio=float(ratio.max()),
     )
 
 
-def check_conv2d(
-    x: np.ndarray,
-    w: np.ndarray,
-    y: np.ndarray,
-    precision: str = "fp32",
-    images: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Comparison:
-    """Compare a convolution's output with float64, in parts to bound the memory.
-
-    Parameters
-    ----------
-    x, w, y
-        ``(N,C,H,W)``, ``(M,C,R,S)`` and the result ``(N,M,P,Q)`` that is to be checked, all float32.
-    precision
-        What the variant claims: see `conv2d_bound`.
-    images
-        Compare only so many, half of them from each end of the batch; all if None.
-    progress
-        Called with the number of images compared so far.
-    """
-    N = len(x)
-    chosen = (
-        np.arange(N) if images is None or images >= N else np.r_[: images // 2, N - (images + 1) // 2 : N]
-    )
-    parts: list[tuple[np.ndarray, Comparison]] = []
-    for start in range(0, len(chosen), PART_IMAGES):
-        part = chosen[start : start + PART_IMAGES]
-        result = compare(y[part], conv2d_float64(x[part], w), conv2d_bound(x[part], w, precision))
-        parts.append((part, result))
-        if progress:
-            progress(start + len(part))
-    return _merge(parts)
+def compare_all(found: Arrays, expected: Arrays, bound: Arrays) -> Comparison:
+    """Compare all outputs of a problem; the indices are those of the first array that differs."""
+    return merged([replace(compare(found[n], expected[n], bound[n]), array=n) for n in expected])
 
 
-def _merge(parts: list[tuple[np.ndarray, Comparison]]) -> Comparison:
-    """One comparison from those of several parts, given the images of each."""
-    failed = [(part, result) for part, result in parts if not result.ok]
-    part, worst = failed[0] if failed else max(parts, key=lambda p: p[1].worst_ratio)
-    return Comparison(
-        elements=sum(result.elements for _, result in parts),
-        differing=sum(result.differing for _, result in parts),
-        first=(int(part[worst.first[0]]), *worst.first[1:]) if worst.first else None,
-        found=worst.found,
-        expected=worst.expected,
-        max_error=max(result.max_error for _, result in parts),
-        worst_ratio=max(result.worst_ratio for _, result in parts),
+def wrong_elements(found: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """Which elements are wrong."""
+    return ~np.isfinite(found) | ~(np.abs(found - expected) <= bound)
+
+
+def merged(results: Sequence[Comparison]) -> Comparison:
+    """One comparison from several: the first one that differs, or the one that came nearest its bound."""
+    failed = [result for result in results if not result.ok]
+    shown = failed[0] if failed else max(results, key=lambda result: result.worst_ratio)
+    return replace(
+        shown,
+        elements=sum(result.elements for result in results),
+        differing=sum(result.differing for result in results),
+        max_error=max(result.max_error for result in results),
+        worst_ratio=max(result.worst_ratio for result in results),
     )

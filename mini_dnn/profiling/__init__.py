@@ -1,4 +1,5 @@
-"""NVIDIA's profilers and checkers around one variant's convolutions, and their reports in plain words.
+"""NVIDIA's profilers around one variant, and their reports in plain words.
 
-`workload` is the process that they watch; `ncu`, `nsys` and `sanitizer` know one tool each.
+`workload` is the process that they watch. `ncu` and `nsys` know one tool each, and `advice` says what their
+figures mean.
 """

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.profiling.tools import Job, failure, find_tool, run
+from mini_dnn.device.tools import failure, find_tool, run
+from mini_dnn.profiling.job import Job
 
 NAME_COLUMN = "Kernel Name"
 PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -66,7 +67,7 @@ def profile(job: Job, layer: str) -> tuple[list[Kernel], Path]:
 
 
 def command(ncu: str, job: Job, layer: str, report: Path) -> list[str]:
-    """The command line that profiles one layer.
+    """The command line that profiles one problem.
 
     Clocks stay as they are: locking them needs rights that a student seldom has. The range that the
     workload marks leaves out its warm-up, and the kernels' names leave out the fills of buffers.
@@ -77,7 +78,7 @@ def command(ncu: str, job: Job, layer: str, report: Path) -> list[str]:
     if kernels:
         words += ["--kernel-name-base", "function", "--kernel-name", f"regex:^({'|'.join(kernels)})$"]
     words += ["--force-overwrite", "--export", str(report.with_suffix(""))]
-    return [*words, *job.command("--capture", layers=[layer])]
+    return [*words, *job.command("--capture", only=layer)]
 
 
 def parse(text: str) -> list[Kernel]:

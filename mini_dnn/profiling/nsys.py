@@ -7,7 +7,8 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.profiling.tools import Job, failure, find_tool, run
+from mini_dnn.device.tools import failure, find_tool, run
+from mini_dnn.profiling.job import Job
 
 REPORTS = {  # of "nsys stats", and what a reader calls them
     "cuda_gpu_kern_sum": "kernels, on the GPU",

@@ -10,9 +10,9 @@ import numpy as np
 
 from mini_dnn.device.base import Buffer, Device, Module, Scalar
 from mini_dnn.errors import VariantError
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
-from mini_dnn.variant import Variant
+from mini_dnn.ops import Arrays
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.planned import Planned
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Span:
 
 
 class Execution:
-    """A variant's plan for one shape, with its buffers allocated but not yet filled.
+    """A plan with its buffers allocated but not yet filled.
 
     Parameters
     ----------
-    variant, shape
+    planned
         What to run.
     module
-        The variant's compiled kernels.
+        The compiled kernels.
     device
         Where.
     stream
@@ -42,21 +42,18 @@ class Execution:
         streams of their own, so that neither waits for the other.
     """
 
-    def __init__(
-        self, variant: Variant, shape: ConvShape | LenetBatch, module: Module, device: Device, stream: int = 0
-    ) -> None:
+    def __init__(self, planned: Planned, module: Module, device: Device, stream: int = 0) -> None:
         self._module, self._device = module, device
-        weights = shape.weights if isinstance(shape, LenetBatch) else {}
-        steps = [replace(step, stream=step.stream + stream) for step in variant.steps(shape)]
-        self._set_up = [s for s in steps if isinstance(s, CopyToSymbol) and s.buffer in weights]
-        self._steps = [step for step in steps if step not in self._set_up]
+        self._set_up, self._steps = (
+            [replace(step, stream=step.stream + stream) for step in steps]
+            for steps in (planned.setup, planned.steps)
+        )
         self._stream = stream
         self._streams = sorted({step.stream for step in self._steps} - {stream})
-        self.copies_itself = any(isinstance(step, CopyIn | CopyOut) for step in self._steps)
         self.buffers: dict[str, Buffer] = {}
         try:
-            for name, size in buffer_shapes(variant, shape).items():
-                self.buffers[name] = device.empty(name, size, shape.dtypes.get(name, "float32"), fill=False)
+            for name, array in planned.arrays.items():
+                self.buffers[name] = device.empty(name, array.shape, array.dtype, fill=False)
         except BaseException:
             self.free()
             raise
@@ -72,12 +69,12 @@ class Execution:
             buffer.free()
 
     def set_up(self) -> None:
-        """Copy a network's weights into the kernels' variables: once, after they came to their buffers.
-
-        A convolution has nothing to set up: its filters come with its images, and each op copies them.
-        """
+        """Do the work that is done once: after the weights came to their buffers."""
+        self._device.synchronize()  # the weights are there, on whichever stream a step is
         for step in self._set_up:
-            self._run(step, None, None)
+            self._run(step, {})
+        if self._set_up:
+            self._device.synchronize()
 
     def kernels(self) -> None:
         """Give the device all steps but the set-up and copies from and to the host: one op.
@@ -87,17 +84,17 @@ class Execution:
         self._fork()
         for step in self._steps:
             if not isinstance(step, CopyIn | CopyOut):
-                self._run(step, None, None)
+                self._run(step, {})
         self._join()
 
-    def everything(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Give the device all steps, with the copies that the plan makes from pinned x and to pinned y."""
+    def everything(self, host: Arrays) -> None:
+        """Give the device all steps, with the copies that the plan makes from and to pinned arrays."""
         self._fork()
         for step in self._steps:
-            self._run(step, x, y)
+            self._run(step, host)
         self._join()
 
-    def trace(self, x: np.ndarray, y: np.ndarray) -> list[Span]:
+    def trace(self, host: Arrays) -> list[Span]:
         """Run everything once with an event before and after each step."""
         device = self._device
         base = device.record(self._stream)
@@ -105,7 +102,7 @@ class Execution:
         events: list[tuple[Step, Any, Any]] = []
         for step in self._steps:
             start = device.record(step.stream)
-            self._run(step, x, y)
+            self._run(step, host)
             events.append((step, start, device.record(step.stream)))
         device.synchronize()
         return [
@@ -123,7 +120,7 @@ class Execution:
         for stream in self._streams:
             self._device.wait(self._device.record(stream), self._stream)
 
-    def _run(self, step: Step, x: np.ndarray | None, y: np.ndarray | None) -> None:
+    def _run(self, step: Step, host: Arrays) -> None:
         device, buffers = self._device, self.buffers
         match step:
             case Launch():
@@ -137,15 +134,12 @@ class Execution:
             case Gemm():
                 a, b, c = (_named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
                 device.gemm(a, b, c, step.m, step.n, step.k, step.stream)
-            case CopyIn():
-                assert x is not None, "a plan with copies runs with host arrays"
-                images = step.images
-                device.copy_in(self._part(images, "a copy"), x[images.first : images.last], step.stream)
-            case CopyOut():
-                assert y is not None, "a plan with copies runs with host arrays"
-                images = step.images
-                out = y[images.first : images.last]
-                device.copy_out(self._part(images, "a copy"), out, step.stream, wait=False)
+            case CopyIn(images):
+                part = _host_part(host, images)
+                device.copy_in(self._part(images, "a copy"), part, step.stream)
+            case CopyOut(images):
+                part = _host_part(host, images)
+                device.copy_out(self._part(images, "a copy"), part, step.stream, wait=False)
 
     def _part(self, images: Images, what: str) -> Buffer:
         buffer = _named(images.buffer, self.buffers, what)
@@ -172,11 +166,6 @@ class Execution:
             f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
             "NumPy scalar"
         )
-
-
-def buffer_shapes(variant: Variant, shape: ConvShape | LenetBatch) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all buffers that a plan works on."""
-    return {**shape.buffers, **variant.scratch_for(shape)}
 
 
 def hidden_fraction(spans: list[Span]) -> float:
@@ -212,6 +201,14 @@ def _describe(step: Step) -> tuple[str, str]:
         case Gemm():
             return "kernel", "gemm"
     return "kernel", f"copy to {step.symbol}"
+
+
+def _host_part(host: Arrays, images: Images) -> np.ndarray:
+    if images.buffer not in host:
+        raise VariantError(
+            f"the plan copies '{images.buffer}', which is on the device alone; it may copy {', '.join(host)}"
+        )
+    return host[images.buffer][images.first : images.last]
 
 
 def _named(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:

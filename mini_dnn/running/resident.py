@@ -1,8 +1,8 @@
-"""LeNet with every layer on one device: images in, probabilities out.
+"""An operation with weights, such as a whole network, that stays on a device: inputs in, outputs out.
 
-Images cross to the device once, and ten numbers an image come back. All that a batch takes, its copies and
-kernels, is recorded when the network is opened, and replayed as one for each batch. Batches that follow each
-other overlap: while one is computed, the next one is copied in (`ResidentLenet.serve`).
+Weights are copied once. All that a batch takes, its copies and kernels, is recorded when the operation is
+opened, and replayed as one for each batch. Batches that follow each other overlap: while one is computed, the
+next one is copied in (`Resident.serve`).
 """
 
 from __future__ import annotations
@@ -10,86 +10,56 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError, VariantError
-from mini_dnn.nn.network import Network
-from mini_dnn.ops.shapes import LenetBatch
+from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import Progress, check_runnable, fitting, largest_part
-from mini_dnn.running.timing import Timing, time_op
-from mini_dnn.variant import Variant, find
+from mini_dnn.running.runner import Progress, check_runnable, largest_part
+from mini_dnn.running.timing import Timed, Timing, time_op
+from mini_dnn.variant import Planned, Variant
 
-STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
 
-Fill = Callable[[np.ndarray], int]  # writes images to the front of an array; how many, 0 for no more
-
-
-def find_step(name: str) -> Variant:
-    """The network variant of a short name in `STEPS`, or of any name or path that `find` takes.
-
-    Raises
-    ------
-    VariantError
-        There is none, or it is a convolution.
-    """
-    try:
-        variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
-    except VariantError as error:
-        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(STEPS)}") from error
-    if variant.op != "lenet":
-        raise VariantError(
-            f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
-            f"{', '.join(STEPS)}, or a folder whose VARIANT has op='lenet'"
-        )
-    return variant
+Fill = Callable[[np.ndarray], int]  # writes entries to the front of an array; how many, 0 for no more
 
 
 class _Slot:
-    """One batch under way: a stream, buffers on the device, and pinned arrays on the host."""
+    """One batch under way: streams, buffers on the device, and pinned arrays on the host."""
 
     def __init__(
-        self,
-        variant: Variant,
-        shape: LenetBatch,
-        device: Device,
-        weights: dict[str, np.ndarray],
-        stream: int,
-        use_graph: bool,
+        self, planned: Planned, device: Device, weights: Arrays, stream: int, use_graph: bool
     ) -> None:
         self._device, self._stream = device, stream
+        (self._in, given), (self._out, found) = _ends(planned.problem)
         # a module for each slot: the variables of a module (filters in constant memory) are its own
-        module = device.compile(variant.source, variant.defines_for(shape))
-        self.execution = Execution(variant, shape, module, device, stream)
+        module = device.compile(planned.source, planned.defines)
+        self.execution = Execution(planned, module, device, stream)
         self.execution.fill()
         for name, value in weights.items():
             device.copy_in(self.execution.buffers[name], value, stream)
         self.execution.set_up()
-        device.synchronize(stream)
-        # one image is on the GPU sooner when its kernels fetch it than when a copy engine brings it
-        host_array = self._shared if shape.N == 1 else self._pinned
-        self.images, self._probabilities = host_array("images", shape), host_array("probabilities", shape)
-        self.images[:] = 0
+        # one entry is on the GPU sooner when its kernels fetch it than when a copy engine brings it
+        alone = planned.problem.batch == 1
+        host_array = self._shared if alone else lambda name, array: device.pinned(array.shape, array.dtype)
+        self.inputs, self._outputs = host_array(self._in, given), host_array(self._out, found)
+        self.inputs[:] = 0
         self._count = 0
-        self._work = self.execution.kernels if shape.N == 1 else self._with_copies
+        self._work = self.execution.kernels if alone else self._with_copies
         self._graph = device.capture(self._work, stream) if use_graph else None
 
-    def _pinned(self, name: str, shape: LenetBatch) -> np.ndarray:
-        """An array to copy a buffer from and to."""
-        return self._device.pinned(shape.buffers[name], shape.dtypes.get(name, "float32"))
-
-    def _shared(self, name: str, shape: LenetBatch) -> np.ndarray:
+    def _shared(self, name: str, array: Any) -> np.ndarray:
         """A buffer itself, which comes to lie in host memory."""
-        buffers, dtype = self.execution.buffers, shape.dtypes.get(name, "float32")
+        buffers = self.execution.buffers
         buffers[name].free()
-        buffers[name], array = self._device.shared(name, shape.buffers[name], dtype)
-        return array
+        buffers[name], found = self._device.shared(name, array.shape, array.dtype)
+        return found
 
     def submit(self, count: int) -> None:
-        """Give the device the first ``count`` of `images`; what lies behind them is computed and not read."""
+        """Give the device the first ``count`` of `inputs`; what lies behind them is computed and not read."""
         self._count = count
         if self._graph:
             self._graph.replay()
@@ -97,9 +67,9 @@ class _Slot:
             self._work()
 
     def result(self) -> np.ndarray:
-        """Wait for the batch: probabilities (n, 10)."""
+        """Wait for the batch: its outputs."""
         self._device.synchronize(self._stream)
-        return self._probabilities[: self._count].copy()
+        return self._outputs[: self._count].copy()
 
     def free(self) -> None:
         """Free what lies on the device."""
@@ -108,26 +78,26 @@ class _Slot:
         self.execution.free()
 
     def _with_copies(self) -> None:
-        """All that the device does for a batch, from pinned images to pinned probabilities."""
+        """All that the device does for a batch, from pinned inputs to pinned outputs."""
         buffers = self.execution.buffers
-        self._device.copy_in(buffers["images"], self.images, self._stream)
+        self._device.copy_in(buffers[self._in], self.inputs, self._stream)
         self.execution.kernels()
-        self._device.copy_out(buffers["probabilities"], self._probabilities, self._stream, wait=False)
+        self._device.copy_out(buffers[self._out], self._outputs, self._stream, wait=False)
 
 
-class ResidentLenet:
-    """The course's network on a device, its weights copied once.
+class Resident:
+    """An operation on a device, its weights copied once.
 
     Parameters
     ----------
-    network
-        Trained; of `mini_dnn.nn.models.lenet`.
     variant
-        A network variant: see `find_step`.
+        What computes it. The operation has one input and one output beside its weights.
+    problem
+        Most entries of the batch at a time (fewer where the device's memory is small), and what they are.
+    weights
+        Arrays of the role "weight" by name.
     device
         Where.
-    shape
-        Most images at a time (fewer where the device's memory is small), and what an image is.
     use_graph
         Whether a batch is one replay of a graph; otherwise each copy and launch is given to the device by
         itself, as when measuring what the graph saves.
@@ -135,48 +105,47 @@ class ResidentLenet:
     Raises
     ------
     ShapeError
-        The network is another one.
+        The weights are of another problem.
     VariantError, DeviceError
         See `mini_dnn.errors`.
     """
 
     def __init__(
-        self,
-        network: Network,
-        variant: Variant,
-        device: Device,
-        shape: LenetBatch,
-        use_graph: bool = True,
+        self, variant: Variant, problem: Any, weights: Arrays, device: Device, use_graph: bool = True
     ) -> None:
+        if variant.host is not None:
+            raise VariantError(f"{variant.name} runs on the host: nothing of it can stay on a device")
         check_runnable(variant, device)
-        limit = variant.limit_for(shape)
-        if limit:
-            raise VariantError(f"{variant.name} does not take {shape}: {limit}")
-        variant = fitting(variant, shape, device.max_shared_bytes)
-        weights = {name: parameter.value for name, parameter in network.parameters().items()}
+        _ends(problem)
+        expected = {name: array.shape for name, array in problem.named("weight").items()}
         found = {name: value.shape for name, value in weights.items()}
-        if found != shape.weights:
-            raise ShapeError(f"{variant.name} is for LeNet with {shape.weights}; found a network of {found}")
-        weights = {name: np.ascontiguousarray(value, np.float32) for name, value in weights.items()}
-        self.shape = shape.with_batch(largest_part(variant, shape, device.free_bytes() // SLOTS))
+        if found != expected:
+            raise ShapeError(f"{variant.name} takes the weights {expected}; found {found}")
+        weights = {name: np.ascontiguousarray(v, problem.arrays[name].dtype) for name, v in weights.items()}
+
+        def plan(n: int) -> Planned:
+            return variant.planned(problem.with_batch(n), device.max_shared_bytes)
+
+        planned = plan(largest_part(plan, problem, device.free_bytes() // SLOTS))
+        self.problem = planned.problem
         self._device = device
         self._slots: list[_Slot] = []
         try:
-            for stream in range(SLOTS):
-                self._slots.append(_Slot(variant, self.shape, device, weights, stream, use_graph))
+            for slot in range(SLOTS):  # each with streams of its own
+                self._slots.append(_Slot(planned, device, weights, slot * planned.streams, use_graph))
         except BaseException:
             self.close()
             raise
 
     def serve(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Probabilities (n, 10) float32 of each batch, in order; batch i + 1 is copied while i is computed.
+        """The outputs of each batch, in order; batch i + 1 is copied while i is computed.
 
-        Until all of them are there, nothing else is asked of this network.
+        Until all of them are there, nothing else is asked of this operation.
 
         Parameters
         ----------
         batches
-            Each (n, 1, side, side) of the promised kind, n at most ``shape.N``.
+            Each of the promised kind, with at most ``problem.batch`` entries.
 
         Raises
         ------
@@ -185,36 +154,36 @@ class ResidentLenet:
         """
         source = iter(batches)
 
-        def fill(images: np.ndarray) -> int:
+        def fill(inputs: np.ndarray) -> int:
             batch = next(source, None)
-            return 0 if batch is None else self._put(batch, images)
+            return 0 if batch is None else self._put(batch, inputs)
 
         return self.serve_in_place(fill)
 
     def serve_in_place(self, fill: Fill) -> Iterator[np.ndarray]:
-        """Like `serve`, of images that come to pinned memory straight away: the host copies nothing.
+        """Like `serve`, of inputs that come to pinned memory straight away: the host copies nothing.
 
         Parameters
         ----------
         fill
-            Called when there is room for a batch, with a pinned array (``shape.N``, 1, side, side) that the
-            device reads from: it writes images to its front and returns how many, or 0 when no more come.
-            There are `SLOTS` such arrays, in turn; each still holds what was last written into it.
+            Called when there is room for a batch, with a pinned array that the device reads from: it writes
+            entries to its front and returns how many, or 0 when no more come. There are `SLOTS` such arrays,
+            in turn; each still holds what was last written into it.
 
         Raises
         ------
         ShapeError
-            ``fill`` returned more images than the array has room for.
+            ``fill`` returned more entries than the array has room for.
         """
         waiting: deque[_Slot] = deque()
         try:
             for slot in cycle(self._slots):
                 if len(waiting) == SLOTS:
                     yield waiting.popleft().result()
-                count = fill(slot.images)
-                if not 0 <= count <= self.shape.N:
+                count = fill(slot.inputs)
+                if not 0 <= count <= self.problem.batch:
                     raise ShapeError(
-                        f"fill returned {count}; expected 0 to {self.shape.N}, the images that it wrote"
+                        f"fill returned {count}; expected 0 to {self.problem.batch}: how many it wrote"
                     )
                 if count == 0:
                     break
@@ -223,29 +192,29 @@ class ResidentLenet:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for slot in waiting:  # nobody asked for these; the device reads their images until they are done
+            for slot in waiting:  # nobody asked for these; the device reads their inputs until they are done
                 slot.result()
 
-    def respond(self, images: np.ndarray) -> np.ndarray:
-        """Probabilities (n, 10) float32 of one batch, as soon as they are there: see `serve`."""
+    def respond(self, batch: np.ndarray) -> np.ndarray:
+        """The outputs of one batch, as soon as they are there: see `serve`."""
         slot = self._slots[0]
-        slot.submit(self._put(images, slot.images))
+        slot.submit(self._put(batch, slot.inputs))
         return slot.result()
 
-    def predict(self, images: np.ndarray, progress: Progress = lambda images: None) -> np.ndarray:
-        """Probabilities (n, 10) float32 of any number of images, in as many batches as they need.
+    def predict(self, inputs: np.ndarray, progress: Progress = lambda done: None) -> np.ndarray:
+        """The outputs of any number of entries, in as many batches as they need.
 
-        ``progress`` is called after each batch with the images done so far.
+        ``progress`` is called after each batch with the entries done so far.
         """
-        N = self.shape.N
+        N = self.problem.batch
         parts: list[np.ndarray] = []
-        for part in self.serve(images[n : n + N] for n in range(0, len(images), N)):
+        for part in self.serve(inputs[n : n + N] for n in range(0, len(inputs), N)):
             parts.append(part)
-            progress(min(len(parts) * N, len(images)))
+            progress(min(len(parts) * N, len(inputs)))
         return np.concatenate(parts)
 
-    def op_samples_ms(self, timing: Timing) -> list[float]:
-        """Milliseconds of each timed run of all kernels of a full batch; empty without a clock."""
+    def time(self, timing: Timing) -> Timed:
+        """Time all kernels of a full batch; no samples without a clock."""
         return time_op(self._slots[0].execution.kernels, self._device, timing)
 
     def close(self) -> None:
@@ -254,13 +223,30 @@ class ResidentLenet:
             slot.free()
 
     @staticmethod
-    def _put(batch: np.ndarray, images: np.ndarray) -> int:
-        """Copy a batch to the front of a slot's images; how many they are."""
-        kind = batch.shape[1:] == images.shape[1:] and batch.dtype == images.dtype
-        if not kind or not 0 < len(batch) <= len(images):
+    def _put(batch: np.ndarray, inputs: np.ndarray) -> int:
+        """Copy a batch to the front of a slot's inputs; how many entries it has."""
+        kind = batch.shape[1:] == inputs.shape[1:] and batch.dtype == inputs.dtype
+        if not kind or not 0 < len(batch) <= len(inputs):
             raise ShapeError(
-                f"this network takes 1 to {len(images)} images of {images.shape[1:]} {images.dtype} at a "
-                f"time; found {batch.shape} {batch.dtype}"
+                f"expected 1 to {len(inputs)} entries of {inputs.shape[1:]} {inputs.dtype} at a time; "
+                f"found {batch.shape} {batch.dtype}"
             )
-        images[: len(batch)] = batch
+        inputs[: len(batch)] = batch
         return len(batch)
+
+
+def _ends(problem: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    """The one input and the one output of a problem, each with its name.
+
+    Raises
+    ------
+    ShapeError
+        There are more.
+    """
+    inputs, outputs = problem.named("in"), problem.named("out")
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise ShapeError(
+            f"{problem} has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}; what stays "
+            "on a device has one of each, and all else is weights"
+        )
+    return next(iter(inputs.items())), next(iter(outputs.items()))

@@ -2,95 +2,122 @@
 
 from __future__ import annotations
 
+import inspect
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mini_dnn.device import check_name, open_device
 from mini_dnn.device.base import GRID_LIMIT, Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
-from mini_dnn.ops.shapes import FLOAT_BYTES, ConvShape, LenetBatch, conv_arrays
-from mini_dnn.running.execute import Execution, Span, buffer_shapes
-from mini_dnn.running.timing import NO_TIMING, Timing, time_on_host, time_op
-from mini_dnn.variant import Launch, Variant, ceil_div, find
+from mini_dnn.ops import Arrays, Operation
+from mini_dnn.running.execute import Execution, Span
+from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
+from mini_dnn.variant import Planned, Variant, ceil_div, find
 
 OVERLAPPED_RUNS = 5  # of which the median is the layer time
 
-Progress = Callable[[int], None]  # images done so far
+Progress = Callable[[int], None]  # entries of the batch done so far
 
 
 @dataclass(frozen=True)
-class ConvResult:
-    """What one convolution gave, and how long it took."""
+class Result:
+    """What one problem gave, and how long it took."""
 
-    y: np.ndarray  # (N,M,P,Q) float32
+    outputs: Arrays
     op_ms: float | None  # the launches alone: median of the timed runs; None where none was timed
     layer_ms: float  # allocation, both copies and one op, by the wall clock
     compile_ms: float  # compiling and loading, or taking from the cache
     steps: int  # parts that the batch was split into to fit the device
-    op_samples_ms: tuple[float, ...] = ()  # one a timed run; empty for a batch in several parts
+    timed: Timed = NOT_TIMED  # the timed runs; of a batch in several parts those of the last one
     spans: tuple[Span, ...] = ()  # of a plan that overlaps copies with kernels
 
+    @property
+    def y(self) -> np.ndarray:
+        """The first output, which most operations have alone."""
+        return next(iter(self.outputs.values()))
 
-def conv2d(
-    x: np.ndarray, w: np.ndarray, impl: str | Path | Variant = "m3", device: str | Device = "auto"
-) -> np.ndarray:
-    """Convolve, valid and with stride 1.
+    @property
+    def op_samples_ms(self) -> tuple[float, ...]:
+        """One a timed run; empty for a batch in several parts."""
+        return self.timed.samples_ms if self.steps == 1 else ()
+
+
+def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
+    """Compute an operation of arrays: what the functions of `mini_dnn` call.
 
     Parameters
     ----------
-    x
-        Input, ``(N, C, H, W) float32``. What float32 holds exactly is converted.
-    w
-        Filters, ``(M, C, R, S) float32``.
-    impl
-        A variant: ``"cpu"``, ``"m1"``, ``"m2"``, ``"m3"``, a name that ``run.py list`` shows, or a path.
-    device
-        ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
+    given
+        The arrays, in the operation's order. After them, or by name:
+
+        impl
+            A variant: a name that ``run.py list`` shows, or a path; by default the operation's best.
+        device
+            ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
+    fields
+        What the arrays do not tell of the problem, such as ``pool=2``.
 
     Returns
     -------
-    y : (N, M, P, Q) float32
-        ``P = H - R + 1``, ``Q = W - S + 1``.
+    The output; a tuple where there are several.
 
     Raises
     ------
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
+    count = _array_count(operation, len(given))
+    options = dict(zip(("impl", "device"), given[count:], strict=False))
+    impl = fields.pop("impl", options.get("impl")) or operation.default
+    device = fields.pop("device", options.get("device", "auto"))
+    problem, arrays = operation.of(*given[:count], **fields)
     variant = impl if isinstance(impl, Variant) else find(impl)
     if isinstance(device, str):
         check_name(device)
     if variant.host is not None or not isinstance(device, str):
-        return run(x, w, variant, None if isinstance(device, str) else device).y
-    with closing(open_device(device)) as opened:
-        return run(x, w, variant, opened).y
+        result = run(variant, problem, arrays, None if isinstance(device, str) else device)
+    else:
+        with closing(open_device(device)) as opened:
+            result = run(variant, problem, arrays, opened)
+    outputs = tuple(result.outputs.values())
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _array_count(operation: Operation, given: int) -> int:
+    """How many of the positional arguments are arrays."""
+    parameters = inspect.signature(operation.of).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return given
+    return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
 def run(
-    x: np.ndarray,
-    w: np.ndarray,
     variant: Variant,
+    problem: Any,
+    arrays: Arrays,
     device: Device | None,
     timing: Timing = NO_TIMING,
-    max_images: int | None = None,
+    most: int | None = None,
     progress: Progress | None = None,
-) -> ConvResult:
+) -> Result:
     """Run a variant: its plan on a device, or its NumPy function on the host.
 
     Parameters
     ----------
+    problem, arrays
+        What to compute: arrays of the roles "in" and "weight" by name, in their types and C order.
     device
         Not used by a variant that runs on the host.
     timing
         How the launches are timed; without a clock on the device there is no op time.
-    max_images
-        Split the batch into parts of at most so many images, even where more would fit.
+    most
+        Split the batch into parts of at most so many entries, even where more would fit.
     progress
         Called after each part.
 
@@ -99,50 +126,129 @@ def run(
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
-    x, w, shape = conv_arrays(x, w)
-    limit = variant.as_convolution().limit_for(shape)
+    limit = variant.limit_for(problem)
     if limit:
-        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
+        raise VariantError(f"{variant.name} does not take {problem}: {limit}")
     if variant.host is not None:
-        return _run_host(x, w, variant, timing, max_images or shape.N, progress)
+        return _run_host(variant, problem, arrays, timing, most or problem.batch, progress)
     if device is None:
         raise UsageError(f"{variant.name} has kernels and needs a device; pass device='auto', or an open one")
     check_runnable(variant, device)
-    variant = fitting(variant, shape, device.max_shared_bytes)
-    module = device.compile(variant.source, variant.defines_for(shape))
-    y = np.empty(shape.y, np.float32)
-    images = largest_part(variant, shape, device.free_bytes(), max_images)
-    steps = ceil_div(shape.N, images)
+
+    def plan(n: int) -> Planned:
+        return variant.planned(problem.with_batch(n), device.max_shared_bytes)
+
+    return run_plans(plan, problem, arrays, device, timing, most, progress)
+
+
+def run_plans(
+    plan: Callable[[int], Planned],
+    problem: Any,
+    arrays: Arrays,
+    device: Device,
+    timing: Timing = NO_TIMING,
+    most: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run plans for as many parts of a batch as the device's memory needs.
+
+    Parameters
+    ----------
+    plan
+        Gives the plan for so many entries of the batch.
+
+    Others are those of `run`.
+    """
+    outputs = empty_outputs(problem)
+    parts = cut(problem.batch, largest_part(plan, problem, device.free_bytes(), most))
+    plans = {size: plan(size) for size in {last - first for first, last in parts}}
+    modules = {size: device.compile(planned.source, planned.defines) for size, planned in plans.items()}
     layer_ms, op_ms = 0.0, 0.0
-    samples: list[float] = []
-    spans: tuple[Span, ...] = ()
-    for step in range(steps):
-        part = slice(step * shape.N // steps, (step + 1) * shape.N // steps)  # sizes differ by one at most
-        ms, samples, spans = _run_part(x[part], w, y[part], variant, module, device, timing)
-        layer_ms += ms
-        op_ms += statistics.median(samples) if samples else 0.0
+    for first, last in parts:
+        given, out = (entries(problem, some, first, last) for some in (arrays, outputs))
+        done = run_planned(plans[last - first], given, device, timing, modules[last - first], out)
+        layer_ms += done.layer_ms
+        op_ms += done.op_ms or 0.0
         if progress:
-            progress(part.stop)
-    return ConvResult(
-        y=y,
-        op_ms=op_ms if samples else None,
+            progress(last)
+    return Result(
+        outputs=outputs,
+        op_ms=None if done.op_ms is None else op_ms,
         layer_ms=layer_ms,
-        compile_ms=module.compile_ms,
-        steps=steps,
-        op_samples_ms=tuple(samples) if steps == 1 else (),
-        spans=spans if steps == 1 else (),
+        compile_ms=sum(module.compile_ms for module in modules.values()),
+        steps=len(parts),
+        timed=done.timed,
+        spans=done.spans if len(parts) == 1 else (),
     )
 
 
-def check_runnable(variant: Variant, device: Device) -> None:
-    """Check that a device can run a variant at all, whatever the shape.
+def run_planned(
+    planned: Planned,
+    arrays: Arrays,
+    device: Device,
+    timing: Timing = NO_TIMING,
+    module: Module | None = None,
+    outputs: Arrays | None = None,
+) -> Result:
+    """Run one plan, as a whole.
+
+    Parameters
+    ----------
+    module
+        The compiled kernels; compiled here if None.
+    outputs
+        Where the results go, C-contiguous; new arrays if None.
+
+    Raises
+    ------
+    VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+    module = module or device.compile(planned.source, planned.defines)
+    outputs = empty_outputs(planned.problem) if outputs is None else outputs
+    start = time.perf_counter()
+    execution = Execution(planned, module, device)
+    allocated = time.perf_counter()
+    try:
+        execution.fill()  # a check of ours, in no layer time
+        filled = time.perf_counter()
+        given = planned.problem.named("in", "weight")
+        for name, array in given.items():
+            if not (planned.copies_itself and array.role == "in" and array.split):
+                device.copy_in(execution.buffers[name], arrays[name])
+        execution.set_up()
+        before_s = allocated - start + time.perf_counter() - filled
+        if planned.copies_itself:
+            after_s, timed, spans = _run_overlapped(planned, arrays, outputs, execution, device, timing)
+        else:
+            after_s, timed, spans = _run_once(outputs, execution, device, timing)
+    finally:
+        execution.free()
+    return Result(
+        outputs=outputs,
+        op_ms=statistics.median(timed.samples_ms) if timed.samples_ms else None,
+        layer_ms=(before_s + after_s) * 1e3,
+        compile_ms=module.compile_ms,
+        steps=1,
+        timed=timed,
+        spans=spans,
+    )
+
+
+def empty_outputs(problem: Any) -> dict[str, np.ndarray]:
+    """Arrays for the results of a problem."""
+    return {name: np.empty(array.shape, array.dtype) for name, array in problem.named("out").items()}
+
+
+def check_runnable(variant: Variant | Planned, device: Device) -> None:
+    """Check that a device can run a variant at all, whatever the problem.
 
     Raises
     ------
     DeviceError
         It cannot; the message says what it would take.
     """
-    if variant.host is not None:
+    if isinstance(variant, Variant) and variant.host is not None:
         return
     if variant.needs_gpu and not device.has_clock:
         raise DeviceError(
@@ -155,142 +261,109 @@ def check_runnable(variant: Variant, device: Device) -> None:
         )
 
 
-def fitting(variant: Variant, shape: ConvShape | LenetBatch, max_shared_bytes: int) -> Variant:
-    """The variant itself, or `Variant.compact` where a block would need more shared memory than it may have.
+def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: int | None = None) -> int:
+    """Most entries of the batch that one part may have, so that it fits the device.
 
     Parameters
     ----------
-    max_shared_bytes
-        `Device.max_shared_bytes`. Where not even the compact one keeps to it, the launch says so. Arrays of
-        a fixed size in the kernel come on top of what a launch asks for, and a variant leaves room for them.
-
-    Raises
-    ------
-    VariantError
-        The plan fails, or ``compact`` is no variant with a plan.
-    """
-    if variant.compact is None:
-        return variant
-    if not isinstance(variant.compact, Variant) or variant.compact.plan is None:
-        raise VariantError(
-            f"{variant.name}: compact is {variant.compact!r}; expected a Variant with a plan, which launches "
-            "the same kernels in smaller blocks"
-        )
-    launches = [step for step in variant.steps(shape) if isinstance(step, Launch)]
-    if all(launch.shared_bytes <= max_shared_bytes for launch in launches):
-        return variant
-    return replace(variant.compact, name=variant.name, folder=variant.folder)
-
-
-def _run_host(
-    x: np.ndarray,
-    w: np.ndarray,
-    variant: Variant,
-    timing: Timing,
-    images: int,
-    progress: Progress | None,
-) -> ConvResult:
-    """The host's op time is its wall clock's."""
-    shape = ConvShape.of(x, w)
-    y = np.empty(shape.y, np.float32)
-
-    def op() -> None:
-        for n in range(0, shape.N, images):
-            y[n : n + images] = variant.run_host(x[n : n + images], w)
-            if progress:
-                progress(min(n + images, shape.N))
-
-    samples = time_on_host(op, timing)
-    ms = statistics.median(samples)
-    return ConvResult(
-        y, ms, ms, compile_ms=0.0, steps=ceil_div(shape.N, images), op_samples_ms=tuple(samples)
-    )
-
-
-def largest_part(
-    variant: Variant, shape: ConvShape | LenetBatch, free: int, max_images: int | None = None
-) -> int:
-    """Most images that one part may have: its buffers fit ``free`` bytes and its grids the limits of CUDA.
+    plan
+        Gives the plan for so many entries.
+    free
+        Bytes of the device's memory.
+    most
+        Not more than so many.
 
     Raises
     ------
     DeviceError
-        Not even one image fits.
+        Not even one fits.
     """
-
-    def fits(n: int) -> bool:
-        part = shape.with_batch(n)
-        grids = [step.grid for step in variant.steps(part) if isinstance(step, Launch)]
-        within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
-        return within and _bytes(variant, part) <= free
-
-    most = min(shape.N, max_images or shape.N)
-    if fits(most):
-        return most
-    if not fits(1):
+    high = min(problem.batch, most or problem.batch)
+    if plan(high).fits(free):
+        return high
+    one = plan(1)
+    if not one.fits(free):
         raise DeviceError(
-            f"{variant.name} needs {_bytes(variant, shape.with_batch(1)) / 1e6:.1f} MB for one image "
-            f"of {shape}; the device has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. "
-            "Free memory, or take a variant that needs less"
+            f"{one.name} needs {one.nbytes / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
+            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or take a "
+            "variant that needs less"
         )
-    low, high = 1, most  # low fits, high does not
+    low = 1  # fits, and high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        low, high = (middle, high) if plan(middle).fits(free) else (low, middle)
     return low
 
 
-def _run_part(
-    x: np.ndarray,
-    w: np.ndarray,
-    y: np.ndarray,
-    variant: Variant,
-    module: Module,
-    device: Device,
-    timing: Timing,
-) -> tuple[float, list[float], tuple[Span, ...]]:
-    """One part of a batch: fills ``y``; layer time in ms, the op times of the timed runs, the trace."""
-    start = time.perf_counter()
-    execution = Execution(variant, ConvShape.of(x, w), module, device)
-    allocated = time.perf_counter()
-    try:
-        execution.fill()  # a check of ours, in no layer time
-        filled = time.perf_counter()
-        device.copy_in(execution.buffers["w"], w)
-        if not execution.copies_itself:
-            device.copy_in(execution.buffers["x"], x)
-        device.synchronize()
-        before_s = allocated - start + time.perf_counter() - filled
-        if execution.copies_itself:
-            return _run_overlapped(x, y, execution, device, timing, before_s)
-        samples = time_op(execution.kernels, device, timing)
-        again = time.perf_counter()
-        execution.kernels()
-        device.copy_out(execution.buffers["y"], y)
-        device.synchronize()
-        return (before_s + time.perf_counter() - again) * 1e3, samples, ()
-    finally:
-        execution.free()
+def cut(batch: int, size: int) -> list[tuple[int, int]]:
+    """First and last entry of each part of a batch; sizes differ by one at most."""
+    parts = ceil_div(batch, size)
+    return [(part * batch // parts, (part + 1) * batch // parts) for part in range(parts)]
+
+
+def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
+    """Entries of the batch of those arrays that are cut along it; the others whole."""
+    known = problem.arrays
+    return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}
+
+
+def _run_host(
+    variant: Variant, problem: Any, arrays: Arrays, timing: Timing, most: int, progress: Progress | None
+) -> Result:
+    """The host's op time is its wall clock's."""
+    outputs = empty_outputs(problem)
+    parts = cut(problem.batch, most)
+
+    def op() -> None:
+        for first, last in parts:
+            part = problem.with_batch(last - first)
+            found = variant.run_host(part, entries(problem, arrays, first, last))
+            for name, out in entries(problem, outputs, first, last).items():
+                out[...] = found[name]
+            if progress:
+                progress(last)
+
+    timed = time_on_host(op, timing)
+    ms = statistics.median(timed.samples_ms)
+    return Result(outputs, ms, ms, compile_ms=0.0, steps=len(parts), timed=timed)
+
+
+def _run_once(
+    outputs: Arrays, execution: Execution, device: Device, timing: Timing
+) -> tuple[float, Timed, tuple[Span, ...]]:
+    """The timed runs, then one whose results are copied out; seconds that this one took."""
+    timed = time_op(execution.kernels, device, timing)
+    again = time.perf_counter()
+    execution.kernels()
+    for name, out in outputs.items():
+        device.copy_out(execution.buffers[name], out)
+    device.synchronize()
+    return time.perf_counter() - again, timed, ()
 
 
 def _run_overlapped(
-    x: np.ndarray, y: np.ndarray, execution: Execution, device: Device, timing: Timing, before_s: float
-) -> tuple[float, list[float], tuple[Span, ...]]:
+    planned: Planned,
+    arrays: Arrays,
+    outputs: Arrays,
+    execution: Execution,
+    device: Device,
+    timing: Timing,
+) -> tuple[float, Timed, tuple[Span, ...]]:
     """The same for a plan that copies by itself; its layer time is from pinned memory to pinned memory."""
-    x_pinned, y_pinned = device.pinned(x.shape), device.pinned(y.shape)
-    x_pinned[:] = x
+    pinned: dict[str, np.ndarray] = {}
+    for name, array in planned.problem.arrays.items():
+        if array.split and array.role != "weight":
+            pinned[name] = device.pinned(array.shape, array.dtype)
+            if array.role == "in":
+                pinned[name][...] = arrays[name]
     layer_s = []
     for _ in range(OVERLAPPED_RUNS if timing.repeats and device.has_clock else 1):
         again = time.perf_counter()
-        execution.everything(x_pinned, y_pinned)
+        execution.everything(pinned)
         device.synchronize()
         layer_s.append(time.perf_counter() - again)
-    y[:] = y_pinned
-    samples = time_op(execution.kernels, device, timing)
-    spans = tuple(execution.trace(x_pinned, y_pinned)) if samples else ()
-    return (before_s + statistics.median(layer_s)) * 1e3, samples, spans
-
-
-def _bytes(variant: Variant, shape: ConvShape | LenetBatch) -> int:
-    sizes = buffer_shapes(variant, shape).values()
-    return FLOAT_BYTES * sum(int(np.prod(size, dtype=np.int64)) for size in sizes)
+    for name, out in outputs.items():
+        out[...] = pinned[name]
+    timed = time_op(execution.kernels, device, timing)
+    spans = tuple(execution.trace(pinned)) if timed.samples_ms else ()
+    return statistics.median(layer_s), timed, spans

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 from mini_dnn.device.base import Device
 
+WINDOW = 5  # runs whose median tells whether op times still change
+SETTLED = 0.01  # how far the medians of two windows may lie apart, as a fraction
+WARM_UP_S = 2.0  # after which timing starts all the same, and says so
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -18,7 +22,8 @@ class Timing:
     Parameters
     ----------
     warm_up
-        Runs before the timed ones.
+        Fewest runs before the timed ones. More are made until op times settle: until the medians of two
+        windows in a row agree, or `WARM_UP_S` are over.
     repeats
         Fewest timed runs; 0 times nothing.
     max_repeats
@@ -29,7 +34,8 @@ class Timing:
     budget_s
         Seconds that the timed runs of one op may take.
     cold_cache
-        Whether the device's L2 cache is flushed before each timed run.
+        Whether the device's L2 cache is flushed before each timed run. The flush also lets all launches of an
+        op queue up behind it: without it, the time between the host's launches is part of the op time.
     """
 
     warm_up: int = 2
@@ -37,16 +43,27 @@ class Timing:
     max_repeats: int = 10
     precision: float = 0.01
     budget_s: float = 10.0
-    cold_cache: bool = False
+    cold_cache: bool = True
 
 
 NO_TIMING = Timing(warm_up=0, repeats=0, max_repeats=0)
 
 
-def time_op(op: Callable[[], None], device: Device, timing: Timing) -> list[float]:
-    """Milliseconds of each timed run of ``op``, between events on the device.
+@dataclass(frozen=True)
+class Timed:
+    """Milliseconds of each timed run; whether op times had settled before the first of them."""
 
-    An empty list where nothing is to be timed, or the device has no clock.
+    samples_ms: tuple[float, ...] = ()
+    settled: bool = True
+
+
+NOT_TIMED = Timed()
+
+
+def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:
+    """Time ``op`` between events on the device.
+
+    No samples where nothing is to be timed, or the device has no clock.
     """
 
     def once() -> float:
@@ -57,14 +74,29 @@ def time_op(op: Callable[[], None], device: Device, timing: Timing) -> list[floa
         return device.elapsed_ms(start, device.record())
 
     if timing.repeats == 0 or not device.has_clock:
-        return []
-    for _ in range(timing.warm_up):
-        op()
+        return NOT_TIMED
+    settled = _warm_up(once, timing)
     device.synchronize()
-    return repeat(once, timing)
+    return Timed(tuple(repeat(once, timing)), settled)
 
 
-def time_on_host(op: Callable[[], None], timing: Timing) -> list[float]:
+def _warm_up(once: Callable[[], float], timing: Timing) -> bool:
+    """Run until op times settle; whether they did. A GPU that was idle raises its clock only under load."""
+    if timing.warm_up == 0:
+        return True
+    for _ in range(timing.warm_up):
+        once()
+    since, before = time.perf_counter(), math.inf
+    while True:
+        now = statistics.median(once() for _ in range(WINDOW))
+        if abs(now - before) <= SETTLED * now:
+            return True
+        if before < math.inf and time.perf_counter() - since > WARM_UP_S:
+            return False
+        before = now
+
+
+def time_on_host(op: Callable[[], None], timing: Timing) -> Timed:
     """Milliseconds of each run of ``op`` by the wall clock: at least one, as its result is wanted anyway."""
 
     def once() -> float:
@@ -72,7 +104,7 @@ def time_on_host(op: Callable[[], None], timing: Timing) -> list[float]:
         op()
         return (time.perf_counter() - start) * 1e3
 
-    return repeat(once, timing) or [once()]
+    return Timed(tuple(repeat(once, timing) or [once()]))
 
 
 def repeat(once: Callable[[], float], timing: Timing) -> list[float]:

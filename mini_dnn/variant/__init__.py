@@ -1,24 +1,22 @@
-"""Variants: see `mini_dnn.variant.variant`. The names that ``variant.py`` files import come from here."""
+"""Variants: a folder with a ``kernel.cu`` and a ``variant.py`` that says what to launch.
 
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
+A variant is data. The names that ``variant.py`` files import come from here.
+"""
+
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.operation import Array
+from mini_dnn.variant.folders import SHORT_NAMES, find, names, operation_of
 from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
-from mini_dnn.variant.variant import (
-    COMPUTE_TYPES,
-    PRECISIONS,
-    SHORT_NAMES,
-    HostFunction,
-    Sweep,
-    Variant,
-    ceil_div,
-    find,
-    names,
-    network_names,
-)
+from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.variant import COMPUTE_TYPES, HostFunction, Sweep, Variant, ceil_div
 
 __all__ = [
     "COMPUTE_TYPES",
-    "PRECISIONS",
     "SHORT_NAMES",
+    "Array",
+    "ConvPoolShape",
     "ConvShape",
     "CopyIn",
     "CopyOut",
@@ -28,11 +26,12 @@ __all__ = [
     "Images",
     "Launch",
     "LenetBatch",
+    "Planned",
     "Step",
     "Sweep",
     "Variant",
     "ceil_div",
     "find",
     "names",
-    "network_names",
+    "operation_of",
 ]

@@ -1,20 +1,20 @@
-"""One self-contained ``.cu`` of a variant, with its definitions and its launches for one layer."""
+"""One self-contained ``.cu`` of a variant, with its definitions and its launches for one problem."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
-from mini_dnn.errors import UsageError, VariantError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.execute import buffer_shapes
-from mini_dnn.variant import Variant
+from mini_dnn.errors import UsageError
 from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.variant import Variant
 
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
@@ -22,57 +22,64 @@ WIDTH = 116
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 
-def expand(variant: Variant, shape: ConvShape, title: str) -> str:
+def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int) -> str:
     """The variant's kernel file with nothing missing: it compiles as it is, by nvcc and by the emulator.
 
     Parameters
     ----------
-    shape
-        The layer for which the definitions and the launches are written out.
+    problem
+        For which the definitions and the launches are written out.
     title
-        What the head calls the layer.
+        What the head calls it.
+    max_shared_bytes
+        Of shared memory that a block may have, see `Variant.planned`.
 
     Raises
     ------
     UsageError
         The variant runs on the host.
     VariantError
-        It refuses the shape, or includes a file that is not there.
+        It refuses the problem, or includes a file that is not there.
     """
     if variant.plan is None:
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host: there is no kernel to expand; try m1"
         )
-    limit = variant.refuses(shape)
-    if limit:
-        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
-    defines = [f"#define {name} {value}" for name, value in variant.defines_for(shape).items()]
+    planned = variant.planned(problem, max_shared_bytes)
+    defines = [f"#define {name} {value}" for name, value in planned.defines.items()]
     parts = [
-        _head(variant, shape, title),
+        _head(planned, title),
         "\n".join(defines),
-        _inlined(variant.source.resolve(), [], set(), {}),
+        _inlined(planned.source.resolve(), [], set(), {}),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _head(variant: Variant, shape: ConvShape, title: str) -> str:
-    assert variant.plan is not None, "expand() lets no variant through that runs on the host"
-    steps = list(variant.plan(shape))
+def _head(planned: Planned, title: str) -> str:
+    lines = [
+        f"{planned.name} for {title}: {planned.problem}",
+        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(max(planned.min_arch, 80))} -cubin THIS_FILE.cu",
+        "",
+        "Buffers in C order:",
+        *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
+        "",
+    ]
+    if planned.setup:
+        lines += ["Steps that are done once:", *_listed(planned.setup), ""]
+    streams = planned.streams > 1
+    lines += ["Steps, in order" + (" within each stream:" if streams else ":"), *_listed(planned.steps)]
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _listed(steps: Sequence[Step]) -> list[str]:
     used = {step.stream for step in steps}
     streams = {number: f"stream {number}: " if len(used) > 1 else "" for number in used}
     lines = [
-        f"{variant.name} for {title}: {shape}",
-        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(max(variant.min_arch, 80))} -cubin THIS_FILE.cu",
-        "",
-        "Buffers, float32 in C order, N first in x and y:",
-        *(f"  {name} {size}" for name, size in buffer_shapes(variant, shape).items()),
-        "",
-        "Steps, in order" + (" within each stream:" if len(used) > 1 else ":"),
-        *(line for step in steps[:SHOWN_STEPS] for line in _wrapped(f"{streams[step.stream]}{_step(step)}")),
+        line for step in steps[:SHOWN_STEPS] for line in _wrapped(f"{streams[step.stream]}{_step(step)}")
     ]
     if len(steps) > SHOWN_STEPS:
         lines.append(f"  ... and {len(steps) - SHOWN_STEPS} more of the same kinds")
-    return "\n".join(f"// {line}".rstrip() for line in lines)
+    return lines
 
 
 def _wrapped(text: str) -> list[str]:

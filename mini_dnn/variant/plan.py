@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from mini_dnn.errors import VariantError
 
 @dataclass(frozen=True)
 class Images:
-    """Images ``first`` to ``last - 1`` of a buffer whose first axis counts images."""
+    """Entries ``first`` to ``last - 1`` of a buffer's first axis: images, as a rule."""
 
     buffer: str
     first: int
@@ -32,9 +33,9 @@ class Launch:
     grid, block
         Blocks in the grid and threads in a block, one to three entries each, x first.
     args
-        In the kernel's order. A string names a buffer (``x``, ``w``, ``y`` or one of the scratch
-        buffers), `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy
-        scalar as what it is.
+        In the kernel's order. A string names a buffer (an array of the problem, or a scratch buffer),
+        `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy scalar as what
+        it is.
     shared_bytes
         Dynamic shared memory of a block.
     stream
@@ -58,7 +59,7 @@ class CopyToSymbol:
     symbol
         Name of the variable.
     buffer
-        ``x``, ``w`` or a scratch buffer; it may be smaller than the variable.
+        An array of the problem or a scratch buffer; it may be smaller than the variable.
     """
 
     symbol: str
@@ -68,7 +69,7 @@ class CopyToSymbol:
 
 @dataclass(frozen=True)
 class CopyIn:
-    """Copy images of x from pinned host memory; a plan with one of these does all copies of x and y."""
+    """Copy a part of an input from pinned host memory; a plan with one of these copies all of the batch."""
 
     images: Images
     stream: int = 0
@@ -76,7 +77,7 @@ class CopyIn:
 
 @dataclass(frozen=True)
 class CopyOut:
-    """Copy images of y to pinned host memory."""
+    """Copy a part of an output to pinned host memory."""
 
     images: Images
     stream: int = 0
@@ -98,17 +99,37 @@ class Gemm:
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
 
 
-def check_geometry(launch: Launch, variant: str) -> None:
-    """See that grid, block and shared bytes of a variant's launch are whole numbers.
+def check_step(step: Step, variant: str) -> None:
+    """See that the fields of a variant's step are what they are declared to be.
 
     Raises
     ------
     VariantError
         One is not.
     """
-    sizes = (*launch.grid, *launch.block, launch.shared_bytes)
-    if not all(isinstance(size, int | np.integer) for size in sizes):
-        raise VariantError(
-            f"{variant}: the launch of {launch.kernel} has grid {launch.grid}, block {launch.block} and "
-            f"{launch.shared_bytes} shared bytes; all must be whole numbers: a // b or ceil_div(a, b)"
-        )
+    what = f"the launch of {step.kernel}" if isinstance(step, Launch) else f"a {type(step).__name__}"
+    for name, value in vars(step).items():
+        if expected := _expected(name, value):
+            raise VariantError(f"{variant}: {what} has {name} {value!r}; it must be {expected}")
+
+
+def _expected(name: str, value: Any) -> str:
+    """What a field of a step must be, in words; empty if it is."""
+    fits, words = isinstance(value, str), "a name in quotes"
+    match name:
+        case "grid" | "block":
+            fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
+            words = "whole numbers: (a // b, c) or (ceil_div(a, b), c)"
+        case "args":
+            fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
+        case "images":
+            fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
+        case "stream":
+            fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+        case "shared_bytes" | "m" | "n" | "k":
+            fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
+    return "" if fits else words
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)

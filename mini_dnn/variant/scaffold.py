@@ -8,29 +8,40 @@ import re
 import shutil
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.device.sources import source_files
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.paths import ROOT
-from mini_dnn.variant import SHORT_NAMES, Variant, names
+from mini_dnn.variant.folders import SHORT_NAMES, names
+from mini_dnn.variant.variant import Variant
 
 MILESTONE = re.compile(r"m\d/[^/]+")
+LADDER = re.compile(r"(?P<op>\w+)/[^/]+")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
 CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}  # makers: what a call may give without its name
 IDEA = "say here what you change, in one sentence"
 
 
 def target_folder(name: str) -> Path:
-    """Where a new variant goes: ``m3/my_idea`` under ``milestones/``, any other path from the current folder.
+    """Where a new variant goes: `home`'s folder under the repository, any other path from the current folder.
 
     Raises
     ------
     UsageError
         The folder exists.
     """
-    folder = ROOT / "milestones" / name if MILESTONE.fullmatch(name) else Path(name).expanduser()
+    folder = ROOT / home(name) / name if home(name) else Path(name).expanduser()
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} exists already, and nothing of it is changed; choose another name")
     return folder
+
+
+def home(name: str) -> str:
+    """``"milestones"`` for ``m3/my_idea``, ``"ladders"`` for ``gemm/my_idea``, empty for other paths."""
+    if MILESTONE.fullmatch(name):
+        return "milestones"
+    match = LADDER.fullmatch(name)
+    return "ladders" if match and match["op"] in ops.names() else ""
 
 
 def create(name: str, source: Variant) -> Path:
@@ -55,7 +66,7 @@ def create(name: str, source: Variant) -> Path:
         raise UsageError(
             f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
         )
-    title = name if MILESTONE.fullmatch(name) else folder.resolve().name
+    title = name if home(name) else folder.resolve().name
     parent = source.name
     kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
     headers = _headers(source)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mini_dnn.device.emulator.explain import Place
+from mini_dnn.device.finding import Place
 from mini_dnn.device.sources import source_files
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

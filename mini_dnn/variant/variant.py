@@ -1,56 +1,26 @@
-"""Variants: a folder with a ``kernel.cu`` and a ``variant.py`` that says what to launch.
-
-A variant is data. It is found by its folder, so a new one needs no registration:
-
-- the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
-- ``m2/unroll_gemm``: a folder under ``milestones/``;
-- ``networks/lenet/whole``: a whole network, which ``--resident`` takes;
-- any path to a folder that holds a ``variant.py``, inside the repository or outside.
-"""
+"""A variant: one way to solve an operation's problems, as data."""
 
 from __future__ import annotations
 
-import difflib
-import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.errors import MiniDnnError, VariantError
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
-from mini_dnn.paths import ROOT
-from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step, check_geometry
+from mini_dnn import ops
+from mini_dnn.errors import VariantError
+from mini_dnn.ops import Array, Arrays, Operation
+from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.variant.plan import Launch, Step, check_step
+from mini_dnn.variant.planned import Planned
 
-SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
-PRECISIONS = ("fp32", "tf32", "fp16", "fp16_sum")
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
 
-HostFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y
-
-__all__ = [
-    "ConvShape",
-    "CopyIn",
-    "CopyOut",
-    "CopyToSymbol",
-    "Gemm",
-    "HostFunction",
-    "Images",
-    "Launch",
-    "LenetBatch",
-    "Step",
-    "Sweep",
-    "Variant",
-    "ceil_div",
-    "find",
-    "names",
-    "network_names",
-]
+HostFunction = Callable[..., Any]  # the problem's inputs -> its output, or a tuple of them
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -72,21 +42,22 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a convolution, or a whole network.
+    """One way to compute an operation.
 
     Parameters
     ----------
     op
-        What it computes: ``"conv2d"`` of a `ConvShape`, or ``"lenet"`` of a `LenetBatch`; the functions
-        below take that shape.
+        The operation's name. The functions below take one of its problems.
     idea
         The one idea, in a sentence.
     plan
-        The steps for a shape: a pure function. None for a variant that runs on the host.
+        The steps of each call: a pure function. None for a variant that runs on the host.
+    setup
+        Steps that are done once, before the first call: they read weights only.
     scratch
-        Names and shapes of the float32 buffers that the plan needs beside ``x``, ``w`` and ``y``.
+        Buffers that the plan needs beside the problem's arrays: a shape for float32, or an `Array`.
     defines
-        Preprocessor definitions for the kernel: a mapping, or a function of the shape for kernels
+        Preprocessor definitions for the kernel: a mapping, or a function of the problem for kernels
         that are specialised at compile time.
     parent
         The variant that this one improves on.
@@ -99,9 +70,9 @@ class Variant:
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
-        Says which limit a shape hits, or returns an empty string when the variant can do it.
+        Says which limit a problem hits, or returns an empty string when the variant can do it.
     host
-        Instead of a plan: ``(x, w) -> y`` of NumPy arrays.
+        Instead of a plan: a NumPy function of the problem's inputs, in their order.
     needs_gpu
         Why the emulator cannot run it; empty if it can.
     sweep
@@ -113,13 +84,14 @@ class Variant:
     op: str
     idea: str
     plan: Callable[[Any], Sequence[Step]] | None = None
-    scratch: Callable[[Any], Mapping[str, tuple[int, ...]]] = lambda shape: {}
+    setup: Callable[[Any], Sequence[Step]] = lambda problem: ()
+    scratch: Callable[[Any], Mapping[str, Any]] = lambda problem: {}
     defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
     precision: str = "fp32"
     compute_type: str = ""
     min_arch: int = 75
-    refuses: Callable[[Any], str] = lambda shape: ""
+    refuses: Callable[[Any], str] = lambda problem: ""
     host: HostFunction | None = None
     needs_gpu: str = ""
     sweep: Sweep | None = None
@@ -132,9 +104,68 @@ class Variant:
         """The kernel file."""
         return self.folder / "kernel.cu"
 
-    def defines_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, int]:
-        """Preprocessor definitions for this shape."""
-        given = self._call("defines", self.defines, shape) if callable(self.defines) else self.defines
+    @property
+    def operation(self) -> Operation:
+        """What it computes."""
+        return ops.find(self.op)
+
+    def limit_for(self, problem: Any) -> str:
+        """Which limit the problem hits; empty if the variant takes it.
+
+        Raises
+        ------
+        VariantError
+            It is a problem of another operation, or ``refuses`` fails.
+        """
+        if type(problem) is not self.operation.problem:
+            raise VariantError(
+                f"{self.name} computes {self.op}, whose problems are {self.operation.usage}; found {problem}"
+            )
+        limit = self._call("refuses", self.refuses, problem)
+        if not isinstance(limit, str | None):
+            raise VariantError(
+                f"{self.name}: refuses gives {limit!r}; expected the limit in words, or an empty string where "
+                "the variant takes the problem"
+            )
+        return limit or ""
+
+    def planned(self, problem: Any, max_shared_bytes: int) -> Planned:
+        """The answer for a problem, on a device whose blocks may have so much shared memory.
+
+        It is `compact`'s where a block of the variant itself would need more. Where not even that one keeps
+        to it, the launch says so. Arrays of a fixed size in the kernel come on top of what a launch asks for,
+        and a variant leaves room for them.
+
+        Raises
+        ------
+        VariantError
+            The variant refuses the problem, or one of its functions fails or gives something else than it
+            should; the message names the line.
+        """
+        limit = self.limit_for(problem)
+        if limit:
+            raise VariantError(f"{self.name} does not take {problem}: {limit}")
+        steps = self._steps("plan", self.plan, problem)
+        variant = self
+        if self.compact is not None:
+            variant = self._fitting(steps, max_shared_bytes)
+            steps = steps if variant is self else variant._steps("plan", variant.plan, problem)
+        return Planned(
+            name=self.name,
+            problem=problem,
+            steps=steps,
+            setup=variant._steps("setup", variant.setup, problem),
+            scratch=variant._scratch(problem),
+            defines=variant.defines_for(problem),
+            source=self.source,
+            precision=self.precision,
+            min_arch=self.min_arch,
+            needs_gpu=self.needs_gpu,
+        )
+
+    def defines_for(self, problem: Any) -> Mapping[str, int]:
+        """Preprocessor definitions for this problem."""
+        given = self._call("defines", self.defines, problem) if callable(self.defines) else self.defines
         try:
             return {name: int(index(value)) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
@@ -142,155 +173,78 @@ class Variant:
                 f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
             ) from error
 
-    def scratch_for(self, shape: ConvShape | LenetBatch) -> Mapping[str, tuple[int, ...]]:
-        """Names and shapes of the scratch buffers for this shape."""
-        given = self._call("scratch", self.scratch, shape)
+    def run_host(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
+        """Call ``host``, for a variant that has it; the outputs by name."""
+        assert self.host is not None, "the caller looks"
+        found = self._call("host", self.host, *(arrays[name] for name in problem.named("in", "weight")))
+        expected = problem.named("out")
+        outputs = dict(zip(expected, found if isinstance(found, tuple) else (found,), strict=False))
+        for name, array in expected.items():
+            shape = getattr(outputs.get(name), "shape", type(outputs.get(name)))
+            if shape != array.shape:
+                raise VariantError(f"{self.name}: host returns {shape}; expected {array.shape}")
+        return outputs
+
+    def _fitting(self, steps: Sequence[Step], max_shared_bytes: int) -> Variant:
+        """The variant itself, or `compact` where a block needs more shared memory than it may have."""
+        if not isinstance(self.compact, Variant) or self.compact.plan is None:
+            raise VariantError(
+                f"{self.name}: compact is {self.compact!r}; expected a Variant with a plan, which launches "
+                "the same kernels in smaller blocks"
+            )
+        if all(step.shared_bytes <= max_shared_bytes for step in steps if isinstance(step, Launch)):
+            return self
+        return replace(self.compact, name=self.name, folder=self.folder)
+
+    def _scratch(self, problem: Any) -> dict[str, Array]:
+        given = self._call("scratch", self.scratch, problem)
         try:
-            return {name: tuple(map(index, sizes)) for name, sizes in dict(given).items()}
+            found = {str(name): _array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers: "
-                "{'col': (s.K, s.cols)}"
+                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers from 1 on: "
+                "{'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
             ) from error
+        taken = sorted(set(found) & set(problem.arrays))
+        if taken:
+            known = ", ".join(problem.arrays)
+            raise VariantError(f"{self.name}: scratch has a buffer '{taken[0]}'; {known} are given")
+        return found
 
-    def limit_for(self, shape: ConvShape | LenetBatch) -> str:
-        """Which limit the shape hits; empty if the variant takes it."""
-        return str(self._call("refuses", self.refuses, shape))
-
-    def steps(self, shape: ConvShape | LenetBatch) -> list[Step]:
-        """The plan for this shape, checked.
-
-        Raises
-        ------
-        VariantError
-            The plan fails, is no list of steps, or has a grid or block that is not of whole numbers.
-        """
-        assert self.plan is not None, "find() lets no variant through that has neither plan nor host"
-        steps = self._call("plan", lambda s: list(self.plan(s)), shape)  # type: ignore[misc]
+    def _steps(
+        self, what: str, function: Callable[[Any], Sequence[Step]] | None, problem: Any
+    ) -> tuple[Step, ...]:
+        """The steps that a function gives, checked."""
+        assert function is not None, "find() lets no variant through that has neither plan nor host"
+        steps = self._call(what, lambda p: tuple(function(p)), problem)
         for step in steps:
             if not isinstance(step, Step):
                 raise VariantError(
-                    f"{self.name}: plan returns {step!r}, which is no step such as Launch(...)"
+                    f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )
-            if isinstance(step, Launch):
-                check_geometry(step, self.name)
-        return steps
-
-    def as_convolution(self) -> Variant:
-        """The variant itself, if it computes a convolution.
-
-        Raises
-        ------
-        VariantError
-            It is more: with what follows it, or a whole network.
-        """
-        if self.op != "conv2d":
-            raise VariantError(
-                f"{self.name} computes {self.op}, where a convolution alone is asked for; "
-                "'run.py --resident' takes whole networks, and 'run.py list' shows all"
-            )
-        return self
-
-    def run_host(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Call ``host``, for a variant that has it."""
-        assert self.host is not None, "the caller looks"
-        y = self._call("host", self.host, x, w)
-        expected = ConvShape.of(x, w).y
-        if getattr(y, "shape", None) != expected:
-            raise VariantError(
-                f"{self.name}: host returns {getattr(y, 'shape', type(y))}; expected {expected}"
-            )
-        return y
+            check_step(step, self.name)
+        return tuple(steps)
 
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of ``variant.py``; what it raises becomes an error that names its line."""
         try:
             return function(*args)
-        except MiniDnnError:
-            raise
         except (Exception, SystemExit) as error:
-            where = _where(error, self.folder / "variant.py")
-            raise VariantError(
-                f"{self.name}: {what} of {self.folder / 'variant.py'} fails: {where}"
-            ) from error
+            file = self.folder / "variant.py"
+            raise VariantError(f"{self.name}: {what} of {file} fails: {where(error, file)}") from error
 
 
-def network_names() -> list[str]:
-    """Names of all variants of whole networks in the repository."""
-    return sorted(p.parent.relative_to(ROOT).as_posix() for p in ROOT.glob("networks/*/*/variant.py"))
+def _array(value: Any) -> Array:
+    """A scratch buffer from what ``variant.py`` gives."""
+    array = value if isinstance(value, Array) else Array(tuple(value))
+    np.dtype(array.dtype)  # TypeError where there is no such type
+    array = replace(array, shape=tuple(map(index, array.shape)))
+    if min(array.shape, default=1) < 1:
+        raise ValueError("an axis without elements")
+    return array
 
 
-def names() -> list[str]:
-    """Names of all convolutions in the repository, in the order of the course."""
-    folders = sorted(p.parent for p in ROOT.glob("milestones/*/*/variant.py"))
-    final = ["layers/custom"] if (ROOT / "layers/custom/variant.py").is_file() else []  # a course may keep it
-    return [f.relative_to(ROOT / "milestones").as_posix() for f in folders] + final
-
-
-def find(name: str | Path) -> Variant:
-    """Load the variant of that name, or the one in the folder that ``name`` is a path to.
-
-    Raises
-    ------
-    VariantError
-        There is none of that name, or its ``variant.py`` is broken; the message names the line.
-    """
-    name = str(name)
-    official = SHORT_NAMES.get(name, name)
-    path = Path(name).expanduser()
-    explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's, not the repository's
-    for folder in (path,) if explicit else (ROOT / "milestones" / official, ROOT / official, path):
-        if (folder / "variant.py").is_file():
-            return _load(folder.resolve())
-    if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
-        return _load(path.parent.resolve())
-    if path.is_dir():
-        raise VariantError(
-            f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
-            "(CONTRIBUTING.md shows one)"
-        )
-    full = names()
-    known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full, *network_names()]
-    near = difflib.get_close_matches(name, known, 1)
-    asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
-    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}."
-    raise VariantError(f"no variant {asked}{hint} ('run.py list' shows all; a path to a folder works too)")
-
-
-def _load(folder: Path) -> Variant:
-    file = folder / "variant.py"
-    module = ModuleType(f"mini_dnn_variant {folder}")
-    module.__file__ = str(file)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
-        exec(compile(file.read_text(), str(file), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        raise VariantError(f"{file} cannot be loaded: {_where(error, file)}") from error
-    variant = getattr(module, "VARIANT", None)
-    if not isinstance(variant, Variant):
-        raise VariantError(f"{file} defines no VARIANT; it must end with VARIANT = Variant(...)")
-    if (variant.plan is None) == (variant.host is None):
-        raise VariantError(f"{file}: VARIANT needs either plan= (kernels) or host= (a NumPy function)")
-    for name, allowed in (("precision", PRECISIONS), ("compute_type", COMPUTE_TYPES)):
-        given = getattr(variant, name)
-        if given not in allowed:
-            raise VariantError(f"{file}: {name} {given!r} is not one of {', '.join(map(repr, allowed))}")
-    if not isinstance(variant.min_arch, int):
-        raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
-    variant = replace(variant, name=_official_name(folder), folder=folder)
-    if variant.plan is not None and not variant.source.is_file():
-        raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
-    return variant
-
-
-def _official_name(folder: Path) -> str:
-    for base in (ROOT / "milestones", ROOT):
-        if folder.is_relative_to(base):
-            return folder.relative_to(base).as_posix()
-    return str(folder)
-
-
-def _where(error: BaseException, file: Path) -> str:
+def where(error: BaseException, file: Path) -> str:
     """The error with the line of ``file`` where it happened."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,21 +20,12 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, Module, Scalar
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
-from mini_dnn.device.emulator.explain import (
-    CURES,
-    Array,
-    Fault,
-    Finding,
-    Party,
-    Place,
-    explain_endless,
-    explain_fault,
-    explain_warp,
-)
+from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
+from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
 from mini_dnn.errors import DeviceError, LaunchError
 
 GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
@@ -91,6 +82,7 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
         self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
+        self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
         self.description += ", checked"
 
@@ -233,14 +225,15 @@ class CheckedEmulator(EmulatorDevice):
             bool(party.atomic),
         )
 
-    def _array(self, module: EmulatorModule, found: CFinding) -> Array:
+    def _array(self, module: EmulatorModule, found: CFinding) -> Target:
         """The array that a finding is about."""
         if found.memory == GLOBAL:
             buffer = self._memory.at(found.start)
             assert buffer is not None, "it is watched for as long as it lives"
-            return Array(buffer.name, "global", buffer.shape, buffer.dtype.itemsize)
+            axes = self.axes.get(buffer.name, "")
+            return Target(buffer.name, "global", buffer.shape, buffer.dtype.itemsize, axes)
         if found.memory not in (SYMBOL, SHARED):
-            return Array("", "", (), 1)
+            return Target("", "", (), 1)
         if found.memory == SHARED:
             variable = self._symbols[module.path].shared[found.index]
             name, nbytes = variable.name, variable.nbytes
@@ -249,7 +242,7 @@ class CheckedEmulator(EmulatorDevice):
         else:
             name, nbytes = self._variables[found.start]
         shape, itemsize = declared(module.path, name, nbytes)
-        return Array(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
+        return Target(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
 
 
 def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:

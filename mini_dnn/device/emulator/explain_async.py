@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.emulator.explain import Fault, Finding, Party, explain_stuck
+from mini_dnn.device.emulator.explain import explain_stuck
+from mini_dnn.device.finding import Fault, Finding, Party
 
 WAITS = {
     "cp_async": "cp_async_wait",

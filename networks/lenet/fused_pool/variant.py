@@ -14,13 +14,16 @@ def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
     return arrays | ({"x": (s.N, 1, 86, 86)} if s.is_bytes else {})
 
 
+def setup(s: LenetBatch) -> list[Step]:
+    """The filters to constant memory."""
+    return [CopyToSymbol("w1", "conv1.weight"), CopyToSymbol("w2", "conv2.weight")]
+
+
 def plan(s: LenetBatch) -> list[Step]:
-    """The filters to constant memory, then two convolutions, two linear layers, softmax."""
+    """Two convolutions, two linear layers, softmax."""
     pixels, x = s.N * 86 * 86, "x" if s.is_bytes else "images"
     normalise = Launch("normalise", (ceil_div(pixels, 256),), (256,), ("images", "x", np.int64(pixels)))
     return [
-        CopyToSymbol("w1", "conv1.weight"),
-        CopyToSymbol("w2", "conv2.weight"),
         *([normalise] if s.is_bytes else []),
         Launch("layer1", (ceil_div(40 * 40, THREADS), 4 // TILE_M1, s.N), (THREADS,), (x, "pool1")),
         Launch("layer2", (ceil_div(9 * 9, 96), 16 // TILE_M2, s.N), (96,), ("pool1", "pool2")),
@@ -43,6 +46,7 @@ def refuses(s: LenetBatch) -> str:
 VARIANT = Variant(
     op="lenet",
     plan=plan,
+    setup=setup,
     scratch=scratch,
     refuses=refuses,
     parent="networks/lenet/layer_by_layer",

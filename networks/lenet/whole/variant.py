@@ -17,12 +17,15 @@ def defines(s: LenetBatch) -> dict[str, int]:
     return ({"BYTES": 1} if s.is_bytes else {}) | ({"RESIZE": 1} if s.side == 28 else {})
 
 
+def setup(s: LenetBatch) -> list[Step]:
+    """The filters to constant memory."""
+    return [CopyToSymbol("w1", "conv1.weight"), CopyToSymbol("w2", "conv2.weight")]
+
+
 def plan(s: LenetBatch) -> list[Step]:
-    """The filters to constant memory, then a block an image, then a block for 32 images."""
+    """A block an image, then a block for 32 images."""
     weights = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
     return [
-        CopyToSymbol("w1", "conv1.weight"),
-        CopyToSymbol("w2", "conv2.weight"),
         Launch("features", (s.N,), (THREADS,), ("images", "features"), SHARED_BYTES),
         Launch(
             "classify", (ceil_div(s.N, IMAGES),), (THREADS,), ("features", *weights, "probabilities", s.N)
@@ -33,6 +36,7 @@ def plan(s: LenetBatch) -> list[Step]:
 VARIANT = Variant(
     op="lenet",
     plan=plan,
+    setup=setup,
     scratch=scratch,
     defines=defines,
     parent="networks/lenet/fused_pool",

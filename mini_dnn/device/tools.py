@@ -1,4 +1,4 @@
-"""Find NVIDIA's command-line tools, run them around the workload, and explain how they fail."""
+"""Find NVIDIA's command-line tools, run them around a program, and explain how they fail."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.ops.course import layer_shape
 from mini_dnn.paths import ROOT
-from mini_dnn.variant import Variant
-from mini_dnn.variant.plan import Gemm, Launch
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 USUAL_PLACES = (  # below /
@@ -62,29 +58,6 @@ KNOWN_FAILURES = (
 )
 CRASHED = 3  # exit status of the workload: a kernel failed while it ran
 SHOWN_LINES = 15  # of a tool's output, in an error
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to watch, and the folder for all that comes of it."""
-
-    variant: Variant
-    batch: int
-    layers: tuple[str, ...]
-    folder: Path
-
-    def command(self, *flags: str, layers: Sequence[str] = ()) -> list[str]:
-        """The command line of the workload."""
-        words = [sys.executable, "-m", "mini_dnn.profiling.workload", str(self.variant.folder)]
-        return [*words, "--batch", str(self.batch), "--layers", *(layers or self.layers), *flags]
-
-    def kernels(self) -> list[str] | None:
-        """Names of the variant's kernels; None if its plan also calls a library, whose names nobody knows."""
-        assert self.variant.plan is not None, "a variant that runs on the host has nothing to profile"
-        steps = [step for layer in self.layers for step in self.variant.plan(layer_shape(layer, self.batch))]
-        if any(isinstance(step, Gemm) for step in steps):
-            return None
-        return list(dict.fromkeys(step.kernel for step in steps if isinstance(step, Launch)))
 
 
 @dataclass(frozen=True)
@@ -160,30 +133,6 @@ def run(command: Sequence[str], log: Path | None = None, limit_s: float | None =
         with (log.parent / "commands.txt").open("a") as commands:
             commands.write(f"{shlex.join(command)}\n")
     return Done(tuple(command), process.returncode, output, timed_out)
-
-
-def rehearse(job: Job, may_crash: bool = False) -> str:
-    """Run the workload without a tool, so that its own errors are seen plainly; the GPU's name.
-
-    It also leaves the compiled kernels in the cache: no compiler then runs under the tool.
-
-    Parameters
-    ----------
-    may_crash
-        Whether a kernel that fails while it runs is what the tool is for.
-
-    Raises
-    ------
-    MiniDnnError
-        It fails: no GPU, a kernel that does not compile, no memory.
-    """
-    done = run(job.command())
-    if done.status and not (may_crash and done.status == CRASHED):
-        message = done.output.partition("error: ")[2] or done.output
-        raise MiniDnnError(
-            f"{job.variant.name} does not run here, so nothing was profiled: {message.strip()}"
-        )
-    return (done.output.splitlines() or ["unknown GPU"])[0]
 
 
 def failure(tool: str, done: Done, log: Path) -> MiniDnnError:

@@ -1,0 +1,19 @@
+"""softmax/v1_warp: one warp a row, and one pass for maximum and sum."""
+
+from mini_dnn.ops.softmax import Rows
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+WARPS = 8  # per block
+
+
+def plan(p: Rows) -> list[Launch]:
+    """One launch: a warp for each row."""
+    return [Launch("softmax", (ceil_div(p.N, WARPS),), (32 * WARPS,), ("x", "y", p.N, p.L))]
+
+
+VARIANT = Variant(
+    op="softmax",
+    plan=plan,
+    parent="softmax/v0_naive",
+    idea="one warp a row: loads are coalesced, and maximum and sum are found in one pass",
+)

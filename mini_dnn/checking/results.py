@@ -1,0 +1,135 @@
+"""What a check gave: a result for each problem, and the findings of all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mini_dnn.checking.schedules import same_mistake
+from mini_dnn.device.finding import Finding, Party
+
+LEAST = 3  # problems that have to run, of those that are chosen here, for a verdict
+
+Traits = Mapping[str, Callable[[Any], bool]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One problem: clean if there is neither a finding nor a reason why it was not run."""
+
+    problem: Any
+    finding: Finding | None = None
+    refused: str = ""
+    more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All of them."""
+        return (self.finding, *self.more) if self.finding else ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check gave."""
+
+    variant: str
+    op: str
+    seed: int
+    results: tuple[Result, ...]
+    device: str  # its description
+    arch: int  # compute capability times ten
+    least: int = 1  # problems that have to run for a verdict
+    traits: Traits = field(default_factory=dict)  # see `Operation`
+
+    @property
+    def ran(self) -> list[Result]:
+        """The problems that were run."""
+        return [result for result in self.results if not result.refused]
+
+    @property
+    def enough(self) -> bool:
+        """Whether enough problems were run to say that nothing is wrong."""
+        return len(self.ran) >= self.least
+
+    @property
+    def clean(self) -> bool:
+        """Whether enough was run, and nothing was found."""
+        return self.enough and not self.findings
+
+    @property
+    def findings(self) -> dict[Finding, list[Any]]:
+        """Each distinct finding once, with the problems at which it was met; the first one's words."""
+        found: dict[Finding, list[Any]] = {}
+        for result in self.results:
+            for finding in result.findings:
+                known = next((f for f in found if same_mistake(f, finding)), finding)
+                found.setdefault(known, []).append(result.problem)
+        return {self._noted(finding, problems): problems for finding, problems in found.items()}
+
+    def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
+        """With a note where only problems of one kind have it, and all of these fail."""
+        others = [result for result in self.ran if result.problem not in problems]
+        for words, holds in self.traits.items():
+            alone = all(map(holds, problems)) and any(not holds(r.problem) for r in others)
+            if alone and all(r.finding for r in others if holds(r.problem)):
+                note = (
+                    f"only problems with {words} have it, and all of these fail: a variant that is not meant "
+                    "for them says so with refuses="
+                )
+                return replace(finding, notes=(*finding.notes, note))
+        return finding
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
+
+        ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, how many problems were run; ``enough``:
+        they were enough for a verdict; and ``clean``: they were, and nothing was found.
+        ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
+        limit that kept the variant from being run at it, or empty; ``kinds`` of its findings.
+        ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
+        misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
+        ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
+        two sides, or null: ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
+        (empty where unknown); ``does`` (reads, writes, updates).
+        """
+        return {
+            "variant": self.variant,
+            "op": self.op,
+            "device": self.device,
+            "arch": self.arch,
+            "seed": self.seed,
+            "ran": len(self.ran),
+            "enough": self.enough,
+            "clean": self.clean,
+            "shapes": [
+                {
+                    **r.problem.fields,
+                    "clean": r.finding is None and not r.refused,
+                    "refused": r.refused,
+                    "kinds": [f.kind for f in r.findings],
+                }
+                for r in self.results
+            ],
+            "findings": [
+                {
+                    "kind": f.kind,
+                    "what": f.what,
+                    "kernel": f.kernel,
+                    "array": f.array,
+                    "own": _party(f.own),
+                    "other": _party(f.other),
+                    "cure": f.cure,
+                    "notes": f.notes,
+                    "shapes": [problem.fields for problem in problems],
+                }
+                for f, problems in self.findings.items()
+            ],
+        }
+
+
+def _party(party: Party | None) -> dict[str, Any] | None:
+    if party is None:
+        return None
+    place = vars(party.place) if party.place else None
+    return {"place": place, "block": party.block, "thread": party.thread, "does": party.does}

@@ -1,0 +1,120 @@
+"""One problem of one variant, measured: run, compared with float64, timed, and what ran it watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.base import Device
+from mini_dnn.errors import CheckError
+from mini_dnn.measuring.machine import load
+from mini_dnn.measuring.nvml import Watch
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.compare import Comparison
+from mini_dnn.progress import Bar
+from mini_dnn.running.runner import Result, run
+from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timing
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import Variant
+
+PART = 250  # entries of the batch at a time on a CPU, so that progress moves
+UNSETTLED = (
+    f"Op times still changed after {WARM_UP_S:g} s of warm-up, so this one may be wrong: measure again while "
+    "nothing else uses the device."
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how variants are measured.
+
+    Parameters
+    ----------
+    device
+        Where; None if all of them run on the host.
+    timing
+        How each op is timed.
+    entries
+        How many entries of the batch are compared with float64, half of them from each end: all if None,
+        nothing is compared if 0.
+    """
+
+    device: Device | None
+    timing: Timing = NO_TIMING
+    entries: int | None = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one variant did with one problem."""
+
+    variant: Variant
+    name: str  # of the problem
+    problem: Any
+    result: Result
+    comparison: Comparison | None  # with float64, where that was asked for
+    state: dict[str, Any] | None  # of the GPU meanwhile: see `Watch`
+    host: dict[str, float] | None  # how busy the host is, where it computes
+
+    @property
+    def samples_ms(self) -> tuple[float, ...]:
+        """The timed runs of the whole batch; empty where it was done in parts on a device."""
+        return self.result.timed.samples_ms if self.variant.host else self.result.op_samples_ms
+
+
+def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: Setting) -> Measured:
+    """Run a variant, and compare what it computes with float64.
+
+    Parameters
+    ----------
+    name
+        What messages call the problem.
+
+    Raises
+    ------
+    CheckError
+        Outputs differ from float64, or nobody wrote some of them; the message has the first such element.
+    ShapeError, VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+    device = None if variant.host else setting.device
+    most = None if device and device.has_clock else PART
+    with Bar(name, problem.batch) as bar, Watch(device) as watch:
+        result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
+    what = f"{variant.name}, {name}"
+    for output in result.outputs.values():
+        _refuse_nan(output, what)
+    comparison = None
+    if setting.entries != 0:
+        compared = min(problem.batch, setting.entries or problem.batch)
+        with Bar(f"{name}, float64", compared) as bar:
+            comparison = verify(
+                variant.operation,
+                problem,
+                arrays,
+                result.outputs,
+                variant.precision,
+                setting.entries,
+                bar.update,
+            )
+        if not comparison.ok:
+            raise CheckError(f"{what}: {comparison}")
+    host = load() if variant.host else None
+    return Measured(variant, name, problem, result, comparison, watch.state, host)
+
+
+def _refuse_nan(y: np.ndarray, what: str) -> None:
+    """Buffers are filled with NaN: where one is left, nobody wrote the element, or it is wrong."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
+            return
+    nan = np.isnan(y)
+    if nan.any():
+        first = tuple(int(i) for i in np.unravel_index(int(nan.argmax()), y.shape))
+        raise CheckError(
+            f"{what}: {int(nan.sum())} of {y.size} output elements are NaN, the first at {first}: no thread "
+            "wrote them (buffers start as NaN), or they were computed from such an element. Do the grid and "
+            "the bounds cover the whole output?"
+        )

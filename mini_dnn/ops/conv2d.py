@@ -1,0 +1,362 @@
+"""Convolution, valid and with stride 1: ``y[n,m,p,q] = sum over c,r,s of x[n,c,p+r,q+s] w[m,c,r,s]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.numpy_conv import conv2d_forward
+from mini_dnn.ops.compare import compare, dot_product_bound
+from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+
+PART_IMAGES = 250  # of an audit: bounds its memory
+FEW = 4  # products in a sum whose operands' rounding is to be seen
+PROBE_IMAGES = 4
+ROUNDED_OPERANDS = ("tf32", "fp16")  # whose sums are exact
+COURSE_BATCH = 10_000  # the course's largest
+
+
+@dataclass(frozen=True)
+class ConvShape(Problem):
+    """A valid convolution with stride 1: ``x (N,C,H,W) * w (M,C,R,S) -> y (N,M,P,Q)``.
+
+    As a matrix product it is ``w (M,K) @ col (K,cols)``, ``col`` being the unrolled input.
+    """
+
+    N: int
+    C: int
+    H: int
+    W: int
+    M: int
+    R: int
+    S: int
+
+    def __post_init__(self) -> None:
+        small = [f"{name} = {value}" for name, value in vars(self).items() if value < 1]
+        if small:
+            raise ShapeError(f"a convolution needs every size to be at least 1, but {', '.join(small)}")
+        if self.R > self.H or self.S > self.W:
+            raise ShapeError(
+                f"the filter {self.R} x {self.S} is larger than the image {self.H} x {self.W}; "
+                "a valid convolution needs R <= H and S <= W: pad the image or take a smaller filter"
+            )
+
+    @classmethod
+    def of(cls, x: np.ndarray, w: np.ndarray) -> ConvShape:
+        """The shape of convolving these arrays, ``(N,C,H,W)`` and ``(M,C,R,S)``."""
+        N, C, H, W = x.shape
+        M, _, R, S = w.shape
+        return ConvShape(N, C, H, W, M, R, S)
+
+    @property
+    def P(self) -> int:
+        """Output height."""
+        return self.H - self.R + 1
+
+    @property
+    def Q(self) -> int:
+        """Output width."""
+        return self.W - self.S + 1
+
+    @property
+    def K(self) -> int:
+        """Length of the reduction, C R S."""
+        return self.C * self.R * self.S
+
+    @property
+    def cols(self) -> int:
+        """Columns of the unrolled matrix, N P Q."""
+        return self.N * self.P * self.Q
+
+    @property
+    def x(self) -> tuple[int, int, int, int]:
+        """Shape of the input."""
+        return (self.N, self.C, self.H, self.W)
+
+    @property
+    def w(self) -> tuple[int, int, int, int]:
+        """Shape of the filters."""
+        return (self.M, self.C, self.R, self.S)
+
+    @property
+    def y(self) -> tuple[int, int, int, int]:
+        """Shape of the output."""
+        return (self.N, self.M, self.P, self.Q)
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Input, filters, output."""
+        return {
+            "x": Array(self.x, axes="nchw"),
+            "w": Array(self.w, axes="mcrs", split=False),
+            "y": Array(self.y, axes="nmpq", role="out"),
+        }
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: a multiplication and an addition for each of the M K cols products."""
+        return 2 * self.M * self.K * self.cols
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.N
+
+    def with_batch(self, n: int) -> Self:
+        """The same convolution of ``n`` images."""
+        return replace(self, N=n)
+
+    def __str__(self) -> str:
+        """As people write it: ``(N,C,H,W) * (M,C,R,S) -> (N,M,P,Q)``."""
+        return f"{self.x} * {self.w} -> {self.y}"
+
+
+LAYERS = {
+    "conv1": ConvShape(COURSE_BATCH, 1, 86, 86, 4, 7, 7),
+    "conv2": ConvShape(COURSE_BATCH, 4, 40, 40, 16, 7, 7),
+}
+LONG_SUM = ConvShape(2, 16, 12, 12, 4, 7, 7)  # K = 784
+
+
+def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
+    """The array as C-contiguous float32, converted where that loses nothing.
+
+    Parameters
+    ----------
+    name, axes
+        What messages call the array and its axes, such as ``"x"`` and ``"N,C,H,W"``.
+
+    Raises
+    ------
+    ShapeError
+        Wrong rank, an empty axis, or a dtype that float32 cannot hold exactly.
+    """
+    array = np.asarray(array)
+    rank = axes.count(",") + 1
+    if array.ndim != rank:
+        raise ShapeError(
+            f"{name} has {array.ndim} axes, shape {array.shape}; expected {rank}: ({axes}). "
+            f"Use {name}.reshape or {name}[None] to add an axis"
+        )
+    if array.size == 0:
+        raise ShapeError(f"{name} is empty, shape {array.shape}; expected at least 1 along each of ({axes})")
+    if not np.can_cast(array.dtype, np.float32, "safe"):
+        raise ShapeError(
+            f"{name} is {array.dtype}, which float32 cannot hold exactly; "
+            f"pass {name}.astype(np.float32) if the loss is meant"
+        )
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
+    """The shape of convolving an input with filters, and both as contiguous float32.
+
+    Raises
+    ------
+    ShapeError
+        Wrong rank or dtype, an empty array, unequal channels, a filter larger than the image.
+    """
+    x, w = as_float32("x", x, "N,C,H,W"), as_float32("w", w, "M,C,R,S")
+    if x.shape[1] != w.shape[1]:
+        raise ShapeError(
+            f"x {x.shape} has {x.shape[1]} channels and w {w.shape} expects {w.shape[1]}; "
+            "axis 1 of both must be equal"
+        )
+    return ConvShape.of(x, w), {"x": x, "w": w}
+
+
+def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The convolution in float64: ``x (N,C,H,W), w (M,C,R,S) -> (N,M,P,Q)``."""
+    return conv2d_forward(x.astype(np.float64), w.astype(np.float64))
+
+
+def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
+    """Largest error that each output element may have, ``(N,M,P,Q) float64``: see `dot_product_bound`."""
+    largest = np.abs(x).max(initial=0.0) + np.abs(w).max(initial=0.0)
+    return dot_product_bound(conv2d_float64(np.abs(x), np.abs(w)), w[0].size, float(largest), precision)
+
+
+def _mistakes(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Believable mistakes, each with what it computes."""
+    R, S = w.shape[2:]
+    P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1
+    yield "the filter is mirrored: w[R-1-r][S-1-s] for w[r][s]", conv2d_forward(x, w[..., ::-1, ::-1])
+    if R == S:
+        yield "the filter is transposed: w[s][r] for w[r][s]", conv2d_forward(x, w.swapaxes(2, 3))
+    swapped = w.reshape(*w.shape[:2], -1)[:, :, np.arange(R * S).reshape(S, R).T]
+    swapped = swapped.reshape(w.shape)
+    yield (
+        "the filter's rows have R elements and not S: w[s * R + r] for w[r * S + s]",
+        conv2d_forward(x, swapped),
+    )
+    for axis, name in ((2, "row"), (3, "column")):
+        if w.shape[axis] > 1:
+            for at, which in ((-1, "last"), (0, "first")):
+                cut = w.copy()
+                cut[(slice(None),) * axis + (at,)] = 0
+                yield f"the {which} {name} of the filter is left out", conv2d_forward(x, cut)
+    if w.shape[1] > 1:
+        cut = w.copy()
+        cut[:, -1] = 0
+        yield "the last input channel is left out", conv2d_forward(x, cut)
+        yield "all images use input channel 0 only", conv2d_forward(x[:, :1], w[:, :1])
+    for tile in (8, 16, 32):
+        end = w[0].size // tile * tile
+        if 0 < end < w[0].size:
+            cut = w.reshape(len(w), -1) * (np.arange(w[0].size) < end)
+            yield (
+                f"the sum ends after {end} of its {w[0].size} terms: the last, ragged tile is left out",
+                conv2d_forward(x, cut.reshape(w.shape)),
+            )
+    y = conv2d_forward(x, w)
+    if P == Q:
+        yield "the output is transposed: y[q][p] for y[p][q]", y.swapaxes(2, 3)
+    if len(y) > 1:
+        yield "image 0 is used for all images", np.broadcast_to(y[:1], y.shape)
+    yield "each output is shifted by one row", np.roll(y, 1, 2)
+    yield "each output is shifted by one column", np.roll(y, 1, 3)
+
+
+def mistakes(shape: ConvShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
+    """Believable mistakes in words, each with the outputs that it gives."""
+    x, w = arrays["x"].astype(np.float64), arrays["w"].astype(np.float64)
+    return ((sentence, {"y": y}) for sentence, y in _mistakes(x, w))
+
+
+def draw(shape: ConvShape, rng: np.random.Generator) -> Arrays:
+    """Normally distributed images and filters."""
+    return {"x": rng.standard_normal(shape.x, np.float32), "w": rng.standard_normal(shape.w, np.float32)}
+
+
+def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
+    """Uniform images, drawn in a quarter of the time that normal ones take, and normal filters.
+
+    All are positive where operands are rounded and sums are exact: sums that grow and grow tell those that
+    are kept in half.
+    """
+    x, w = rng.random(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    if precision in ROUNDED_OPERANDS:
+        return {"x": x, "w": np.abs(w)}
+    x -= np.float32(0.5)
+    return {"x": x, "w": w}
+
+
+def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[ConvShape, Arrays] | None:
+    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+
+    With ordinary random inputs an answer in FP16 may pass the bound of FP32 where the reduction is long, as
+    that bound grows with the sum of all |x w|, and an error with few of them. The inputs here are made for
+    the opposite, and each is tried first: rounding is done in NumPy as the lower precision does it, and only
+    inputs that betray it are used. None where there are none: no arithmetic here is lower than
+    ``"fp16_sum"``.
+    """
+    if precision == "fp32":
+        shape = shape.with_batch(min(shape.N, PROBE_IMAGES))
+        x, w = draw(shape, rng).values()
+        few = rng.random(x.shape) < FEW / shape.K  # rounding of operands shows where sums are short
+        x = np.where(few, x, np.float32(0))
+    elif precision in ROUNDED_OPERANDS:
+        shape = LONG_SUM
+        x, w = (np.abs(a) + np.float32(0.5) for a in draw(shape, rng).values())  # sums that grow and grow
+    else:
+        return None
+    lower = less_exact(x, w, precision).astype(np.float32)
+    found = compare(lower, conv2d_float64(x, w), conv2d_bound(x, w, precision))
+    return None if found.ok else (shape, {"x": x, "w": w})
+
+
+def less_exact(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
+    """The convolution in the next lower precision than ``"fp32"``, ``"tf32"`` or ``"fp16"``."""
+    return conv2d_float64(_tf32(x), _tf32(w)) if precision == "fp32" else _summed_in_half(x, w)
+
+
+def _tf32(x: np.ndarray) -> np.ndarray:
+    """Rounded to 10 bits of fraction, which is also what FP16 has."""
+    bits = x.view(np.uint32).astype(np.uint64) + 0x1000
+    return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
+
+
+def _summed_in_half(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The convolution of halves with the sum kept in half, product after product."""
+    R, S = w.shape[2:]
+    P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1
+    y = np.zeros((len(x), len(w), P, Q), np.float16)
+    half_x, half_w = x.astype(np.float16), w.astype(np.float16)
+    for c, r, s in np.ndindex(w.shape[1:]):
+        y += half_x[:, None, c, r : r + P, s : s + Q] * half_w[None, :, c, r, s, None, None]
+    return y
+
+
+def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
+    """Compare a random combination of all images with the convolution of the same combination of inputs [1]_.
+
+    References
+    ----------
+    .. [1] R. Freivalds, "Probabilistic machines can use less running time", IFIP Congress, 1977: a product is
+       checked by a random vector.
+    """
+    x, w, y = arrays["x"], arrays["w"], outputs["y"]
+    signs = rng.choice(np.array([-1, 1], np.float32), len(x))
+    found, combined = np.zeros(y.shape[1:]), np.zeros((1, *x.shape[1:]))
+    for first in range(0, len(x), PART_IMAGES):
+        part = slice(first, first + PART_IMAGES)
+        with np.errstate(invalid="ignore", over="ignore"):
+            found += np.tensordot(signs[part], y[part], 1)
+        combined[0] += np.tensordot(signs[part].astype(np.float64), x[part], 1)
+    some = rng.choice(len(x), min(len(x), 8), replace=False)
+    # the errors of N images with random signs add up like a random walk; then those of our own sum
+    bound = 2 * np.sqrt(len(x)) * conv2d_bound(x[some], w, precision).max(axis=0)
+    parts = -(-len(x) // PART_IMAGES)
+    bound += 2.0**-24 * PART_IMAGES * np.sqrt(parts) * np.abs(y[some]).max(axis=0)
+    wrong = ~(np.abs(found - conv2d_float64(combined, w)[0]) <= bound)
+    return f"{wrong.sum()} sums over its images differ from float64" if wrong.any() else ""
+
+
+TRAITS = {
+    "R != S (the filter is not square)": lambda s: s.R != s.S,
+    "H != W (the image is not square)": lambda s: s.H != s.W,
+    "N > 1 (several images)": lambda s: s.N > 1,
+    "C > 1 (several input channels)": lambda s: s.C > 1,
+    "M > 1 (several output channels)": lambda s: s.M > 1,
+    "C > 4 (many input channels)": lambda s: s.C > 4,
+}
+
+OPERATION = Operation(
+    name="conv2d",
+    about="convolution, valid and with stride 1, fp32 in NCHW",
+    problem=ConvShape,
+    answer=lambda shape, arrays: {"y": conv2d_float64(arrays["x"], arrays["w"])},
+    bound=lambda shape, arrays, precision: {"y": conv2d_bound(arrays["x"], arrays["w"], precision)},
+    # Sizes that no tile divides, unequal sides, one of everything: aligned and square shapes hide mistakes.
+    check=(
+        ConvShape(1, 1, 1, 1, 1, 1, 1),
+        ConvShape(2, 3, 5, 4, 2, 5, 4),
+        ConvShape(2, 2, 9, 21, 3, 2, 5),
+        ConvShape(1, 2, 21, 10, 9, 7, 2),
+        ConvShape(3, 3, 19, 37, 17, 3, 5),
+        ConvShape(1, 35, 6, 7, 20, 1, 1),
+    ),
+    # What the course asks for: square filters, at first in small images.
+    spare=(
+        ConvShape(2, 3, 20, 23, 5, 3, 3),
+        ConvShape(3, 2, 21, 21, 4, 5, 5),
+        ConvShape(2, 4, 24, 19, 17, 7, 7),
+        *(layer.with_batch(n) for n, layer in enumerate(LAYERS.values(), 2)),
+    ),
+    traits=TRAITS,
+    course=LAYERS,
+    of=conv_arrays,
+    draw=draw,
+    mistakes=mistakes,
+    probe=probe,
+    audit=audit,
+    timed=timed,
+    axes={"n": "image", "m": "output channel", "p": "output row", "q": "output column"},
+    cure="compare the indices of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]",
+    default="m3",
+    baseline="m2/unroll_gemm",
+)

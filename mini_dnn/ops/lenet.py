@@ -1,0 +1,162 @@
+"""LeNet, the course's network, as one operation: images in, probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.datasets import resize
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.models import lenet
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
+from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+
+SIDE, SMALL_SIDE, CLASSES = 86, 28, 10
+WEIGHTS = {
+    "conv1.weight": (4, 1, 7, 7),
+    "conv2.weight": (16, 4, 7, 7),
+    "fc1.weight": (32, 1296),
+    "fc1.bias": (32,),
+    "fc2.weight": (10, 32),
+    "fc2.bias": (10,),
+}
+# of a probability: sums in fp32 stay below 1e-5, halves have 11 bits, and sums in half lose as many again
+TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2, "fp16_sum": 5e-2}
+
+
+@dataclass(frozen=True)
+class LenetBatch(Problem):
+    """A batch through all of LeNet on one device: images in, probabilities out.
+
+    Parameters
+    ----------
+    N
+        Images.
+    is_bytes
+        Whether they come as uint8 (to be divided by 255 there) or as float32.
+    side
+        Of an image: 86, or 28 for bytes that are to be resized there.
+    """
+
+    N: int
+    is_bytes: bool = False
+    side: int = SIDE
+
+    def __post_init__(self) -> None:
+        if self.N < 1:
+            raise ShapeError(f"a batch has one image or more; found N = {self.N}")
+        if self.side != SIDE and not (self.side == SMALL_SIDE and self.is_bytes):
+            raise ShapeError(f"images have a side of 86, or are bytes of side 28; found side {self.side}")
+
+    @classmethod
+    def of(cls, images: np.ndarray) -> LenetBatch:
+        """The batch that these images ``(N, 1, side, side)``, uint8 or float32, are."""
+        return cls(len(images), images.dtype == np.uint8, images.shape[-1])
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Images, trained arrays as `mini_dnn.nn.models.lenet` names them, probabilities."""
+        kind = "uint8" if self.is_bytes else "float32"
+        return {
+            "images": Array((self.N, 1, self.side, self.side), kind, axes="nchw"),
+            **{name: Array(shape, role="weight", split=False) for name, shape in WEIGHTS.items()},
+            "probabilities": Array((self.N, CLASSES), role="out", axes="nk"),
+        }
+
+    @property
+    def convolutions(self) -> tuple[ConvShape, ...]:
+        """conv1 and conv2."""
+        return tuple(layer.with_batch(self.N) for layer in LAYERS.values())
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its convolutions and linear layers."""
+        linear = 2 * self.N * (1296 * 32 + 32 * CLASSES)
+        return sum(layer.flops for layer in self.convolutions) + linear
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.N
+
+    def with_batch(self, n: int) -> Self:
+        """The same with ``n`` images."""
+        return replace(self, N=n)
+
+    def __str__(self) -> str:
+        """Input and output, as people write them."""
+        kind = "uint8" if self.is_bytes else "float32"
+        return f"({self.N},1,{self.side},{self.side}) {kind} -> ({self.N},{CLASSES})"
+
+
+def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arrays]:
+    """The problem of images ``(N, 1, side, side)`` and the weights in the order of `WEIGHTS`.
+
+    Raises
+    ------
+    ShapeError
+        They are none of LeNet's.
+    """
+    images = np.asarray(images)
+    if images.ndim != 4 or images.shape[1] != 1 or images.dtype not in (np.uint8, np.float32):
+        raise ShapeError(
+            f"images are {images.shape} {images.dtype}; expected (N, 1, 86, 86) float32 or uint8, or "
+            "(N, 1, 28, 28) uint8"
+        )
+    found = [np.shape(weight) for weight in weights]
+    if found != list(WEIGHTS.values()):
+        raise ShapeError(f"weights have the shapes {found}; expected {WEIGHTS}")
+    trained = {n: np.ascontiguousarray(w, np.float32) for n, w in zip(WEIGHTS, weights, strict=True)}
+    return LenetBatch.of(images), {"images": np.ascontiguousarray(images), **trained}
+
+
+def answer(problem: LenetBatch, arrays: Arrays) -> Arrays:
+    """The probabilities in float64."""
+    network = lenet.build(np.random.default_rng(0), np.float64)
+    for name, parameter in network.parameters().items():
+        parameter.value[:] = arrays[name]
+    images = arrays["images"]
+    if problem.side != SIDE:
+        images = resize(images[:, 0])
+    scale = 255.0 if problem.is_bytes else 1.0
+    return {"probabilities": network.forward(images / np.float64(scale))}
+
+
+def bound(problem: LenetBatch, arrays: Arrays, precision: str) -> Arrays:
+    """The same for every probability: see `TOLERANCE`."""
+    return {"probabilities": np.full((problem.N, CLASSES), TOLERANCE[precision])}
+
+
+def draw(problem: LenetBatch, rng: np.random.Generator) -> Arrays:
+    """Noise, and weights as training starts with, but for biases that are not zero."""
+    pixels = rng.integers(0, 256, problem.arrays["images"].shape, np.uint8)
+    network = lenet.build(rng)
+    weights = {name: parameter.value for name, parameter in network.parameters().items()}
+    for name, value in weights.items():
+        if name.endswith("bias"):
+            value[:] = rng.standard_normal(value.shape)
+    return {"images": pixels if problem.is_bytes else pixels / np.float32(255), **weights}
+
+
+OPERATION = Operation(
+    name="lenet",
+    about="LeNet, the course's network: images in, probabilities out",
+    problem=LenetBatch,
+    answer=answer,
+    bound=bound,
+    check=(LenetBatch(1), LenetBatch(3), LenetBatch(2, True), LenetBatch(2, True, SMALL_SIDE)),
+    course={
+        "float32": LenetBatch(10_000),
+        "uint8": LenetBatch(10_000, True),
+        "uint8-28": LenetBatch(10_000, True, SMALL_SIDE),
+    },
+    of=arrays_of,
+    draw=draw,
+    axes={"n": "image", "k": "class"},
+    cure="compare layer by layer with mini_dnn.nn.models.lenet, which runs in float64",
+    default="networks/lenet/tensor_cores",
+    baseline="networks/lenet/whole",
+)

@@ -1,0 +1,291 @@
+"""Operations: what is computed, whoever computes it.
+
+An operation is one file of this folder, which ends with ``OPERATION = Operation(...)``. It names the arrays
+of each of its problems, gives their float64 answer and the bound of its error, and lists the problems that
+are checked and measured. Everything else of mini_dnn works on these, and knows no operation by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, Self, get_type_hints
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+
+Arrays = Mapping[str, np.ndarray]  # by the names of a problem's arrays
+ROLES = ("in", "weight", "out")
+TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of a problem, or a scratch buffer of a plan.
+
+    Parameters
+    ----------
+    shape
+        Entries along each axis.
+    dtype
+        Name of NumPy's type.
+    role
+        ``"in"``: given with each call; ``"weight"``: given once, before the first call; ``"out"``.
+    axes
+        A letter for each axis, for messages: ``c[m=0, n=3]``.
+    split
+        Whether its first axis is the one along which a batch is cut.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    role: str = "in"
+    axes: str = ""
+    split: bool = True
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ShapeError(f"an array's role is {self.role!r}; expected one of {', '.join(ROLES)}")
+        if self.axes and len(self.axes) != len(self.shape):
+            raise ShapeError(f"an array of shape {self.shape} has axes {self.axes!r}; expected a letter each")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def index(self, at: Sequence[Any]) -> str:
+        """An index in words: ``[n=0, m=3]``, or ``[0, 3]`` where the axes have no letters."""
+        names = [f"{letter}=" for letter in self.axes] or [""] * len(at)
+        return f"[{', '.join(f'{name}{int(i)}' for name, i in zip(names, at, strict=True))}]"
+
+
+class Problem:
+    """One size of an operation: the base of frozen dataclasses of whole numbers, flags and words.
+
+    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass says which `arrays`
+    and how many `flops` that means, what its `batch` is, and refuses sizes that make no sense with
+    `ShapeError`.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """All arrays by name, inputs first: the order in which a host function takes them."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations; 0 where they say nothing of the work."""
+        raise NotImplementedError
+
+    @property
+    def batch(self) -> int:
+        """Entries along the axis on which large problems are cut."""
+        raise NotImplementedError
+
+    def with_batch(self, n: int) -> Self:
+        """The same problem for ``n`` entries of the batch."""
+        raise NotImplementedError
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The values of its fields, in their order."""
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The values of its fields, by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def text(self) -> str:
+        """The values of its fields as ``--shapes`` takes them."""
+        return ",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in self.numbers)
+
+    @property
+    def min_bytes(self) -> int:
+        """Bytes that must cross the memory bus: each array once."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def named(self, *roles: str) -> dict[str, Array]:
+        """The arrays of these roles."""
+        return {name: array for name, array in self.arrays.items() if array.role in roles}
+
+
+def normal(problem: Any, rng: np.random.Generator) -> Arrays:
+    """Normally distributed values for each array that is given, in its type."""
+    given: dict[str, Array] = problem.named("in", "weight")
+    return {
+        name: rng.standard_normal(a.shape, np.float32).astype(a.dtype, copy=False)
+        for name, a in given.items()
+    }
+
+
+def _no_mistakes(problem: Any, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
+    return iter(())
+
+
+def _no_probe(problem: Any, precision: str, rng: np.random.Generator) -> tuple[Any, Arrays] | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is computed: see the module's docstring.
+
+    Parameters
+    ----------
+    name
+        That of its file.
+    about
+        What it computes, in a line for people.
+    problem
+        The type of its problems.
+    answer
+        ``(problem, arrays) -> outputs`` in float64, from the arrays that are given.
+    bound
+        ``(problem, arrays, precision) -> outputs``: the most that each element may be off.
+    check
+        Problems for ``check`` and the tests: small and irregular, so that no tile divides them.
+    course
+        Problems that are measured, profiled and shown, by name.
+    of
+        ``(*arrays, **fields) -> (problem, arrays)``: the problem that given arrays are. It converts what
+        loses nothing, and refuses the rest.
+    spare
+        Problems that ``check`` adds where a variant refuses some of `check`, or fails there: the ordinary
+        ones.
+    traits
+        What tells some problems from others, in words: ``{"R != S": lambda s: s.R != s.S}``. Where a variant
+        fails at those problems alone, ``check`` says so.
+    draw
+        ``(problem, rng) -> arrays``: random values for all arrays that are given.
+    mistakes
+        ``(problem, arrays)``: believable mistakes in words, each with the outputs that it gives.
+    probe
+        ``(problem, precision, rng)``: a problem and inputs that tell an answer in the next lower precision
+        from one in this precision; None where there are none.
+    audit
+        ``(problem, arrays, outputs, precision, rng)``: what is wrong with all of large outputs, found faster
+        than by computing them; empty if nothing is. None where there is no such way.
+    timed
+        ``(problem, precision, rng) -> arrays``: what `draw` gives, for timed calls, each of which has inputs
+        of its own. They are drawn quickly, and an answer less exact than this precision shows with them.
+        None: those of `draw`.
+    axes
+        What the letters of the arrays' axes stand for: ``{"n": "image"}``.
+    cure
+        What to compare where a result is wrong: the formula.
+    default
+        The variant that is taken where none is named.
+    baseline
+        The variant that its tables compare with.
+    """
+
+    name: str
+    about: str
+    problem: type[Any]
+    answer: Callable[[Any, Arrays], Arrays]
+    bound: Callable[[Any, Arrays, str], Arrays]
+    check: Sequence[Any]
+    course: Mapping[str, Any]
+    of: Callable[..., tuple[Any, Arrays]]
+    spare: Sequence[Any] = ()
+    traits: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
+    draw: Callable[[Any, np.random.Generator], Arrays] = normal
+    mistakes: Callable[[Any, Arrays], Iterator[tuple[str, Arrays]]] = _no_mistakes
+    probe: Callable[[Any, str, np.random.Generator], tuple[Any, Arrays] | None] = _no_probe
+    audit: Callable[[Any, Arrays, Arrays, str, np.random.Generator], str] | None = None
+    timed: Callable[[Any, str, np.random.Generator], Arrays] | None = None
+    axes: Mapping[str, str] = field(default_factory=dict)
+    cure: str = ""
+    default: str = ""
+    baseline: str = ""
+
+    @cached_property
+    def _types(self) -> dict[str, type]:
+        hints = get_type_hints(self.problem)
+        return {name: hints[name] for name in self.problem.__dataclass_fields__}
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of a problem's fields, in their order."""
+        return tuple(self._types)
+
+    @property
+    def usage(self) -> str:
+        """The fields as ``--shapes`` takes them: ``N,C,H,W,M,R,S``."""
+        return ",".join(self.fields)
+
+    def parse(self, text: str) -> Any:
+        """The problem that ``--shapes`` names, such as ``2,1,9,21,3,2,5``.
+
+        Raises
+        ------
+        ShapeError
+            It names none.
+        """
+        words = [word.strip() for word in text.split(",")]
+        kinds = list(self._types.values())
+        try:
+            if len(words) > len(kinds):
+                raise ShapeError(f"it has {len(words)} values, and a problem has {len(kinds)}")
+            values = [_parsed(word, kind) for word, kind in zip(words, kinds, strict=False)]
+            return self.decode(values)
+        except ShapeError as error:
+            example = max(self.check, key=lambda problem: problem.flops).text
+            raise ShapeError(f"'{text}' is no {self.usage} such as {example}: {error}") from error
+
+    def decode(self, values: Sequence[Any]) -> Any:
+        """The problem with these values of its fields; those that have a default may be left out at the end.
+
+        Raises
+        ------
+        ShapeError
+            They are of other types, too many or too few, or make no sense together.
+        """
+        names = list(self._types)
+        needed = sum(f.default is dataclasses.MISSING for f in self.problem.__dataclass_fields__.values())
+        if not needed <= len(values) <= len(names):
+            least = "" if needed == len(names) else f"{needed} to "
+            raise ShapeError(f"found {len(values)} values; expected {least}{len(names)}: {self.usage}")
+        for (name, kind), value in zip(self._types.items(), values, strict=False):
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise ShapeError(f"{name} is {value!r}; expected {_kind(kind)}")
+        return self.problem(*values)
+
+    def inputs(self, problem: Any, seed: int) -> Arrays:
+        """Random values for all arrays that are given.
+
+        Raises
+        ------
+        ShapeError
+            They do not fit the memory.
+        """
+        try:
+            return self.draw(problem, np.random.default_rng(seed))
+        except (MemoryError, ValueError) as error:  # ValueError: more than any array may have
+            raise ShapeError(f"{problem} does not fit this machine's memory; take smaller sizes") from error
+
+
+def _parsed(word: str, kind: type) -> Any:
+    if kind is bool:
+        if word.lower() in (*TRUE, *FALSE):
+            return word.lower() in TRUE
+        raise ShapeError(f"'{word}' is neither 0 nor 1")
+    if kind is str:
+        return word
+    try:
+        return kind(word)
+    except ValueError as error:
+        raise ShapeError(f"'{word}' is {_kind(kind).replace('a ', 'no ', 1)}") from error
+
+
+def _kind(kind: type) -> str:
+    return {int: "a whole number", bool: "true or false", str: "a word", float: "a number"}[kind]

@@ -1,0 +1,65 @@
+"""What a profiler watches: a variant at some problems, in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.checking.launches import shared_limit
+from mini_dnn.device.tools import CRASHED, run
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.variant import Variant
+from mini_dnn.variant.plan import Gemm, Launch
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to watch, and the folder for all that comes of it."""
+
+    variant: Variant
+    problems: Mapping[str, Any]  # by name
+    folder: Path
+
+    def command(self, *flags: str, only: str = "") -> list[str]:
+        """The command line of the workload, for all problems or for one."""
+        words = [sys.executable, "-m", "mini_dnn.profiling.workload", str(self.variant.folder)]
+        chosen = [self.problems[only]] if only else self.problems.values()
+        return [*words, "--shapes", *(problem.text for problem in chosen), *flags]
+
+    def kernels(self) -> list[str] | None:
+        """Names of the variant's kernels; None if its plan also calls a library, whose names nobody knows."""
+        steps = [
+            step
+            for problem in self.problems.values()
+            for step in self.variant.planned(problem, shared_limit(0)).steps
+        ]
+        if any(isinstance(step, Gemm) for step in steps):
+            return None
+        return list(dict.fromkeys(step.kernel for step in steps if isinstance(step, Launch)))
+
+
+def rehearse(job: Job, may_crash: bool = False) -> str:
+    """Run the workload without a tool, so that its own errors are seen plainly; the GPU's name.
+
+    It also leaves the compiled kernels in the cache: no compiler then runs under the tool.
+
+    Parameters
+    ----------
+    may_crash
+        Whether a kernel that fails while it runs is what the tool is for.
+
+    Raises
+    ------
+    MiniDnnError
+        It fails: no GPU, a kernel that does not compile, no memory.
+    """
+    done = run(job.command())
+    if done.status and not (may_crash and done.status == CRASHED):
+        message = done.output.partition("error: ")[2] or done.output
+        raise MiniDnnError(
+            f"{job.variant.name} does not run here, so nothing was profiled: {message.strip()}"
+        )
+    return (done.output.splitlines() or ["unknown GPU"])[0]

@@ -1,0 +1,122 @@
+"""Variants are found by their folders, so a new one needs no registration.
+
+- the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
+- ``m2/unroll_gemm``: a folder under ``milestones/``;
+- ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` does, where it is the only one that begins so;
+- ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
+- any path to a folder that holds a ``variant.py``, inside the repository or outside.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from mini_dnn import ops
+from mini_dnn.errors import VariantError
+from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.paths import ROOT
+from mini_dnn.variant.variant import COMPUTE_TYPES, Variant, where
+
+SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
+HOMES = ("milestones", "ladders")  # whose folders' names go without it
+PLACES = ("milestones/*/*", "layers/*", "ladders/*/*", "networks/*/*")  # in this order they are listed
+MOVED = {  # modules that variant.py files of before import, and where they are now
+    "mini_dnn.fused": "mini_dnn.ops.conv2d_relu_pool",
+    "mini_dnn.numpy_conv": "mini_dnn.nn.numpy_conv",
+    "mini_dnn.plan": "mini_dnn.variant.plan",
+    "mini_dnn.shapes": "mini_dnn.ops.conv2d",
+}
+
+
+def names(op: str | None = None) -> list[str]:
+    """Names of the repository's variants, in the order of the course; of one operation, or of all.
+
+    A variant that cannot be loaded is of no operation.
+    """
+    found = [
+        _official_name(file.parent) for place in PLACES for file in sorted(ROOT.glob(f"{place}/variant.py"))
+    ]
+    return found if op is None else [name for name in found if operation_of(name) == op]
+
+
+def operation_of(name: str) -> str:
+    """The operation of a variant of the repository; empty if it cannot be loaded."""
+    try:
+        return find(name).op
+    except VariantError:
+        return ""
+
+
+def find(name: str | Path) -> Variant:
+    """Load the variant of that name, or the one in the folder that ``name`` is a path to.
+
+    Raises
+    ------
+    VariantError
+        There is none of that name, or its ``variant.py`` is broken; the message names the line.
+    """
+    name = str(name)
+    official = SHORT_NAMES.get(name, name)
+    path = Path(name).expanduser()
+    explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's, not the repository's
+    homes = [ROOT / home / official for home in HOMES]
+    for folder in (path,) if explicit else (*homes, ROOT / official, path):
+        if (folder / "variant.py").is_file():
+            return _load(folder.resolve())
+    if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
+        return _load(path.parent.resolve())
+    if path.is_dir():
+        raise VariantError(
+            f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
+            "(CONTRIBUTING.md shows one)"
+        )
+    full = names()
+    begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
+    if len(begin) == 1:
+        return find(begin[0])
+    known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
+    near = difflib.get_close_matches(name, known, 1)
+    asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
+    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(begin or known)}."
+    raise VariantError(f"no variant {asked}{hint} ('run.py list' shows all; a path to a folder works too)")
+
+
+def _load(folder: Path) -> Variant:
+    file = folder / "variant.py"
+    for old, new in MOVED.items():
+        sys.modules.setdefault(old, import_module(new))
+    module = ModuleType(f"mini_dnn_variant {folder}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
+        exec(compile(file.read_text(), str(file), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        raise VariantError(f"{file} cannot be loaded: {where(error, file)}") from error
+    variant = getattr(module, "VARIANT", None)
+    if not isinstance(variant, Variant):
+        raise VariantError(f"{file} defines no VARIANT; it must end with VARIANT = Variant(...)")
+    if (variant.plan is None) == (variant.host is None):
+        raise VariantError(f"{file}: VARIANT needs either plan= (kernels) or host= (a NumPy function)")
+    known = {"op": ops.names(), "precision": PRECISIONS, "compute_type": COMPUTE_TYPES}
+    for name, allowed in known.items():
+        given = getattr(variant, name)
+        if given not in allowed:
+            raise VariantError(f"{file}: {name} {given!r} is not one of {', '.join(map(repr, allowed))}")
+    if not isinstance(variant.min_arch, int):
+        raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
+    variant = replace(variant, name=_official_name(folder), folder=folder)
+    if variant.plan is not None and not variant.source.is_file():
+        raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
+    return variant
+
+
+def _official_name(folder: Path) -> str:
+    for base in (*(ROOT / home for home in HOMES), ROOT):
+        if folder.is_relative_to(base):
+            return folder.relative_to(base).as_posix()
+    return str(folder)

@@ -1,0 +1,78 @@
+"""A variant's one answer for one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.ops import Array
+from mini_dnn.variant.plan import CopyIn, CopyOut, Launch, Step
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What to compile, allocate and launch for one problem: made by `Variant.planned`, and never by hand.
+
+    Parameters
+    ----------
+    name
+        Of the variant.
+    problem
+        Which problem it solves.
+    steps, setup
+        Work of each call, and work that is done once before the first one.
+    scratch
+        Buffers beside the problem's arrays.
+    defines
+        Preprocessor definitions.
+    source
+        The kernel file.
+    precision, min_arch, needs_gpu
+        See `Variant`.
+    """
+
+    name: str
+    problem: Any
+    steps: tuple[Step, ...]
+    setup: tuple[Step, ...]
+    scratch: Mapping[str, Array]
+    defines: Mapping[str, int]
+    source: Path
+    precision: str = "fp32"
+    min_arch: int = 75
+    needs_gpu: str = ""
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """Everything that has to be allocated: the problem's arrays, then scratch buffers."""
+        return {**self.problem.arrays, **self.scratch}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @property
+    def launches(self) -> list[Launch]:
+        """Launches of every call."""
+        return [step for step in (*self.setup, *self.steps) if isinstance(step, Launch)]
+
+    @property
+    def streams(self) -> int:
+        """How many streams it uses: one more than the largest number."""
+        return 1 + max((step.stream for step in (*self.setup, *self.steps)), default=0)
+
+    @property
+    def copies_itself(self) -> bool:
+        """Whether the plan copies inputs and outputs, and not its caller."""
+        return any(isinstance(step, CopyIn | CopyOut) for step in self.steps)
+
+    def fits(self, free_bytes: int) -> bool:
+        """Whether its buffers fit so much memory, and its grids the limits of CUDA."""
+        grids = [launch.grid for launch in self.launches]
+        within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
+        return within and self.nbytes <= free_bytes
