@@ -84,7 +84,9 @@ def _is_text(node: Any) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     if isinstance(node, ast.Import | ast.ImportFrom):
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        modules = (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        )
         ours = all(module.partition(".")[0] == "mini_dnn" for module in modules)
         return ours and not any(alias.asname for alias in node.names)  # another name is another meaning
     return isinstance(node, ast.keyword) and node.arg == "idea"
