@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and what holds for all tests."""
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache
@@ -20,7 +21,6 @@ settings.register_profile(
     "mini_dnn", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("mini_dnn")
-LEFT_OUT = pytest.StashKey[int]()
 
 
 @cache
@@ -41,27 +41,21 @@ def pytest_configure(config: pytest.Config) -> None:
                 build_runtime(find_compiler(), ucontext=False, checked=checked)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU where there is none; `pytest_terminal_summary` tells."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that need a GPU where there is none."""
     need_one = [item for item in items if item.get_closest_marker("gpu")]
+    reason = why_no_gpu() if need_one else ""
     for item in need_one:  # the driver waits for a kernel that does not end, and lets no signal through
         item.add_marker(pytest.mark.timeout(method="thread"))
-    if need_one and why_no_gpu():
-        config.hook.pytest_deselected(items=need_one)
-        items[:] = [item for item in items if item not in need_one]
-        config.stash[LEFT_OUT] = len(need_one)
-        getattr(config, "workeroutput", {})["left_out"] = len(need_one)  # of a process of pytest-xdist
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take over from a worker how many tests were left out: all of them collect the same."""
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if count := config.stash.get(LEFT_OUT, 0):
-        terminalreporter.write_line(f"{count} tests that need a GPU were left out: {why_no_gpu()}")
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say why tests were skipped: a line a reason, where pytest has one for each place in a file."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason.removeprefix('Skipped: ')}")
 
 
 @pytest.fixture(scope="session")
