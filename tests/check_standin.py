@@ -22,10 +22,12 @@ class StandIn(EmulatorDevice):
     def __init__(self, unfilled):
         super().__init__()
         self.allocations = []
+        self.axes = {}
 
     def empty(self, name, shape, *rest, **more):
         buffer = super().empty(name, shape, *rest, **more)
-        self.allocations.append(Allocation(Target(name, "global", shape, 4), buffer.address, buffer.nbytes))
+        array = Target(name, "global", shape, buffer.dtype.itemsize, self.axes.get(name, ""))
+        self.allocations.append(Allocation(array, buffer.address, buffer.nbytes))
         return buffer
 
     def static_shared_bytes(self, module):

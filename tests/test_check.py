@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mini_dnn.checking.check import Report, check
+from mini_dnn.checking.check import check
+from mini_dnn.checking.results import Report
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
-from mini_dnn.ops.compare import conv2d_bound, conv2d_float64
+from mini_dnn.ops.conv2d import OPERATION, ConvShape, conv2d_bound, conv2d_float64
 from mini_dnn.ops.hints import hint
-from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import Variant, ceil_div, find, names
 from mini_dnn.variant.plan import CopyToSymbol, Launch, Step
 
@@ -26,7 +26,7 @@ WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
 HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
 SMALL = (ConvShape(2, 3, 7, 9, 5, 3, 2), ConvShape(1, 2, 12, 37, 17, 2, 5))
-CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and not v.needs_gpu]
+CHECKABLE = [name for name in names("conv2d") if (v := find(name)).plan is not None and not v.needs_gpu]
 
 Plan = Callable[[ConvShape], Sequence[Step]]
 
@@ -219,9 +219,13 @@ def test_hint_of_a_lower_precision() -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape, np.float32) for shape in ((2, 2, 9, 21), (3, 2, 2, 5)))
     y = conv2d_float64(x, w) + 0.9 * conv2d_bound(x, w, "fp16_sum")
-    assert "it is as exact as fp16_sum, not as fp32" in hint(x, w, y, "fp32")
+
+    def told() -> str:
+        return hint(OPERATION, ConvShape.of(x, w), {"x": x, "w": w}, {"y": y}, "fp32")
+
+    assert "it is as exact as fp16_sum, not as fp32" in told()
     y[0, 1, 2, 3] += 100
-    assert "exact" not in hint(x, w, y, "fp32")
+    assert "exact" not in told()
 
 
 class TestVerb:
@@ -267,9 +271,9 @@ class TestVerb:
         assert message in capsys.readouterr().err
 
     def test_shape_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit, match="2"):
-            main(["check", "--impl", "m1", "--shapes", "1,2,3"])
-        assert "seven integers" in capsys.readouterr().err
+        assert main(["check", "--impl", "m1", "--shapes", "1,2,3"]) == 2
+        told = capsys.readouterr().err
+        assert "'1,2,3' is no N,C,H,W,M,R,S such as 3,3,19,37,17,3,5: found 3 values; expected 7" in told
 
     def test_seed_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):

@@ -11,7 +11,7 @@ from mini_dnn.checking.check import check
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.finding import Finding
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import find
 
 INT = np.int32

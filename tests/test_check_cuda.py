@@ -15,11 +15,11 @@ from mini_dnn.checking import on_gpu as check_cuda
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.verdicts import Run
 from mini_dnn.cli import main
+from mini_dnn.device import tools
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
+from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import DeviceError, MiniDnnError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.profiling import tools
-from mini_dnn.profiling.tools import find_tool
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant
 
 TESTS = Path(__file__).parent
@@ -130,7 +130,12 @@ class TestVerb:
         assert check("--impl", "m1", "--json", str(out)) == 0
         assert seen == ["memcheck", "racecheck", "synccheck", "initcheck"]  # once each, for all shapes
         assert "no findings at 2 shapes" in capsys.readouterr().out
-        assert json.loads(out.read_text())["shapes"][0] == {**CLEAN_SHAPE, "clean": True, "refused": ""}
+        assert json.loads(out.read_text())["shapes"][0] == {
+            **CLEAN_SHAPE,
+            "clean": True,
+            "refused": "",
+            "kinds": [],
+        }
 
     def test_wrong_result(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         install()
@@ -153,7 +158,7 @@ class TestVerb:
         install()
         monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", "import time; time.sleep(60)"))
         monkeypatch.setattr(check_cuda, "LIMIT_S", 0.5)
-        monkeypatch.setattr(check_cuda, "SHAPE_LIMIT_S", 0.5)
+        monkeypatch.setattr(check_cuda, "ONE_LIMIT_S", 0.5)
         assert check("--impl", "m1") == 1
         assert "1. endless: the kernels did not come to their end within 0.5 s" in capsys.readouterr().out
 
@@ -216,7 +221,7 @@ def test_kernels_know_their_lines() -> None:
 
 def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
     """The real one, up to the driver."""
-    work = check_cuda.Watched(M1, (), 0, tmp_path)
+    work = check_cuda.Program(M1, (), 0, tmp_path)
     done = tools.run([*work.command(), SHAPES[0]])
     assert done.status == 0 or done.output.startswith("error: "), done.output
 

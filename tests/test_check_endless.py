@@ -10,7 +10,7 @@ from emulator_kernels import Kernels
 from mini_dnn.checking.check import check
 from mini_dnn.cli import main
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Launch
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mini_dnn import progress
-from mini_dnn.checking.check import Report
+from mini_dnn.checking.results import Report
 from mini_dnn.cli import main
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
 
 SHAPE = "1,3,6,7,2,3,3"
-FIELDS = {"variant", "device", "arch", "seed", "clean", "shapes", "findings"}
-SHAPE_FIELDS = {"N", "C", "H", "W", "M", "R", "S", "clean", "refused"}
+FIELDS = {"variant", "op", "device", "arch", "seed", "ran", "enough", "clean", "shapes", "findings"}
+SHAPE_FIELDS = {"N", "C", "H", "W", "M", "R", "S", "clean", "refused", "kinds"}
 FINDING_FIELDS = {"kind", "what", "kernel", "array", "own", "other", "cure", "notes", "shapes"}
 PARTY_FIELDS = {"place", "block", "thread", "does"}
 PLACE_FIELDS = {"file", "line", "code"}

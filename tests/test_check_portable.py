@@ -13,7 +13,7 @@ from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.compiler import OLDEST, find_compiler
 from mini_dnn.errors import DeviceError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.plan import Launch
 

@@ -1,18 +1,22 @@
 """The hash of a variant's code: blind to comments and white space, and to nothing else."""
 
+import ast
 import io
 import json
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mini_dnn.device import sources
 from mini_dnn.device.code_hash import code_hash, cpp_code, python_code
 from mini_dnn.device.sources import source_hash
 from mini_dnn.paths import ROOT
-from mini_dnn.report.load import RESULTS
 from mini_dnn.variant import find, names
+
+RESULTS = ROOT / "benchmarks" / "results"
 
 KERNEL = """// idea
 #define TILE (16)  // side
@@ -117,35 +121,48 @@ def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: 
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
 
 
+def hashed(folder: Path, head: str) -> str:
+    """The hash of a variant whose description begins so."""
+    (folder / "kernel.cu").write_text(KERNEL)
+    (folder / "variant.py").write_text(f"{head}\n{VARIANT}")
+    return code_hash(folder / "kernel.cu")
+
+
 @pytest.mark.parametrize(
-    "line", ["from mini_dnn.tiles import SIDE", "from mini_dnn import tiles", "import mini_dnn.tiles as t"]
+    "line", ["from mini_dnn.quads import SIDE", "from mini_dnn import quads", "import mini_dnn.quads as q"]
 )
 @pytest.mark.parametrize(
     ("file", "old", "new", "same"),
     [
-        ("tiles.py", "SIDE = 16", "SIDE = 17", False),
-        ("tiles.py", "# side", "# edge", True),
-        ("deeper.py", "2", "3", False),  # what it imports in its turn
-        ("variant.py", "pass", "raise", True),  # the framework, and what nobody imports
+        ("quads.py", "SIDE = 16", "SIDE = 17", False),
+        ("quads.py", "# side", "# edge", True),
+        ("quads.py", "mini_dnn.variant", "mini_dnn.others", True),  # a move
+        ("variant.py", "pass", "raise", True),  # what problems and plans are, and what nobody imports
         ("other.py", "pass", "raise", True),
     ],
 )
-def test_modules_that_a_variant_imports_count(
+def test_host_halves_that_a_variant_imports_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str, old: str, new: str, same: bool
 ) -> None:
     package = tmp_path / "mini_dnn"
     package.mkdir()
     monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", package)
-    tiles = "from mini_dnn.deeper import X\nfrom mini_dnn.variant import Variant\nSIDE = 16  # side\n"
-    texts = {"tiles.py": tiles, "deeper.py": "X = 2\n", "variant.py": "pass\n", "other.py": "pass\n"}
+    halves = "from mini_dnn.variant import Variant\nSIDE = 16  # side\n"
+    texts = {"quads.py": halves, "variant.py": "pass\n", "other.py": "pass\n"}
     for name, text in texts.items():
         (package / name).write_text(text)
-    (tmp_path / "kernel.cu").write_text(KERNEL)
-    (tmp_path / "variant.py").write_text(f"from mini_dnn.variant import Variant\n{line}\n{VARIANT}")
-    before = code_hash(tmp_path / "kernel.cu")
+    before = hashed(tmp_path, line)
     assert old in texts[file]
     (package / file).write_text(texts[file].replace(old, new))
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
+
+
+def test_a_moved_import_is_no_change(tmp_path: Path) -> None:
+    before = hashed(tmp_path, "from mini_dnn.variant import Launch, Variant, ConvShape")
+    moved = "import mini_dnn.errors\nfrom mini_dnn.shapes import ConvShape\nfrom mini_dnn.plan import Launch"
+    assert hashed(tmp_path, moved) == before
+    assert hashed(tmp_path, "from mini_dnn.variant import CopyIn as Launch") != before
+    assert hashed(tmp_path, "from numpy import prod") != before
 
 
 def test_the_tiling_of_the_final_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +207,28 @@ def tree_of(commit: str, folder: Path) -> Path:
     return folder
 
 
+def former_rule(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there were operations, imports counted, and all modules that a variant imports but these."""
+    framework = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}
+
+    def python_files(description: Path) -> list[Path]:
+        files = [description]
+        for file in files:  # grows while it is read
+            for name in sources._imported(file.read_text(encoding="utf-8")):
+                path = package.joinpath(*name.split(".")[1:]).with_suffix(".py")
+                if name.startswith("mini_dnn.") and name not in framework and path.is_file():
+                    files += [path] if path not in files else []
+        return files
+
+    def is_text(node: Any) -> bool:
+        if isinstance(node, ast.Expr):
+            return isinstance(node.value, ast.Constant)
+        return isinstance(node, ast.keyword) and node.arg == "idea"
+
+    monkeypatch.setattr("mini_dnn.device.code_hash.python_files", python_files)
+    monkeypatch.setattr("mini_dnn.device.code_hash._is_text", is_text)
+
+
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_stored_hashes_are_those_of_the_commit(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -202,6 +241,8 @@ def test_stored_hashes_are_those_of_the_commit(
     tree = tree_of(record["commit"], tmp_path)
     monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", tree / "mini_dnn")  # as it was
     monkeypatch.setattr("mini_dnn.device.sources.INCLUDE", tree / "mini_dnn" / "include")
+    if not (tree / "mini_dnn" / "ops" / "operation.py").is_file():
+        former_rule(tree / "mini_dnn", monkeypatch)
     for row in rows:
         if "rows" in record and row["source_hash"] is None:  # on the host
             assert row["code_hash"] is None

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import planned
 
 from mini_dnn.device.base import Device
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.errors import DeviceError, LaunchError
 from mini_dnn.nn.models import lenet
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.resident import find_step
 from mini_dnn.variant import find
 
 STREAM, GRAPH, EXECUTABLE = 77, 88, 99
@@ -28,7 +29,7 @@ def test_a_replay_works_on_what_the_arrays_hold_by_then(variant: str, stream: in
     """Of copies, kernels, copies to constant memory, and work on several streams."""
     shape, chosen = ConvShape(4, 1, 20, 21, 4, 7, 7), find(variant)
     module = device.compile(chosen.source, chosen.defines_for(shape))
-    execution = Execution(chosen, shape, module, device, stream)
+    execution = Execution(planned(chosen, shape), module, device, stream)
     x, w, y = device.pinned(shape.x), device.pinned(shape.w), device.pinned(shape.y)
     rng = np.random.default_rng(1)
 
@@ -95,9 +96,9 @@ def test_work_that_fails_leaves_the_device_as_it_was(device: Device) -> None:
 def test_weights_are_set_up_once(emulator: Device) -> None:
     """What is in constant memory stays there; a convolution's filters are copied in each op."""
     network = lenet.build(np.random.default_rng(5))
-    whole, shape = find_step("whole"), LenetBatch(1)
+    whole, shape = find("networks/lenet/whole"), LenetBatch(1)
     module = emulator.compile(whole.source, whole.defines_for(shape))
-    execution = Execution(whole, shape, module, emulator)
+    execution = Execution(planned(whole, shape), module, emulator)
     for name, parameter in network.parameters().items():
         emulator.copy_in(execution.buffers[name], np.ascontiguousarray(parameter.value, np.float32))
     emulator.copy_in(execution.buffers["images"], np.ones((1, 1, 86, 86), np.float32))

@@ -4,11 +4,10 @@ import re
 
 import pytest
 
-from mini_dnn.variant import Variant, find, names, network_names
+from mini_dnn.variant import Variant, find, names
 
 SECTIONS = ["Idea", "Layout", "Mapping", "Roofline", "Gain", "Limits", "Hazards", "Source"]
-NAMES = [*names(), *network_names(), "layers/fused"]
-KERNELS = [variant for variant in map(find, NAMES) if variant.host is None]
+KERNELS = [variant for variant in map(find, names()) if variant.host is None]
 
 
 def sections(text: str) -> dict[str, str]:

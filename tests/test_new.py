@@ -2,27 +2,19 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+from convolutions import planned, solved
 
-from mini_dnn import conv2d
 from mini_dnn.cli import main
 from mini_dnn.device import Device
 from mini_dnn.errors import UsageError, VariantError
-from mini_dnn.ops.compare import check_conv2d
-from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.fused import ConvPoolShape
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.scaffold import IDEA, create
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
-
-
-def arrays(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.ndarray]:
-    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
 
 
 class TestNew:
@@ -32,7 +24,6 @@ class TestNew:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
         emulator: Device,
-        rng: np.random.Generator,
         source: str,
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -45,17 +36,16 @@ class TestNew:
         )
         assert variant.source.read_text().startswith("// my_idea: ")
         assert (tmp_path / "my_idea/variant.py").read_text().startswith('"""my_idea: ')
-        x, w = arrays(rng, ConvShape(2, 2, 9, 11, 3, 3, 2))
-        y = conv2d(x, w, "my_idea", emulator)
-        assert check_conv2d(x, w, y, variant.precision).ok
+        assert solved(variant, ConvShape(2, 2, 9, 11, 3, 3, 2), emulator).ok
 
     @pytest.mark.parametrize("name", KERNELS)
     def test_every_variant_can_be_a_parent(self, tmp_path: Path, name: str) -> None:
         source = find(name)
         variant = find(create(str(tmp_path / "mine"), source))
         assert (variant.parent, variant.idea, variant.precision) == (name, IDEA, source.precision)
-        shape = layer_shape("conv2", 100)
-        assert list(variant.plan(shape)) == list(source.plan(shape))
+        taken = [p for p in source.operation.course.values() if not source.limit_for(p)]
+        problem = taken[-1].with_batch(100)
+        assert planned(variant, problem).steps == planned(source, problem).steps
 
     def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
         monkeypatch.chdir(tmp_path)
@@ -70,7 +60,8 @@ class TestNew:
     ) -> None:
         monkeypatch.chdir(tmp_path)
         main(["new", "mine", "--from", "networks/lenet/whole"])
-        assert "run.py --resident mine --device emulator --batch 100 --check\n" in capsys.readouterr().out
+        assert "run.py run --impl " in (text := capsys.readouterr().out)
+        assert "mine --device emulator --batch 100 --check\n" in text
 
     def test_never_overwrites(self, tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir()
@@ -100,9 +91,8 @@ class TestNew:
         assert text.startswith("// mine: ")
         assert (find("layers/custom").source.read_text().rstrip("\n")) in text
         elsewhere = find(folder.rename(tmp_path / "elsewhere"))
-        layer = layer_shape("conv1", 2)
-        shape = layer if source.op == "conv2d" else ConvPoolShape(**vars(layer), pool=2)
-        emulator.compile(elsewhere.source, elsewhere.defines_for(shape))
+        layer = source.operation.course["conv1"].with_batch(2)
+        emulator.compile(elsewhere.source, elsewhere.defines_for(layer))
 
     def write(self, folder: Path, call: str, kernel: str = "") -> Variant:
         folder.mkdir(parents=True)

@@ -10,11 +10,13 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
 from mini_dnn.device.sources import INCLUDE, source_files
 from mini_dnn.errors import CompileError, DeviceError
-from mini_dnn.ops.fused import ConvPoolShape
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
-from mini_dnn.variant import find, names, network_names
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.variant import Variant, find, names
 
-SHAPES = (ConvShape(10000, 1, 86, 86, 4, 7, 7), ConvShape(10000, 4, 40, 40, 16, 7, 7))
+LAYER_2 = LAYERS["conv2"]
+BATCH = 9
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 
 
@@ -26,25 +28,21 @@ def architectures(name: str) -> list[int]:
     return [arch for arch in (75, 80, 90) if arch in (oldest, 90) or (asks and arch > oldest)]
 
 
+def different_defines(variant: Variant) -> list[Defines]:
+    """Of the problems that are measured, each once."""
+    course = [problem.with_batch(BATCH) for problem in variant.operation.course.values()]
+    taken = [variant.defines_for(problem) for problem in course if not variant.limit_for(problem)]
+    return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
+
+
 @needs_nvcc
 @pytest.mark.parametrize(
     ("name", "arch"), [(name, arch) for name in names() if find(name).plan for arch in architectures(name)]
 )
 def test_compiles(name: str, arch: int) -> None:
     variant = find(name)
-    for defines in {tuple(sorted(variant.defines_for(s).items())): None for s in SHAPES}:
-        assert build_cubin(variant.source, dict(defines), nvcc_arch(arch))[:4] == b"\x7fELF"
-
-
-@needs_nvcc
-@pytest.mark.parametrize("arch", [75, 90])
-@pytest.mark.parametrize("name", network_names())
-def test_networks_compile(name: str, arch: int) -> None:
-    variant = find(name)
-    for kind in (LenetBatch(9), LenetBatch(9, True, 28)):
-        if not variant.limit_for(kind):
-            cubin = build_cubin(variant.source, variant.defines_for(kind), nvcc_arch(arch))
-            assert cubin[:4] == b"\x7fELF"
+    for defines in different_defines(variant):
+        assert build_cubin(variant.source, defines, nvcc_arch(arch))[:4] == b"\x7fELF"
 
 
 def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]:
@@ -61,8 +59,8 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        *((name, SHAPES[1]) for name in ("layers/custom", "m3/fp32_split")),
-        *(("layers/fused", ConvPoolShape(**vars(SHAPES[1]), pool=pool)) for pool in (2, 4)),
+        *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
+        *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
         *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
     ],
 )

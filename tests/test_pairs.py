@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from convolutions import solved
 from emulator_kernels import Kernels
 
-from mini_dnn import quads
+from mini_dnn import conv2d, conv2d_relu_pool, quads
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.nn.layers import MaxPool2d
-from mini_dnn.ops.compare import compare, conv2d_bound, conv2d_float64
-from mini_dnn.ops.fused import ConvPoolShape, conv2d_relu_pool
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.runner import conv2d
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.variant import Variant, ceil_div, find
 
 CUSTOM, SPLIT, FUSED = "layers/custom", "m3/fp32_split", "layers/fused"
@@ -50,11 +49,11 @@ def random(rng: np.random.Generator, s: ConvShape) -> tuple[np.ndarray, np.ndarr
 
 
 def with_pool(s: ConvShape, pool: int) -> ConvShape:
-    return ConvPoolShape(**vars(s), pool=pool) if pool else s
+    return ConvPoolShape(**s.fields, pool=pool) if pool else s
 
 
 def compute(variant: Variant, x: np.ndarray, w: np.ndarray, pool: int, device: Device) -> np.ndarray:
-    return conv2d_relu_pool(x, w, pool, variant, device) if pool else conv2d(x, w, variant, device)
+    return conv2d_relu_pool(x, w, variant, device, pool=pool) if pool else conv2d(x, w, variant, device)
 
 
 def pooled(y: np.ndarray, pool: int) -> np.ndarray:
@@ -62,16 +61,12 @@ def pooled(y: np.ndarray, pool: int) -> np.ndarray:
     return MaxPool2d(pool, ceil_mode=True).forward(y) if pool else y
 
 
-def assert_right(variant: Variant, s: ConvShape, pool: int, device: Device, rng: np.random.Generator) -> None:
+def assert_right(variant: Variant, s: ConvShape, pool: int, device: Device) -> None:
     """Products of a warpgroup are taken where there are any, and the result is that of float64."""
-    assert variant.defines_for(with_pool(s, pool))["GROUPS"] > 0
-    x, w = random(rng, s)
-    exact = conv2d_float64(x, w)
-    expected = pooled(np.maximum(exact, 0) if pool else exact, pool)
-    # a maximum is not farther off than the farthest of its values
-    bound = pooled(conv2d_bound(x, w, variant.precision), pool)
-    result = compare(compute(variant, x, w, pool, device), expected, bound)
-    assert result.ok, f"{s}, pool {pool}: {result}"
+    shape = with_pool(s, pool)
+    assert variant.defines_for(shape)["GROUPS"] > 0
+    result = solved(variant, shape, device)
+    assert result.ok, f"{shape}: {result}"
 
 
 # ---- The layout
@@ -145,18 +140,18 @@ def of_columns(Q: int, pool: int) -> ConvShape:
 
 
 @pytest.mark.parametrize(("name", "pool"), [*KINDS, (FUSED, 1)])
-def test_columns(name: str, pool: int, device: Device, rng: np.random.Generator) -> None:
+def test_columns(name: str, pool: int, device: Device) -> None:
     """The edge alone, and all that groups of 8 pairs of columns may leave over."""
     for Q in range(1, 35):
-        assert_right(cut_as(name, 2, groups=3), of_columns(Q, pool), pool, device, rng)
+        assert_right(cut_as(name, 2, groups=3), of_columns(Q, pool), pool, device)
 
 
 @pytest.mark.parametrize(("name", "pool"), KINDS)
-def test_columns_by_warps(name: str, pool: int, device: Device, rng: np.random.Generator) -> None:
+def test_columns_by_warps(name: str, pool: int, device: Device) -> None:
     """Without products of a warpgroup, in the same launches."""
     for Q in (7, 23):
         variant = defined(cut_as(name, 2, groups=3), PTX_NO_WGMMA=1)
-        assert_right(variant, of_columns(Q, pool), pool, device, rng)
+        assert_right(variant, of_columns(Q, pool), pool, device)
 
 
 TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
@@ -168,7 +163,7 @@ TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
 
 @pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=["wgmma", "by warps"])
 @pytest.mark.parametrize(("name", "pool"), KINDS)
-def test_rows(name: str, pool: int, defines: dict, device: Device, rng: np.random.Generator) -> None:
+def test_rows(name: str, pool: int, defines: dict, device: Device) -> None:
     """Rows past the last band's are none, some, or nearly all of a tile."""
     tile = 2 * TILES[name]["groups"]
     cases = [(P, ceil_div(P, tile)) for P in (1, 2, 3, tile - 1, tile, tile + 1, 2 * tile, 2 * tile + 1)]
@@ -176,7 +171,7 @@ def test_rows(name: str, pool: int, defines: dict, device: Device, rng: np.rando
         cases += [(P, 1) for P in (tile + 1, 2 * tile - 2, 53)]
     for P, bands in cases:
         variant = defined(cut_as(name, bands, **TILES[name]), **defines)
-        assert_right(variant, ConvShape(2, 4, P + 1, 23, 20, 2, 3), pool, device, rng)
+        assert_right(variant, ConvShape(2, 4, P + 1, 23, 20, 2, 3), pool, device)
 
 
 SHAPES = [  # C, H, W, M, R, S
@@ -193,10 +188,10 @@ SHAPES = [  # C, H, W, M, R, S
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes(shape: tuple, device: Device, rng: np.random.Generator) -> None:
+def test_shapes(shape: tuple, device: Device) -> None:
     """As the variants cut them."""
     name, pool = KINDS[SHAPES.index(shape) % len(KINDS)]
-    assert_right(find(name), ConvShape(2, *shape), pool, device, rng)
+    assert_right(find(name), ConvShape(2, *shape), pool, device)
 
 
 @pytest.mark.parametrize(("name", "pool"), [(CUSTOM, 0), (SPLIT, 0), (FUSED, 4)])
@@ -206,7 +201,7 @@ def test_buffers(name: str, pool: int, device: Device, rng: np.random.Generator)
     x, w = random(rng, s)
     cuts = [(1, 1, 1, 4), (2, 2, 1, 8), (3, 0, 2, 12)]  # bands, inputs, outputs, warps
     variants = [cut_as(name, b, groups=3, inputs=i, outputs=o, warps=v, max_rows=4) for b, i, o, v in cuts]
-    assert_right(variants[0], s, pool, device, rng)
+    assert_right(variants[0], s, pool, device)
     y = compute(variants[0], x, w, pool, device)
     for variant in (*variants[1:], defined(variants[1], PTX_NO_BULK=1)):
         np.testing.assert_array_equal(compute(variant, x, w, pool, device), y)
@@ -214,7 +209,7 @@ def test_buffers(name: str, pool: int, device: Device, rng: np.random.Generator)
 
 @pytest.mark.parametrize("C", [3, 4])
 @pytest.mark.parametrize(("name", "pool"), KINDS)
-def test_nothing_in_checked_mode(name: str, pool: int, C: int, rng: np.random.Generator) -> None:
+def test_nothing_in_checked_mode(name: str, pool: int, C: int) -> None:
     """At the edge alone and not, in all orders of threads."""
     variant = find(name)
     with closing(CheckedEmulator()) as device:
@@ -222,7 +217,7 @@ def test_nothing_in_checked_mode(name: str, pool: int, C: int, rng: np.random.Ge
             s = ConvShape(2, C, 24, W, 18, 3, 4)
             for order in range(len(SCHEDULES)):
                 device.set_schedule(order, seed=1)
-                assert_right(variant, s, pool, device, rng)
+                assert_right(variant, s, pool, device)
 
 
 # ---- Values that are no numbers

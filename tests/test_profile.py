@@ -10,21 +10,21 @@ import pytest
 from profile_samples import CLEAN, MEMCHECK, NSYS, RAW
 
 from mini_dnn.checking import sanitizer
-from mini_dnn.checking.check import inputs
 from mini_dnn.cli import main
-from mini_dnn.device import open_device
-from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError, UsageError
+from mini_dnn.device import open_device, tools
+from mini_dnn.device.tools import find_tool
+from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError
 from mini_dnn.nn.models import lenet
-from mini_dnn.ops.course import LAYERS, layer_shape
-from mini_dnn.profiling import tools, workload
-from mini_dnn.profiling.tools import Job, find_tool
-from mini_dnn.variant import find
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
+from mini_dnn.profiling import workload
+from mini_dnn.profiling.job import Job, rehearse
+from mini_dnn.variant import Variant, find
 
 Output = pytest.CaptureFixture[str]
 
 
-def job(folder: Path, name: str = "m2", batch: int = 3, layers: tuple[str, ...] = ("conv1",)) -> Job:
-    return Job(find(name), batch, layers, folder)
+def job(folder: Path) -> Job:
+    return Job(find("m2"), {"conv1": LAYERS["conv1"].with_batch(3)}, folder)
 
 
 def test_layers_are_those_of_the_network(rng: np.random.Generator) -> None:
@@ -32,16 +32,12 @@ def test_layers_are_those_of_the_network(rng: np.random.Generator) -> None:
 
     def note(x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
         seen.append((name, x.shape, w.shape))
-        return np.zeros(layer_shape(name, 2).y, np.float32)
+        return np.zeros(LAYERS[name].with_batch(2).y, np.float32)
 
     network = lenet.build(rng)
     network.convolve_with(note)
     network.predict(np.zeros((2, 1, 86, 86), np.float32))
-    assert seen == [(name, layer_shape(name, 2).x, layer_shape(name, 2).w) for name in LAYERS]
-    with pytest.raises(UsageError, match="no layer 'conv3'; there are conv1, conv2"):
-        layer_shape("conv3")
-    with pytest.raises(UsageError, match="a batch of 0"):
-        layer_shape("conv1", 0)
+    assert seen == [(name, shape.with_batch(2).x, shape.w) for name, shape in LAYERS.items()]
 
 
 FAKE = """#!{python}
@@ -131,7 +127,10 @@ class TestVerb:
         [
             (["--impl", "cpu", "--tool", "ncu"], "runs on the host: it has no kernels to profile"),
             (["--tool", "nsys", "--subtool", "memcheck"], "--subtool memcheck goes with --tool sanitizer"),
-            (["--tool", "ncu", "--batch", "0"], "a batch of 0: expected one image or more"),
+            (["--tool", "ncu", "--batch", "0"], "--batch 0: expected 1 or more"),
+            (["--tool", "ncu", "--at", "conv3"], "conv2d has no such problem; there are conv1, conv2"),
+            (["--tool", "ncu", "--shapes", "1,2"], "--shapes '1,2' is no N,C,H,W,M,R,S"),
+            (["--tool", "ncu", "--impl", "networks/lenet/fused_pool"], "does not take uint8-28"),
         ],
     )
     def test_wrong_use(self, capsys: Output, flags: list[str], message: str) -> None:
@@ -166,19 +165,20 @@ class TestWorkload:
 
         real_run = workload.run
 
-        def note(x: np.ndarray, w: np.ndarray, *rest: object) -> object:
-            done.append(f"{x.shape} {w.shape}")
-            return real_run(x, w, *rest)
+        def note(variant: Variant, problem: ConvShape, *rest: object) -> object:
+            done.append(problem.text)
+            return real_run(variant, problem, *rest)
 
         monkeypatch.setattr(workload, "open_device", lambda name: open_device("emulator"))
         monkeypatch.setattr(workload, "profiler_range", captured)
         monkeypatch.setattr(workload, "run", note)
-        return workload.main(["m1", "--batch", "1", *flags]), done
+        return workload.main(["m1", *flags]), done
 
     def test_warms_up_outside_the_range(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        conv2 = "(1, 4, 40, 40) (16, 4, 7, 7)"
-        assert self.run(monkeypatch, "--layers", "conv2", "--capture") == (0, [conv2, "start", conv2, "stop"])
-        assert self.run(monkeypatch)[1] == ["(1, 1, 86, 86) (4, 1, 7, 7)", conv2]
+        first, second = (shape.with_batch(1).text for shape in LAYERS.values())
+        captured = self.run(monkeypatch, "--shapes", second, "--capture")
+        assert captured == (0, [second, "start", second, "stop"])
+        assert self.run(monkeypatch, "--shapes", first, second)[1] == [first, second]
 
     @pytest.mark.parametrize(("error", "status"), [(DeviceError("x"), 2), (LaunchError("x"), tools.CRASHED)])
     def test_failures(
@@ -187,28 +187,29 @@ class TestWorkload:
         def fail(*_: object) -> None:
             raise error
 
-        monkeypatch.setattr(workload, "convolve", fail)
-        assert self.run(monkeypatch)[0] == status
+        monkeypatch.setattr(workload, "solve", fail)
+        assert self.run(monkeypatch, "--shapes", "1,1,2,2,1,1,1")[0] == status
         assert capsys.readouterr().err == "error: x\n"
 
     def test_a_batch_in_parts_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         device = open_device("emulator")
         monkeypatch.setattr(device, "free_bytes", lambda: 300_000)  # two images
+        variant, shape = find("m1"), LAYERS["conv1"].with_batch(4)
         with pytest.raises(DeviceError, match=r"does not fit.*take a smaller --batch: 2"):
-            workload.convolve(find("m1"), [inputs(layer_shape("conv1", 4), seed=0)], device)
+            workload.solve(variant, [(shape, variant.operation.inputs(shape, seed=0))], device)
 
     def test_rehearsal_passes_on_why_it_failed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def ends(status: int) -> None:
             output = "NVIDIA H200 (sm_90)\nerror: the kernel failed\n"
-            monkeypatch.setattr(tools, "run", lambda command: tools.Done((), status, output))
+            monkeypatch.setattr("mini_dnn.profiling.job.run", lambda command: tools.Done((), status, output))
 
         ends(tools.CRASHED)
-        assert tools.rehearse(job(tmp_path), may_crash=True) == "NVIDIA H200 (sm_90)"
+        assert rehearse(job(tmp_path), may_crash=True) == "NVIDIA H200 (sm_90)"
         with pytest.raises(MiniDnnError, match=r"m2/unroll_gemm does not run here.*: the kernel failed$"):
-            tools.rehearse(job(tmp_path))
+            rehearse(job(tmp_path))
         ends(2)
         with pytest.raises(MiniDnnError, match="does not run here"):
-            tools.rehearse(job(tmp_path), may_crash=True)
+            rehearse(job(tmp_path), may_crash=True)
 
 
 def needs(tool: str) -> None:
@@ -241,6 +242,7 @@ def test_sanitizer_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, subtoo
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
 def test_profilers_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, tool: str) -> None:
     needs(tool)

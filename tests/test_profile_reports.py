@@ -8,14 +8,15 @@ from profile_samples import CLEAN, INITCHECK, MEMCHECK, NSYS, OLD_UNITS, RACECHE
 
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.sanitizer import Finding, Place
+from mini_dnn.ops.conv2d import LAYERS
 from mini_dnn.profiling import advice, ncu, nsys
+from mini_dnn.profiling.job import Job
 from mini_dnn.profiling.ncu import Kernel
-from mini_dnn.profiling.tools import Job
 from mini_dnn.variant import find
 
 
-def job(folder: Path, name: str = "m2", batch: int = 3, layers: tuple[str, ...] = ("conv1",)) -> Job:
-    return Job(find(name), batch, layers, folder)
+def job(folder: Path, name: str = "m2") -> Job:
+    return Job(find(name), {layer: shape.with_batch(3) for layer, shape in LAYERS.items()}, folder)
 
 
 class TestNcu:
@@ -94,7 +95,7 @@ class TestNcu:
         assert words[words.index("--clock-control") + 1] == "none"
         assert words[words.index("--export") + 1] == str(tmp_path / "conv2")  # the tool adds the suffix
         workload_words = words[words.index(sys.executable) :]
-        assert workload_words[-5:] == ["--batch", "3", "--layers", "conv2", "--capture"]
+        assert workload_words[-3:] == ["--shapes", "3,4,40,40,16,7,7", "--capture"]
 
     def test_a_library_has_names_of_its_own(self, tmp_path: Path) -> None:
         words = ncu.command("ncu", job(tmp_path, "m3/cublas"), "conv1", tmp_path / "conv1.ncu-rep")

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from convolutions import SM_90_BYTES
 from emulator_kernels import Kernels
 
 from mini_dnn.device import sources
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.scaffold import create
@@ -79,7 +80,7 @@ def test_counted_by_the_hash(variant: Variant, tmp_path: Path, monkeypatch: pyte
 
 
 def test_expand_needs_no_include_path(emulator: EmulatorDevice, variant: Variant, tmp_path: Path) -> None:
-    text = expand(variant, SHAPE, "a test")
+    text = expand(variant, SHAPE, "a test", SM_90_BYTES)
     assert "\n#include <mini_dnn/" not in text
     assert "#include <cuda_fp16.h>" in text
     assert "mma.sync.aligned.m16n8k16" in text

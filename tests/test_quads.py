@@ -7,16 +7,14 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+from convolutions import compare_conv2d, kernels, planned
 from emulator_kernels import Kernels
 
-from mini_dnn import quads
+from mini_dnn import conv2d, quads
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.ops.compare import check_conv2d
-from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import conv2d
 from mini_dnn.variant import Variant, find
 
 NAMES = ("layers/custom", "m3/fp32_split")
@@ -39,10 +37,6 @@ def random(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.n
     return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
 
 
-def kernels(variant: Variant, shape: ConvShape) -> list[str]:
-    return [step.kernel for step in variant.steps(shape)]  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize(("name", "old"), [(NAMES[0], False), (NAMES[0], True), (NAMES[1], False)])
 def test_against_float64(
@@ -53,7 +47,7 @@ def test_against_float64(
     variant = find(name)
     if old:
         variant = replace(variant, defines=lambda s: {**find(name).defines_for(s), "PTX_NO_BULK": 1})
-    result = check_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
+    result = compare_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
     assert result.ok, str(result)
 
 
@@ -82,7 +76,7 @@ def test_odd_sizes(
     """Rows and columns that no quad divides, channels of the output that no product does."""
     x, w = random(rng, ConvShape(3, C, H, W, 7, R, S))
     variant = find(NAMES[split])
-    result = check_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
+    result = compare_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
     assert result.ok, str(result)
 
 
@@ -95,7 +89,7 @@ def test_whole_images_or_bands(C: int, M: int, split: bool, device: Device, rng:
     assert quads.cut(shape, 1, 3, 1).WHOLE
     whole = conv2d(x, w, cut_as(NAMES[split], 1, split=split), device)
     precision = find(NAMES[split]).precision
-    assert check_conv2d(x, w, whole, precision).ok
+    assert compare_conv2d(x, w, whole, precision).ok
     for bands, inputs, outputs, max_rows in ((1, 1, 1, 3), (3, 2, 1, 2), (7, 3, 2, 10)):
         t = {"inputs": inputs, "outputs": outputs, "max_rows": max_rows, "split": split}
         assert bool(quads.cut(shape, bands, 3, 1, **t).WHOLE) == (bands == 1)  # type: ignore[arg-type]
@@ -125,8 +119,8 @@ def test_jobs_are_the_kernels(emulator: EmulatorDevice) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_courses_layers_take_the_tensor_cores(name: str) -> None:
-    for layer in ("conv1", "conv2"):
-        assert kernels(find(name), layer_shape(layer)) == ["reset", "conv"]
+    for layer in LAYERS.values():
+        assert kernels(find(name), layer) == ["reset", "conv"]
     assert kernels(find(name), ConvShape(1, 5, 9, 9, 2, 3, 3)) == ["conv_direct"]
 
 
@@ -137,7 +131,7 @@ def test_a_launch_that_was_killed_leaves_nothing(name: str, device: Device, rng:
     x, w = random(rng, shape)
     variant = find(name)
     module = device.compile(variant.source, variant.defines_for(shape))
-    execution = Execution(variant, shape, module, device)
+    execution = Execution(planned(variant, shape), module, device)
     try:
         execution.fill()  # the counters too
         device.copy_in(execution.buffers["x"], x)
@@ -147,7 +141,7 @@ def test_a_launch_that_was_killed_leaves_nothing(name: str, device: Device, rng:
             execution.kernels()
             y = np.empty(shape.y, np.float32)
             device.copy_out(execution.buffers["y"], y)
-            assert check_conv2d(x, w, y, variant.precision).ok
+            assert compare_conv2d(x, w, y, variant.precision).ok
     finally:
         execution.free()
 
@@ -157,9 +151,10 @@ def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> Non
     """Two convolutions on two streams, whose launches overlap on a GPU, have counters of their own."""
     shape = ConvShape(40, 1, 23, 30, 4, 3, 3)
     variant = find(name)
-    on_stream_1 = replace(variant, plan=lambda s: [replace(step, stream=1) for step in variant.steps(s)])
+    steps = planned(variant, shape).steps
+    on_stream_1 = replace(variant, plan=lambda s: [replace(step, stream=1) for step in steps])
     module = device.compile(variant.source, variant.defines_for(shape))
-    runs = [Execution(v, shape, module, device) for v in (variant, on_stream_1)]
+    runs = [Execution(planned(v, shape), module, device) for v in (variant, on_stream_1)]
     try:
         inputs = [random(rng, shape) for _ in runs]
         for execution, (x, w) in zip(runs, inputs, strict=True):
@@ -172,7 +167,7 @@ def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> Non
         for execution, (x, w) in zip(runs, inputs, strict=True):
             y = np.empty(shape.y, np.float32)
             device.copy_out(execution.buffers["y"], y)
-            assert check_conv2d(x, w, y, variant.precision).ok
+            assert compare_conv2d(x, w, y, variant.precision).ok
     finally:
         for execution in runs:
             execution.free()
@@ -185,14 +180,14 @@ def test_from_two_threads(name: str, device: Device) -> None:
 
     def work(seed: int) -> list[bool]:
         rng = np.random.default_rng(seed)
-        inputs = [random(rng, layer_shape(layer, 30)) for layer in ("conv1", "conv2")]
+        inputs = [random(rng, layer.with_batch(30)) for layer in LAYERS.values()]
         with closing(open_device(device.name)) as own:
             found = []
             for x, w in inputs * 2:
                 together.wait(timeout=60)
                 found.append(conv2d(x, w, find(name), own))
         return [
-            check_conv2d(x, w, y, find(name).precision).ok
+            compare_conv2d(x, w, y, find(name).precision).ok
             for (x, w), y in zip(inputs * 2, found, strict=True)
         ]
 
@@ -209,7 +204,7 @@ def test_nan_stays_in_its_image(name: str, H: int, device: Device, rng: np.rando
     x[::2] = np.nan
     variant = find(name)
     y = conv2d(x, w, variant, device)
-    result = check_conv2d(x[1::2], w, y[1::2], variant.precision)
+    result = compare_conv2d(x[1::2], w, y[1::2], variant.precision)
     assert result.ok, str(result)
     assert np.isnan(y[::2]).all()
 

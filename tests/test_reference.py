@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from convolutions import compare_conv2d
 
-from mini_dnn.ops.compare import check_conv2d, conv2d_float64
+from mini_dnn.ops.conv2d import conv2d_float64
 
 SHAPES = [((3, 2, 9, 7), (5, 2, 3, 2)), ((2, 1, 30, 30), (4, 1, 7, 7)), ((1, 40, 6, 6), (3, 40, 5, 5))]
 
@@ -30,14 +31,14 @@ def test_reference_is_the_definition(case: tuple[np.ndarray, np.ndarray]) -> Non
 
 def test_fp32_passes(case: tuple[np.ndarray, np.ndarray]) -> None:
     x, w = case
-    assert check_conv2d(x, w, naive(x, w).astype(np.float32)).ok
+    assert compare_conv2d(x, w, naive(x, w).astype(np.float32)).ok
 
 
 def test_fp16_operands_fail_as_fp32_and_pass_as_fp16(case: tuple[np.ndarray, np.ndarray]) -> None:
     x, w = case
     y = naive(x.astype(np.float16), w.astype(np.float16)).astype(np.float32)
-    assert not check_conv2d(x, w, y, "fp32").ok
-    assert check_conv2d(x, w, y, "fp16").ok
+    assert not compare_conv2d(x, w, y, "fp32").ok
+    assert compare_conv2d(x, w, y, "fp16").ok
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -45,7 +46,7 @@ def test_what_is_not_finite_fails(case: tuple[np.ndarray, np.ndarray], bad: floa
     x, w = case
     y = naive(x, w).astype(np.float32)
     y[-1, 2, 1, 0] = bad
-    result = check_conv2d(x, w, y, "fp16")
+    result = compare_conv2d(x, w, y, "fp16")
     assert not result.ok
     assert (result.differing, result.first) == (1, (len(x) - 1, 2, 1, 0))
 
@@ -55,7 +56,7 @@ def test_report_counts_and_names_the_first(rng: np.random.Generator) -> None:
     y = naive(x, w).astype(np.float32)
     y[270, 1, 2, 0] += 0.5  # beyond the first part that is compared
     y[299, 0, 0, 1] -= 0.5
-    result = check_conv2d(x, w, y)
+    result = compare_conv2d(x, w, y)
     assert (result.differing, result.first) == (2, (270, 1, 2, 0))
     assert str(result).startswith(
         "2 of 5400 elements differ from float64; the first at (270, 1, 2, 0): found"
@@ -73,10 +74,10 @@ def test_small_index_errors_fail(rng: np.random.Generator, wrong: str) -> None:
         without = w.copy()
         without[0, 0, 4, 4] = 0
         y = naive(x, without)
-    assert not check_conv2d(x, w, y.astype(np.float32), "fp16").ok
+    assert not compare_conv2d(x, w, y.astype(np.float32), "fp16").ok
 
 
 def test_zeros_are_right_for_zeros() -> None:
     x, w = np.zeros((1, 1, 3, 3), np.float32), np.zeros((1, 1, 2, 2), np.float32)
-    assert check_conv2d(x, w, np.zeros((1, 1, 2, 2), np.float32)).ok
-    assert not check_conv2d(x, w, np.full((1, 1, 2, 2), 1e-3, np.float32)).ok
+    assert compare_conv2d(x, w, np.zeros((1, 1, 2, 2), np.float32)).ok
+    assert not compare_conv2d(x, w, np.full((1, 1, 2, 2), 1e-3, np.float32)).ok

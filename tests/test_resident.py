@@ -8,21 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from resident_helpers import assert_right, compared, opened, pictures, small_network
 
 from mini_dnn import conv2d
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
-from mini_dnn.datasets import draw, to_float
+from mini_dnn.datasets import to_float
 from mini_dnn.device.base import Device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.errors import CheckError, ShapeError, VariantError
+from mini_dnn.errors import ShapeError, VariantError
+from mini_dnn.measuring.inference import STEPS, find_step
 from mini_dnn.nn.layers import Linear
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
-from mini_dnn.ops.shapes import LenetBatch
-from mini_dnn.running.resident import SLOTS, STEPS, ResidentLenet, find_step
-from mini_dnn.running.resident_check import check
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.running.resident import SLOTS
 from mini_dnn.variant import Variant
 
 
@@ -35,19 +36,7 @@ def emulator() -> Iterator[Device]:
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    network = lenet.build(np.random.default_rng(5))
-    for name in ("fc1", "fc2"):
-        layer = network.layers[name]
-        assert isinstance(layer, Linear)
-        layer.bias.value[:] = np.random.default_rng(6).standard_normal(layer.bias.value.shape)
-    return network
-
-
-def pictures(count: int, seed: int = 1) -> np.ndarray:
-    """Garments, and at the end noise, which has sharper edges than any of them."""
-    rng = np.random.default_rng(seed)
-    garments = draw(count - count // 3, seed)[0]
-    return np.concatenate([garments, rng.integers(0, 256, (count // 3, 1, 86, 86), dtype=np.uint8)])
+    return small_network()
 
 
 @pytest.mark.parametrize("is_bytes", [False, True])
@@ -55,14 +44,11 @@ def pictures(count: int, seed: int = 1) -> np.ndarray:
 def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulator: Device) -> None:
     images = pictures(37)  # no multiple of anything
     variant = find_step(step)
-    resident = ResidentLenet(network, variant, emulator, LenetBatch(16, is_bytes))
-    probabilities = resident.predict(images if is_bytes else to_float(images))
-    resident.close()
+    with closing(opened(network, variant, emulator, LenetBatch(16, is_bytes))) as resident:
+        probabilities = resident.predict(images if is_bytes else to_float(images))
     assert probabilities.shape == (37, 10)
-    assert (
-        check(network, images, probabilities, variant.precision)
-        < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
-    )
+    error = assert_right(network, images, probabilities, variant.precision)
+    assert error < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -70,8 +56,8 @@ def test_checked_mode_finds_nothing(step: str, network: Network) -> None:
     images = pictures(3)
     device = CheckedEmulator()
     variant = find_step(step)
-    resident = ResidentLenet(network, variant, device, LenetBatch(2))
-    check(network, images, resident.predict(to_float(images)), variant.precision)
+    resident = opened(network, variant, device, LenetBatch(2))
+    assert_right(network, images, resident.predict(to_float(images)), variant.precision)
     device.close()
 
 
@@ -92,8 +78,8 @@ def test_forms_of_the_tensor_cores(
     images = pictures(21)
     variant = tensor_cores(few, monkeypatch, **defines)
     assert variant.defines_for(LenetBatch(8))["FEW"] == few
-    with closing(ResidentLenet(network, variant, device, LenetBatch(8))) as resident:
-        assert check(network, images, resident.predict(to_float(images)), variant.precision) < 5e-3
+    with closing(opened(network, variant, device, LenetBatch(8))) as resident:
+        assert assert_right(network, images, resident.predict(to_float(images)), variant.precision) < 5e-3
 
 
 @pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=str)
@@ -105,8 +91,8 @@ def test_checked_mode_finds_nothing_where_blocks_take_images_in_turn(
         for order in range(len(SCHEDULES)):
             device.set_schedule(order, seed=1)
             variant = tensor_cores(False, monkeypatch, **defines)
-            with closing(ResidentLenet(network, variant, device, LenetBatch(4))) as resident:
-                check(network, images, resident.predict(to_float(images)), variant.precision)
+            with closing(opened(network, variant, device, LenetBatch(4))) as resident:
+                assert_right(network, images, resident.predict(to_float(images)), variant.precision)
 
 
 @pytest.mark.parametrize("step", ["whole", "tensor"])
@@ -118,14 +104,14 @@ def test_resizing_gives_pillows_pixels(step: str, network: Network, emulator: De
     small = np.concatenate([noise, edges])
     large = [Image.fromarray(image[0]).resize((86, 86), Image.Resampling.BILINEAR) for image in small]
     whole = find_step(step)
-    resized = ResidentLenet(network, whole, emulator, LenetBatch(40, True, 28)).predict(small)
-    stored = ResidentLenet(network, whole, emulator, LenetBatch(40, True)).predict(np.stack(large)[:, None])
+    resized = opened(network, whole, emulator, LenetBatch(40, True, 28)).predict(small)
+    stored = opened(network, whole, emulator, LenetBatch(40, True)).predict(np.stack(large)[:, None])
     np.testing.assert_array_equal(resized, stored)
 
 
 def test_batches_come_in_order_and_of_any_size(network: Network, emulator: Device) -> None:
     images = to_float(pictures(23))
-    resident = ResidentLenet(network, find_step("fused"), emulator, LenetBatch(8))
+    resident = opened(network, find_step("fused"), emulator, LenetBatch(8))
     sizes = [8, 1, 7, 3, 4]
     ends = np.cumsum(sizes)
     parts = list(resident.serve(images[end - size : end] for end, size in zip(ends, sizes, strict=True)))
@@ -138,7 +124,7 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
     """Each of the arrays keeps what was written into it, and a replay sees what was written since."""
     count = SLOTS + 1  # batches: the first array is taken twice
     images = to_float(pictures(8 * count))
-    with closing(ResidentLenet(network, find_step("whole"), device, LenetBatch(8))) as resident:
+    with closing(opened(network, find_step("whole"), device, LenetBatch(8))) as resident:
         expected = resident.predict(images)
         starts, arrays = iter(range(0, len(images), 8)), []
 
@@ -168,9 +154,9 @@ def test_one_image_is_not_copied(
 ) -> None:
     """The kernels fetch it from host memory, and leave the probabilities there."""
     images = to_float(pictures(3))
-    with closing(ResidentLenet(network, find_step(step), device, LenetBatch(3))) as several:
+    with closing(opened(network, find_step(step), device, LenetBatch(3))) as several:
         expected = several.predict(images)
-    with closing(ResidentLenet(network, find_step(step), device, LenetBatch(1), use_graph=False)) as one:
+    with closing(opened(network, find_step(step), device, LenetBatch(1), use_graph=False)) as one:
 
         def refuse(*args: object, **more: object) -> None:
             raise AssertionError("a copy")
@@ -186,7 +172,7 @@ def test_a_file_is_read_to_pinned_memory(network: Network, device: Device, tmp_p
     images = pictures(7)
     images.tofile(tmp_path / "images")
     shape = LenetBatch(4, is_bytes=True)
-    with closing(ResidentLenet(network, find_step("whole"), device, shape)) as resident:
+    with closing(opened(network, find_step("whole"), device, shape)) as resident:
         with (tmp_path / "images").open("rb") as file:
             found = list(resident.serve_in_place(lambda room: file.readinto(room) // room[0].nbytes))
         assert [len(part) for part in found] == [4, 3]
@@ -198,20 +184,20 @@ def test_with_a_graph_and_without(step: str, network: Network, device: Device) -
     images = to_float(pictures(5))
     shape, answers = LenetBatch(2), []
     for use_graph in (True, False):
-        with closing(ResidentLenet(network, find_step(step), device, shape, use_graph)) as resident:
+        with closing(opened(network, find_step(step), device, shape, use_graph)) as resident:
             one_by_one = [resident.respond(images[n : n + 1]) for n in range(5)]
             answers.append(np.concatenate(one_by_one))
             np.testing.assert_array_equal(resident.respond(images[3:]), answers[-1][3:])
-            with pytest.raises(ShapeError, match="takes 1 to 2 images"):
+            with pytest.raises(ShapeError, match="expected 1 to 2 entries"):
                 resident.respond(images)
     np.testing.assert_array_equal(*answers)
-    check(network, pictures(5), answers[0], find_step(step).precision)
+    assert_right(network, pictures(5), answers[0], find_step(step).precision)
 
 
 def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None:
     """The device reads their images until they are done: whoever comes next must not overwrite them."""
     images = to_float(pictures(4))
-    with closing(ResidentLenet(network, find_step("fused"), device, LenetBatch(2))) as resident:
+    with closing(opened(network, find_step("fused"), device, LenetBatch(2))) as resident:
         expected = resident.predict(images)
         served = resident.serve([images[2:], images[:2], images[:2]])
         np.testing.assert_array_equal(next(served), expected[2:])
@@ -223,22 +209,20 @@ def test_two_networks_at_once(network: Network, emulator: Device) -> None:
     """Filters in constant memory belong to one of them."""
     other = lenet.build(np.random.default_rng(8))
     images = pictures(4)
-    first, second = (
-        ResidentLenet(each, find_step("whole"), emulator, LenetBatch(4)) for each in (network, other)
-    )
+    first, second = (opened(each, find_step("whole"), emulator, LenetBatch(4)) for each in (network, other))
     for resident, each in ((first, network), (second, other), (first, network)):
-        check(each, images, resident.predict(to_float(images)))
+        assert_right(each, images, resident.predict(to_float(images)))
 
 
 def test_a_wrong_probability_is_found(network: Network) -> None:
     images = pictures(5)
     right = network.forward(to_float(images))
-    check(network, images, right)
+    assert compared(network, images, right).ok
     for value in (right[3, 2] + 2e-4, np.nan):
         wrong = right.copy()
         wrong[3, 2] = value
-        with pytest.raises(CheckError, match=r"1 of 5 images .* first image 3"):
-            check(network, images, wrong)
+        result = compared(network, images, wrong)
+        assert (result.differing, result.first) == (1, (3, 2))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +235,8 @@ def test_a_wrong_probability_is_found(network: Network) -> None:
     ],
 )
 def test_wrong_images(images: np.ndarray, network: Network, emulator: Device) -> None:
-    resident = ResidentLenet(network, find_step("whole"), emulator, LenetBatch(4))
-    with pytest.raises(ShapeError, match=r"takes 1 to 4 images of \(1, 86, 86\) float32"):
+    resident = opened(network, find_step("whole"), emulator, LenetBatch(4))
+    with pytest.raises(ShapeError, match=r"expected 1 to 4 entries of \(1, 86, 86\) float32 at a time"):
         list(resident.serve([images]))
 
 
@@ -262,15 +246,15 @@ def test_wrong_use(network: Network, emulator: Device) -> None:
     with pytest.raises(VariantError, match="short names are layers, fused, whole"):
         find_step("hole")
     ones = np.ones((1, 1, 2, 2), np.float32)
-    with pytest.raises(VariantError, match=r"--resident. takes whole networks"):
+    with pytest.raises(VariantError, match=r"networks/lenet/whole computes lenet, .* N,is_bytes,side; found"):
         conv2d(ones, ones, find_step("whole"), emulator)
     with pytest.raises(VariantError, match="resized by lenet/whole only"):
-        ResidentLenet(network, find_step("fused"), emulator, LenetBatch(4, True, 28))
+        opened(network, find_step("fused"), emulator, LenetBatch(4, True, 28))
     with pytest.raises(ShapeError, match="side 30"):
         LenetBatch(4, True, 30)
     another = Network({"fc": Linear(3, 2, np.random.default_rng(0))})
-    with pytest.raises(ShapeError, match="found a network of"):
-        ResidentLenet(another, find_step("whole"), emulator, LenetBatch(4))
+    with pytest.raises(ShapeError, match=r"takes the weights .*fc2\.bias.*; found .*fc\.weight"):
+        opened(another, find_step("whole"), emulator, LenetBatch(4))
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The host code: splitting, arguments, timing, and what it says when a plan is wrong."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import planned
 
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.runner import largest_part, run
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.running.runner import Result, largest_part, run
 from mini_dnn.running.timing import Timing
-from mini_dnn.variant import Launch, Variant, find
+from mini_dnn.variant import Launch, Planned, Variant, find
 
 COPY = """
 extern "C" __global__ void copy(const float* x, float* y, int n) {
@@ -41,8 +42,12 @@ X = np.arange(2 * 5 * 7, dtype=np.float32).reshape(2, 1, 5, 7)
 ONE = np.ones((1, 1, 1, 1), np.float32)
 
 
+def convolve(x: np.ndarray, w: np.ndarray, variant: Variant, device: Device | None, **more: Any) -> Result:
+    return run(variant, ConvShape.of(x, w), {"x": x, "w": w}, device, **more)
+
+
 def test_result_of_a_plan(tmp_path: Path, device: Device) -> None:
-    result = run(X, ONE, copies(tmp_path), device, Timing(repeats=3, max_repeats=3))
+    result = convolve(X, ONE, copies(tmp_path), device, timing=Timing(repeats=3, max_repeats=3))
     assert np.array_equal(result.y, X)
     assert result.layer_ms > 0
     assert result.compile_ms > 0
@@ -55,7 +60,7 @@ def test_result_of_a_plan(tmp_path: Path, device: Device) -> None:
 
 def test_unwritten_output_is_nan(tmp_path: Path, device: Device) -> None:
     variant = copies(tmp_path, "x", "y", X.size - 1)
-    y = run(X, ONE, variant, device).y
+    y = convolve(X, ONE, variant, device).y
     assert np.isnan(y.flat[-1])
     assert not np.isnan(y.flat[:-1]).any()
 
@@ -69,24 +74,28 @@ def test_unwritten_output_is_nan(tmp_path: Path, device: Device) -> None:
 )
 def test_arguments_that_cannot_be(tmp_path: Path, emulator: Device, args: tuple, message: str) -> None:
     with pytest.raises(VariantError, match=re.escape(message)):
-        run(X, ONE, copies(tmp_path, *args), emulator)
+        convolve(X, ONE, copies(tmp_path, *args), emulator)
 
 
 def test_kernel_that_is_not_there(tmp_path: Path, device: Device) -> None:
     with pytest.raises(LaunchError, match="no kernel 'cpoy'"):
-        run(X, ONE, copies(tmp_path, kernel="cpoy"), device)
+        convolve(X, ONE, copies(tmp_path, kernel="cpoy"), device)
 
 
 def test_compile_error_names_file_and_line(tmp_path: Path, device: Device) -> None:
     source = COPY.replace("y[i] = x[i];", "y[i] = z[i];")
     with pytest.raises(CompileError, match=r"(?s)kernel\.cu.*4.*z.*y\[i\] = z\[i\]"):
-        run(X, ONE, copies(tmp_path, source=source), device)
+        convolve(X, ONE, copies(tmp_path, source=source), device)
 
 
 def test_refused_shape(tmp_path: Path, emulator: Device) -> None:
     variant = copies(tmp_path, refuses=lambda s: "R must be odd" if s.R % 2 == 0 else "")
     with pytest.raises(VariantError, match=r"copies does not take \(2, 1, 5, 7\).*: R must be odd"):
-        run(X, np.ones((1, 1, 2, 1), np.float32), variant, emulator)
+        convolve(X, np.ones((1, 1, 2, 1), np.float32), variant, emulator)
+
+
+def plans(variant: Variant, problem: Any) -> Callable[[int], Planned]:
+    return lambda n: planned(variant, problem.with_batch(n))
 
 
 def test_largest_part_fits_memory_exactly() -> None:
@@ -95,23 +104,23 @@ def test_largest_part_fits_memory_exactly() -> None:
     filters = 4 * 18
     variant = replace(find("m1"), scratch=lambda s: {})
     for images in (1, 7, 999, 1000):
-        assert largest_part(variant, shape, filters + images * per_image) == images
-        assert largest_part(variant, shape, filters + (images + 1) * per_image - 1) == images
-    assert largest_part(variant, shape, 10**12, max_images=30) == 30
-    with pytest.raises(DeviceError, match=r"needs 0\.0 MB for one image"):
-        largest_part(variant, shape, filters + per_image - 1)
+        assert largest_part(plans(variant, shape), shape, filters + images * per_image) == images
+        assert largest_part(plans(variant, shape), shape, filters + (images + 1) * per_image - 1) == images
+    assert largest_part(plans(variant, shape), shape, 10**12, most=30) == 30
+    with pytest.raises(DeviceError, match=r"needs 0\.0 MB for one entry of the batch"):
+        largest_part(plans(variant, shape), shape, filters + per_image - 1)
 
 
 def test_largest_part_keeps_within_the_grid() -> None:
     shape = ConvShape(100_000, 1, 2, 2, 1, 1, 1)  # m1 has one image a block along z: at most 65,535
-    assert largest_part(find("m1"), shape, 10**12) == 65_535
+    assert largest_part(plans(find("m1"), shape), shape, 10**12) == 65_535
 
 
 def test_host_variant_takes_parts_and_reports() -> None:
     seen: list[int] = []
-    result = run(np.repeat(X, 3, axis=0), ONE, find("cpu"), None, max_images=4, progress=seen.append)
+    result = convolve(np.repeat(X, 3, axis=0), ONE, find("cpu"), None, most=4, progress=seen.append)
     assert np.array_equal(result.y, np.repeat(X, 3, axis=0))
-    assert seen == [4, 6]
+    assert seen == [3, 6]
     assert result.op_ms == result.layer_ms > 0
 
 

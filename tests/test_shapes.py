@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.shapes import ConvShape, as_float32, conv_arrays
+from mini_dnn.ops.conv2d import ConvShape, as_float32, conv_arrays
 
 CONV1 = ConvShape(10000, 1, 86, 86, 4, 7, 7)
 CONV2 = ConvShape(10000, 4, 40, 40, 16, 7, 7)
@@ -53,7 +53,8 @@ def test_lossy_dtypes_are_refused(dtype: type) -> None:
 
 def test_non_contiguous_input_is_converted() -> None:
     x = np.arange(2 * 3 * 8 * 8, dtype=np.float32).reshape(2, 3, 8, 8)[:, :, ::2, ::-1]
-    out, _, shape = conv_arrays(x, np.ones((1, 3, 2, 2), np.float32))
+    shape, arrays = conv_arrays(x, np.ones((1, 3, 2, 2), np.float32))
+    out = arrays["x"]
     assert out.flags.c_contiguous
     assert np.array_equal(out, x)
     assert shape.y == (2, 1, 3, 7)

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import SM_90_BYTES, planned, solved
 
+from mini_dnn import conv2d
 from mini_dnn.cli import main
 from mini_dnn.cli.diff import compare
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
-from mini_dnn.ops.compare import check_conv2d
-from mini_dnn.ops.course import LAYERS, layer_shape
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.runner import run
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
@@ -22,8 +22,13 @@ Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
 
 
-def arrays(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.ndarray]:
-    return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+ONE_PIXEL = ConvShape(1, 1, 1, 1, 1, 1, 1)
+COURSE = [
+    pytest.param(name, at, problem, id=f"{name} {at}")
+    for name in KERNELS
+    for at, problem in find(name).operation.course.items()
+    if not find(name).limit_for(problem)
+]
 
 
 class TestDiff:
@@ -74,18 +79,18 @@ class TestShow:
         assert main(["show", name]) == 0
         assert capsys.readouterr().out == (find(name).folder / file).read_text()
 
-    @pytest.mark.parametrize("layer", LAYERS)
-    @pytest.mark.parametrize("name", KERNELS)
-    def test_expands_every_variant(self, name: str, layer: str) -> None:
+    @pytest.mark.parametrize(("name", "at", "problem"), COURSE)
+    def test_expands_every_variant(self, name: str, at: str, problem: Any) -> None:
         variant = find(name)
-        shape = layer_shape(layer)
-        lines = expand(variant, shape, layer).splitlines()
-        assert lines[0] == f"// {name} for {layer}: {shape}"
-        for define, value in variant.defines_for(shape).items():
+        lines = expand(variant, problem, at, SM_90_BYTES).splitlines()
+        assert lines[0] == f"// {name} for {at}: {problem}"
+        plan = planned(variant, problem)
+        for define, value in plan.defines.items():
             assert f"#define {define} {value}" in lines
-        for step in list(variant.plan(shape))[:3]:
-            if isinstance(step, Launch):
-                assert any(line.startswith("// ") and f"{step.kernel}<<<dim3(" in line for line in lines)
+        for launch in plan.launches[:3]:
+            assert any(line.startswith("// ") and f"{launch.kernel}<<<dim3(" in line for line in lines)
+        for buffer, array in plan.arrays.items():
+            assert f"//   {buffer} {array.shape} {array.dtype}" in lines
 
     def test_steps_are_written_as_in_cuda(self, tmp_path: Path) -> None:
         (tmp_path / "kernel.cu").write_text("")
@@ -98,7 +103,7 @@ class TestShow:
             *[Launch("again", (1,), (1,), ())] * 30,
         ]
         variant = Variant("conv2d", "", plan=lambda s: steps, folder=tmp_path, name="mine")
-        lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test").splitlines()
+        lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test", SM_90_BYTES).splitlines()
         assert "//   stream 0: copy w to the __constant__ variable w_const" in lines
         assert "//   stream 0: copy x[2..2] to the GPU" in lines
         assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
@@ -106,20 +111,16 @@ class TestShow:
         assert "//   ... and 10 more of the same kinds" in lines
 
     @pytest.mark.parametrize("name", ["m2", "layers/custom", "m3/fp32_split"])
-    def test_expanded_file_computes_the_same(
-        self, tmp_path: Path, emulator: Device, rng: np.random.Generator, name: str
-    ) -> None:
-        variant, shape = find(name), layer_shape("conv2", 1)
-        (tmp_path / "kernel.cu").write_text(expand(variant, shape, "conv2"))
-        x, w = arrays(rng, shape)
-        y = run(x, w, replace(variant, folder=tmp_path, defines={}), emulator).y
-        assert check_conv2d(x, w, y, variant.precision).ok
+    def test_expanded_file_computes_the_same(self, tmp_path: Path, emulator: Device, name: str) -> None:
+        variant, shape = find(name), LAYERS["conv2"].with_batch(1)
+        (tmp_path / "kernel.cu").write_text(expand(variant, shape, "conv2", SM_90_BYTES))
+        assert solved(replace(variant, folder=tmp_path, defines={}), shape, emulator).ok
 
     @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
     @pytest.mark.parametrize("name", ["m2", "m3/tensor_cores", "layers/custom", "m3/fp32_split"])
     def test_expanded_file_compiles_for_a_gpu(self, tmp_path: Path, name: str) -> None:
         source = tmp_path / "out.cu"
-        source.write_text(expand(find(name), layer_shape("conv1"), "conv1"))
+        source.write_text(expand(find(name), LAYERS["conv1"], "conv1", SM_90_BYTES))
         assert build_cubin(source, {}, "sm_80")[:4] == b"\x7fELF"
 
     def with_headers(self, folder: Path) -> Variant:
@@ -142,7 +143,7 @@ class TestShow:
 
     def test_local_files_are_inlined(self, tmp_path: Path, emulator: Device) -> None:
         variant = self.with_headers(tmp_path)
-        text = expand(variant, ConvShape(1, 1, 1, 1, 1, 1, 1), "one pixel")
+        text = expand(variant, ONE_PIXEL, "one pixel", SM_90_BYTES)
         assert '#include "cuda_fp16.h"' in text
         assert '#include "add.h"' not in text
         assert "pragma" not in text
@@ -150,7 +151,7 @@ class TestShow:
         alone.mkdir()
         (alone / "kernel.cu").write_text(text)
         one = np.ones((1, 1, 1, 1), np.float32)
-        assert run(one, one, replace(variant, folder=alone), emulator).y.item() == 2
+        assert conv2d(one, one, replace(variant, folder=alone), emulator).item() == 2
 
     @pytest.mark.parametrize("chosen", [0, 1])
     def test_each_branch_has_the_files_that_it_includes(
@@ -164,11 +165,11 @@ class TestShow:
         (tmp_path / "kernel.cu").write_text(
             f"#define CHOSEN {chosen}\n" + branches + '#include "shared/once.h"\n' + kernel
         )
-        expanded = expand(variant, ConvShape(1, 1, 1, 1, 1, 1, 1), "one pixel")
+        expanded = expand(variant, ONE_PIXEL, "one pixel", SM_90_BYTES)
         (tmp_path / "alone").mkdir()
         (tmp_path / "alone/kernel.cu").write_text(expanded)
         one = np.ones((1, 1, 1, 1), np.float32)
-        assert run(one, one, replace(variant, folder=tmp_path / "alone"), emulator).y.item() == 2
+        assert conv2d(one, one, replace(variant, folder=tmp_path / "alone"), emulator).item() == 2
 
     def test_out_never_overwrites(self, tmp_path: Path, capsys: Output) -> None:
         out = tmp_path / "m2.cu"
@@ -183,7 +184,7 @@ class TestShow:
         ("flags", "message"),
         [
             (["cpu", "--expand"], "there is no kernel to expand"),
-            (["m2", "--layer", "conv1"], "--layer conv1 goes with --expand"),
+            (["m2", "--layer", "conv1"], "--at and --shapes go with --expand"),
             (["m2", "--out", "no/such/folder/m2.cu"], "cannot be written"),
         ],
     )

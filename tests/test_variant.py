@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from convolutions import planned
 
 from mini_dnn.errors import VariantError
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, names
 
 MINIMAL = """
@@ -82,7 +83,7 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
     """As a course may hand it out."""
     (tmp_path / "milestones/m1").mkdir(parents=True)
     write(tmp_path / "milestones/m1/direct", MINIMAL)
-    monkeypatch.setattr("mini_dnn.variant.variant.ROOT", tmp_path)
+    monkeypatch.setattr("mini_dnn.variant.folders.ROOT", tmp_path)
     assert names() == ["m1/direct"]
     with pytest.raises(VariantError, match=r"no variant 'm3', which is 'layers/custom'; there are m1, m1/"):
         find("m3")
@@ -129,7 +130,7 @@ def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None
     text = MINIMAL.replace('return [Launch("conv", (s.N,), (32,), ("x", "w", "y"))]', body)
     variant = find(write(tmp_path / "broken", text))
     with pytest.raises(VariantError, match=message):
-        variant.steps(ConvShape(2, 1, 3, 3, 1, 1, 1))
+        planned(variant, ConvShape(2, 1, 3, 3, 1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_broken_buffers_and_definitions_are_named(tmp_path: Path, given: str, me
     variant = find(write(tmp_path / "broken", MINIMAL.replace('idea="mine"', f'idea="", {given}')))
     shape = ConvShape(2, 1, 3, 3, 1, 1, 1)
     with pytest.raises(VariantError, match=message):
-        (variant.scratch_for(shape), variant.defines_for(shape))
+        planned(variant, shape)
 
 
 def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from sanitizer_samples import BARRIER, DIVERGENT, FILL, HAZARDS, LOAD, M1, M2, O
 
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.verdicts import Allocation, verdicts
-from mini_dnn.device.finding import Target, Finding
+from mini_dnn.device.finding import Finding, Target
 
 WHO = "by thread (1,0,0) in block (0,0,0)"
 
@@ -17,8 +17,8 @@ def message(headline: str, *details: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def buffer(name: str, shape: tuple[int, ...], address: int, nbytes: int) -> Allocation:
-    return Allocation(Target(name, "global", shape, 4), address, nbytes)
+def buffer(name: str, shape: tuple[int, ...], address: int, nbytes: int, axes: str = "") -> Allocation:
+    return Allocation(Target(name, "global", shape, 4, axes), address, nbytes)
 
 
 def one(text: str, source: Path = M2.source, *allocations: Allocation) -> Finding:
@@ -28,7 +28,7 @@ def one(text: str, source: Path = M2.source, *allocations: Allocation) -> Findin
 
 def test_out_of_bounds_of_a_buffer() -> None:
     text = OUT_OF_BOUNDS.replace("@x+1512@", "0x7f00000005e8").replace("@x+0@", "0x7f0000000000")
-    finding = one(text, M1.source, buffer("x", (2, 1, 9, 21), 0x7F0000000000, 1512))
+    finding = one(text, M1.source, buffer("x", (2, 1, 9, 21), 0x7F0000000000, 1512, "nchw"))
     assert (finding.kind, finding.kernel) == ("out-of-bounds", "conv_direct")
     assert finding.array == "x[n=2, c=0, h=0, w=0]"
     assert finding.what.endswith("outside of global array x (2, 1, 9, 21), element 378 of 378")

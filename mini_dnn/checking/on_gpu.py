@@ -15,6 +15,7 @@ from mini_dnn.checking import sanitizer
 from mini_dnn.checking.check import Progress
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.results import LEAST, Report, Result
+from mini_dnn.checking.schedules import each_once
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
 from mini_dnn.device.finding import CURES, Finding
@@ -139,7 +140,7 @@ def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict
             found[run.problem] += filter(None, [_result(work.variant, run, work.seed)])
     if progress:
         progress(STAGES, STAGES)
-    return found
+    return {problem: each_once(findings) for problem, findings in found.items()}
 
 
 def _plain(work: Program) -> list[Run]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mini_dnn.device.finding import Finding, Place
@@ -51,9 +51,22 @@ def same_mistake(a: Finding, b: Finding) -> bool:
     return a.kind == b.kind and _same_place(a, b)
 
 
+def each_once(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, each mistake once."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if not any(same_mistake(finding, other) for other in kept):
+            kept.append(finding)
+    return kept
+
+
 def _same_cause(a: Finding, b: Finding) -> bool:
-    """Whether a mistake shows as one thing in one order and as another in the next: same line, same array."""
-    return _same_place(a, b) and a.array.partition("[")[0] == b.array.partition("[")[0]
+    """Whether one mistake may show as the one in one order, and as the other in the next.
+
+    It does so on one line, and at one array, unless one of them is about no array.
+    """
+    arrays = {name for finding in (a, b) if (name := finding.array.partition("[")[0])}
+    return same_mistake(a, b) or (_same_place(a, b) and len(arrays) < 2)
 
 
 def _same_place(a: Finding, b: Finding) -> bool:

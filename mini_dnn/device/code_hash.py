@@ -83,8 +83,10 @@ def _is_text(node: Any) -> bool:
     """Whether it says something to readers alone, or where a part of mini_dnn lies."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").partition(".")[0] == "mini_dnn"
-    if isinstance(node, ast.Import):
-        return all(alias.name.partition(".")[0] == "mini_dnn" for alias in node.names)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        modules = (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        )
+        ours = all(module.partition(".")[0] == "mini_dnn" for module in modules)
+        return ours and not any(alias.asname for alias in node.names)  # another name is another meaning
     return isinstance(node, ast.keyword) and node.arg == "idea"

@@ -69,10 +69,12 @@ class Execution:
             buffer.free()
 
     def set_up(self) -> None:
-        """Give the device the work that is done once: after the weights came to their buffers."""
+        """Do the work that is done once: after the weights came to their buffers."""
+        self._device.synchronize()  # the weights are there, on whichever stream a step is
         for step in self._set_up:
             self._run(step, {})
-        self._device.synchronize()
+        if self._set_up:
+            self._device.synchronize()
 
     def kernels(self) -> None:
         """Give the device all steps but the set-up and copies from and to the host: one op.

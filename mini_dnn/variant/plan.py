@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,17 +99,37 @@ class Gemm:
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
 
 
-def check_geometry(launch: Launch, variant: str) -> None:
-    """See that grid, block and shared bytes of a variant's launch are whole numbers.
+def check_step(step: Step, variant: str) -> None:
+    """See that the fields of a variant's step are what they are declared to be.
 
     Raises
     ------
     VariantError
         One is not.
     """
-    sizes = (*launch.grid, *launch.block, launch.shared_bytes)
-    if not all(isinstance(size, int | np.integer) for size in sizes):
-        raise VariantError(
-            f"{variant}: the launch of {launch.kernel} has grid {launch.grid}, block {launch.block} and "
-            f"{launch.shared_bytes} shared bytes; all must be whole numbers: a // b or ceil_div(a, b)"
-        )
+    what = f"the launch of {step.kernel}" if isinstance(step, Launch) else f"a {type(step).__name__}"
+    for name, value in vars(step).items():
+        if expected := _expected(name, value):
+            raise VariantError(f"{variant}: {what} has {name} {value!r}; it must be {expected}")
+
+
+def _expected(name: str, value: Any) -> str:
+    """What a field of a step must be, in words; empty if it is."""
+    fits, words = isinstance(value, str), "a name in quotes"
+    match name:
+        case "grid" | "block":
+            fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
+            words = "whole numbers: (a // b, c) or (ceil_div(a, b), c)"
+        case "args":
+            fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
+        case "images":
+            fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
+        case "stream":
+            fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+        case "shared_bytes" | "m" | "n" | "k":
+            fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
+    return "" if fits else words
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)

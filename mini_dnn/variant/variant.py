@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import ops
-from mini_dnn.errors import MiniDnnError, VariantError
+from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
-from mini_dnn.variant.plan import Launch, Step, check_geometry
+from mini_dnn.variant.plan import Launch, Step, check_step
 from mini_dnn.variant.planned import Planned
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
@@ -121,7 +121,13 @@ class Variant:
             raise VariantError(
                 f"{self.name} computes {self.op}, whose problems are {self.operation.usage}; found {problem}"
             )
-        return str(self._call("refuses", self.refuses, problem))
+        limit = self._call("refuses", self.refuses, problem)
+        if not isinstance(limit, str | None):
+            raise VariantError(
+                f"{self.name}: refuses gives {limit!r}; expected the limit in words, or an empty string "
+                "where the variant takes the problem"
+            )
+        return limit or ""
 
     def planned(self, problem: Any, max_shared_bytes: int) -> Planned:
         """The answer for a problem, on a device whose blocks may have so much shared memory.
@@ -196,8 +202,8 @@ class Variant:
             found = {str(name): _array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers: "
-                "{'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
+                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers from 1 "
+                "on: {'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
             ) from error
         taken = sorted(set(found) & set(problem.arrays))
         if taken:
@@ -216,16 +222,13 @@ class Variant:
                 raise VariantError(
                     f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )
-            if isinstance(step, Launch):
-                check_geometry(step, self.name)
+            check_step(step, self.name)
         return tuple(steps)
 
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of ``variant.py``; what it raises becomes an error that names its line."""
         try:
             return function(*args)
-        except MiniDnnError:
-            raise
         except (Exception, SystemExit) as error:
             file = self.folder / "variant.py"
             raise VariantError(f"{self.name}: {what} of {file} fails: {where(error, file)}") from error
@@ -233,10 +236,12 @@ class Variant:
 
 def _array(value: Any) -> Array:
     """A scratch buffer from what ``variant.py`` gives."""
-    if isinstance(value, Array):
-        np.dtype(value.dtype)  # TypeError where there is no such type
-        return replace(value, shape=tuple(map(index, value.shape)))
-    return Array(tuple(map(index, value)))
+    array = value if isinstance(value, Array) else Array(tuple(value))
+    np.dtype(array.dtype)  # TypeError where there is no such type
+    array = replace(array, shape=tuple(map(index, array.shape)))
+    if min(array.shape, default=1) < 1:
+        raise ValueError("an axis without elements")
+    return array
 
 
 def where(error: BaseException, file: Path) -> str:

@@ -1,0 +1,132 @@
+"""Every variant of every operation against float64, at the problems of the operation.
+
+A new operation, a new variant and a new problem are found by themselves.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mini_dnn import ops
+from mini_dnn.device import Device
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.errors import DeviceError
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.compare import Comparison, compare_all
+from mini_dnn.running.runner import Result, run
+from mini_dnn.variant import Variant, find, names
+
+IN_PARTS = 7  # entries of a batch that is cut, of which 3 are done at a time
+
+
+def problems(op: str) -> list[Any]:
+    """All small ones, each once: no tile divides the first ones, and the others are the ordinary ones."""
+    operation = ops.find(op)
+    return list(dict.fromkeys([*operation.check, *operation.spare]))
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(name, problem, id=f"{op}/{name}/{problem.text}")
+        for op in ops.names()
+        for name in names(op)
+        for problem in problems(op)
+        if not find(name).limit_for(problem)
+    ]
+
+
+@cache
+def given(op: str, problem: Any) -> Arrays:
+    arrays = ops.find(op).inputs(problem, seed=0)
+    for array in arrays.values():
+        array.flags.writeable = False  # whoever writes to an input is told so
+    return arrays
+
+
+@cache
+def answer(op: str, problem: Any) -> Arrays:
+    return ops.find(op).answer(problem, given(op, problem))
+
+
+@cache
+def bound(op: str, problem: Any, precision: str) -> Arrays:
+    return ops.find(op).bound(problem, given(op, problem), precision)
+
+
+def compared(variant: Variant, problem: Any, outputs: Arrays) -> Comparison:
+    expected = answer(variant.op, problem)
+    return compare_all(outputs, expected, bound(variant.op, problem, variant.precision))
+
+
+def solve(variant: Variant, problem: Any, device: Device) -> Result:
+    """The result; where this device cannot run the variant, the test is skipped, and says why."""
+    if variant.needs_gpu and not device.has_clock:
+        pytest.skip(f"{variant.name} needs a GPU: {variant.needs_gpu}")
+    if device.arch < variant.min_arch:
+        pytest.skip(f"{variant.name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    return run(variant, problem, given(variant.op, problem), device)
+
+
+@pytest.fixture(scope="module")
+def cuda(cuda: Device) -> Device:
+    """A GPU, for which all kernels have been compiled, a compiler a core."""
+    variants = [find(name) for name in names()]
+    kinds = {
+        (variant.source, tuple(variant.planned(problem, device_bytes).defines.items()))
+        for variant in variants
+        if variant.plan and variant.min_arch <= cuda.arch
+        for problem in problems(variant.op)
+        if not variant.limit_for(problem)
+        for device_bytes in [cuda.max_shared_bytes]
+    }
+
+    def build(kind: Any) -> None:
+        source, defines = kind
+        with suppress(DeviceError):  # the test that needs it says so
+            build_cubin(source, dict(defines), nvcc_arch(cuda.arch))
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(build, kinds))
+    return cuda
+
+
+@pytest.mark.parametrize(("name", "problem"), cases())
+def test_against_float64(name: str, problem: Any, device: Device) -> None:
+    variant = find(name)
+    result = compared(variant, problem, solve(variant, problem, device).outputs)
+    assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_batch_that_does_not_fit_is_cut(name: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = find(name)
+    taken = [p for p in problems(variant.op) if not variant.limit_for(p)]
+    assert taken, f"{name} takes no problem at all"
+    problem = min(taken, key=lambda p: p.min_bytes).with_batch(IN_PARTS)
+    if variant.plan:
+        room = variant.planned(problem.with_batch(3), device.max_shared_bytes).nbytes
+        monkeypatch.setattr(device, "free_bytes", lambda: room)
+    result = solve(variant, problem, device)
+    assert result.steps == (3 if variant.plan else 1)
+    comparison = compared(variant, problem, result.outputs)
+    assert comparison.ok, str(comparison)
+
+
+@pytest.mark.parametrize("op", ops.names())
+def test_a_small_error_is_found(op: str) -> None:
+    """In each output of each problem: else nothing of the above would say anything."""
+    for problem in problems(op):
+        right, allowed = answer(op, problem), bound(op, problem, "fp32")
+        assert compare_all(right, right, allowed).ok
+        for name, array in problem.named("out").items():
+            wrong = dict(right)
+            wrong[name] = right[name].copy()
+            wrong[name].flat[-1] += 1e-2 * np.abs(right[name]).max() + allowed[name].flat[-1]
+            found = compare_all(wrong, right, allowed)
+            assert (found.ok, found.differing, found.array) == (False, 1, name)
+            assert found.first == tuple(side - 1 for side in array.shape)
