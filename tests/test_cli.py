@@ -125,12 +125,12 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert status == 0
     record = json.loads(file.read_text())
     assert {"schema", "started", "commit", "dirty", "device", "versions", "method", "rows"} <= set(record)
-    assert [(row["variant"], row["layer"]) for row in record["rows"]] == [
+    assert [(row["variant"], row["problem"]) for row in record["rows"]] == [
         *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2")),
     ]
     assert record["rows"][2]["op_ms"] is None
     assert [row["state"] for row in record["rows"]] == [None] * 4  # there is no GPU
-    assert [sorted(row.get("host", ())) for row in record["rows"]] == [["cores", "load"]] * 2 + [[]] * 2
+    assert [sorted(row["host"] or ()) for row in record["rows"]] == [["cores", "load"]] * 2 + [[]] * 2
     assert len(record["rows"][2]["code_hash"]) == 64
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34

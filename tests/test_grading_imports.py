@@ -24,7 +24,7 @@ def library(source: Path) -> Path:
 
 @pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.name)
 def test_all_that_kernels_use(source: Path) -> None:
-    imports.check(library(source))
+    imports.check_library(library(source))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_all_that_kernels_use(source: Path) -> None:
 def test_mathematics(call: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text(f'extern "C" __global__ void k(float* x) {{ x[1] = {call}; }}')
-    imports.check(library(source))
+    imports.check_library(library(source))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_no_kernel_can(declared: str, call: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text(f'{declared}\nextern "C" __global__ void k(float* x) {{ x[1] = {call}; }}')
     with pytest.raises(CompileError, match="which no kernel has"):
-        imports.check(library(source))
+        imports.check_library(library(source))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_kernel_does_not_know_that_it_is_checked(tmp_path: Path) -> None:
         'extern "C" __global__ void k(float* x) { x[0] = &__tsan_read4 ? 0 : 1; }\n'
     )
     with pytest.raises(CompileError, match="uses __tsan_read4, which no kernel has"):
-        imports.check(library(source))
+        imports.check_library(library(source))
 
 
 def test_what_hides_nothing(tmp_path: Path) -> None:

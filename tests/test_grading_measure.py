@@ -4,36 +4,53 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+import shutil
+from dataclasses import asdict, astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from grading_helpers import QUICK, assemble, expected, honest, names
 from grading_stand_in import NO_FLOOR, ClockedEmulator
 
-from mini_dnn.grading import decoding, plans
+from mini_dnn import ops
+from mini_dnn.grading import plans
+from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.checks import Cheat, Ground, Judge
 from mini_dnn.grading.confined import roles
 from mini_dnn.grading.credit import judge
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
-from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.grading.rubric import Rubric, load
+from mini_dnn.grading.plans import Head
+from mini_dnn.grading.rubric import load
 from mini_dnn.nn.numpy_conv import conv2d_forward
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
 
 SHAPE = ConvShape(40, 2, 9, 8, 3, 3, 2)
 METHOD = Method("fp32", warm_up=1, repeats=3)
 
 
-def measured(folder: Path, device: ClockedEmulator | None = None, floor: Floor = NO_FLOOR) -> Measured:
-    return measure(find(folder), SHAPE, device or ClockedEmulator(), METHOD, floor)
+def timed(
+    name: str | Path,
+    problem: Any = SHAPE,
+    method: Method = METHOD,
+    floor: Floor = NO_FLOOR,
+    device: ClockedEmulator | None = None,
+) -> Measured:
+    """A variant at a problem."""
+    variant, device = find(name), device or ClockedEmulator()
+    planned = variant.planned(problem, device.max_shared_bytes)
+    return measure(variant.operation, planned, device, method, floor)
 
 
 def test_an_honest_variant_is_timed(tmp_path: Path) -> None:
     device = ClockedEmulator()
-    found = measured(honest(tmp_path), device)
+    found = timed(honest(tmp_path), device=device)
     assert (found.refused, found.op_ms, found.samples_ms) == ("", 1.0, (1.0, 1.0, 1.0))
     call = ["fill x", "fill w", "fill y", "copy x", "copy w", "flush", "record", "launch", "record"]
     assert device.log[-len(call) :] == call
@@ -44,15 +61,13 @@ def test_an_honest_variant_is_timed(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["m1/direct", "m3/tensor_cores_fp16"])
 def test_honest_sums_are_within_their_bound(name: str, shape: ConvShape) -> None:
-    variant = find(name)
     for _ in range(3):
-        method = Method(variant.precision, 0, 2)
-        assert not measure(variant, shape, ClockedEmulator(), method, NO_FLOOR).refused
+        assert not timed(name, shape, Method(find(name).precision, 0, 2)).refused
 
 
 @pytest.mark.parametrize("name", names("timed"))
 def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
-    found = measured(assemble(name, tmp_path))
+    found = timed(assemble(name, tmp_path))
     assert re.search(expected(name), found.refused)
 
 
@@ -79,9 +94,9 @@ extern "C" __global__ void conv_direct(const float* x, const float* w, float* y,
 
 def test_sums_in_half_between_instructions(tmp_path: Path) -> None:
     folder, shape = honest(tmp_path), ConvShape(40, 4, 22, 21, 3, 7, 7)
-    assert not measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR).refused
+    assert not timed(folder, shape, Method("fp16", 0, 3)).refused
     (folder / "kernel.cu").write_text(HALF_SUMS)
-    found = measure(find(folder), shape, ClockedEmulator(), Method("fp16", 0, 3), NO_FLOOR)
+    found = timed(folder, shape, Method("fp16", 0, 3))
     assert "timed call is wrong" in found.refused
 
 
@@ -90,16 +105,17 @@ def test_five_cheats_need_a_clock() -> None:
 
 
 def test_work_after_the_clock_has_stopped(tmp_path: Path) -> None:
-    assert "after the clock had stopped" in measured(honest(tmp_path), ClockedEmulator(late_s=0.02)).refused
+    assert (
+        "after the clock had stopped" in timed(honest(tmp_path), device=ClockedEmulator(late_s=0.02)).refused
+    )
 
 
 def test_faster_than_the_hardware(tmp_path: Path) -> None:
     bytes_per_ms = SHAPE.min_bytes / 1.5  # moving them takes 1.5 ms, and the clock says 1
-    assert (
-        "less than moving its bytes" in measured(honest(tmp_path), floor=Floor(bytes_per_ms, 0, 0.0)).refused
-    )
-    assert "less than" in measured(honest(tmp_path), floor=Floor(1e30, 0, SHAPE.flops / 1.5)).refused
-    assert not measured(honest(tmp_path), floor=Floor(bytes_per_ms, SHAPE.min_bytes // 2, 0.0)).refused
+    folder = honest(tmp_path)
+    assert "less than moving its bytes" in timed(folder, floor=Floor(bytes_per_ms, 0, 0.0)).refused
+    assert "less than" in timed(folder, floor=Floor(1e30, 0, SHAPE.flops / 1.5)).refused
+    assert not timed(folder, floor=Floor(bytes_per_ms, SHAPE.min_bytes // 2, 0.0)).refused
 
 
 def test_parts_that_fit_the_cache_are_not_faster(tmp_path: Path) -> None:
@@ -108,10 +124,10 @@ def test_parts_that_fit_the_cache_are_not_faster(tmp_path: Path) -> None:
     part = SHAPE.with_batch(SHAPE.N // 10)
     assert floor.ms(part) == 0
     whole = Method("fp32", 0, 3, whole=SHAPE.N)
-    found = measure(find(honest(tmp_path)), part, ClockedEmulator(), whole, floor)
+    found = timed(honest(tmp_path), part, whole, floor)
     assert (found.floor_ms, found.refused) == (pytest.approx(1.0), "")
     floor = Floor(SHAPE.min_bytes / 30, SHAPE.min_bytes // 2, 0.0)
-    found = measure(find(tmp_path / "honest"), part, ClockedEmulator(), whole, floor)
+    found = timed(tmp_path / "honest", part, whole, floor)
     assert "less than moving its bytes" in found.refused
 
 
@@ -128,14 +144,14 @@ def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 class Subject:
     """A variant that was measured already."""
 
-    head = Head("fp32", 75, "", False)
+    head = Head("conv2d", "fp32", 75, "", False)
 
     def __init__(self, *measured: Measured) -> None:
         self.measured = list(measured)
         self.asked: list[tuple[ConvShape, Method]] = []
 
-    def measure(self, shape: ConvShape, method: Method) -> list[Measured]:
-        self.asked.append((shape, method))
+    def measure(self, problem: ConvShape, method: Method) -> list[Measured]:
+        self.asked.append((problem, method))
         return self.measured
 
 
@@ -182,14 +198,14 @@ def test_points_for_time(performance: str, points: float, said: str, tmp_path: P
 class Wrong(Subject):
     """One that is right at all shapes but those with three channels, and quick."""
 
-    def plan(self, shape: ConvShape) -> Planned:
-        return Planned(shape, "", {}, {}, ())
-
-    def compile(self, defines: object) -> None:
+    def planned(self, problem: ConvShape) -> None:
         pass
 
-    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return conv2d_forward(x, w) * np.float32(x.shape[1] != 3)
+    def compile(self, planned: object) -> None:
+        pass
+
+    def solve(self, problem: ConvShape, arrays: Arrays) -> Arrays:
+        return {"y": conv2d_forward(arrays["x"], arrays["w"]) * np.float32(problem.C != 3)}
 
 
 def test_no_points_for_the_time_of_what_is_wrong_at_hidden_shapes(tmp_path: Path) -> None:
@@ -209,8 +225,8 @@ class Scripted(Wrong):
         super().__init__()
         self.calls = list(calls)
 
-    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return conv2d_forward(x, w) * np.float32(self.calls.pop(0) == "r")
+    def solve(self, problem: ConvShape, arrays: Arrays) -> Arrays:
+        return {"y": conv2d_forward(arrays["x"], arrays["w"]) * np.float32(self.calls.pop(0) == "r")}
 
 
 @pytest.mark.parametrize(
@@ -253,13 +269,81 @@ def test_no_time_without_a_clock(tmp_path: Path) -> None:
 def test_the_executor_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roles, "open_device", lambda name: ClockedEmulator())
     monkeypatch.setattr(Floor, "of", classmethod(lambda cls, device: NO_FLOOR))
-    folder = honest(tmp_path)
-    planned = decoding.decode(plans.encode(find(folder), SHAPE, 0).encode(), SHAPE)
-    executor = roles.Executor(str(folder / "kernel.cu"), "cuda")
+    variant = find(honest(tmp_path))
+    executor = roles.Executor(str(variant.source), "cuda")
     message = {
-        "time": plans.encode_planned(planned),
-        "head": ["fp32", 75, "", False],
+        "time": plans.encode_values(variant.planned(SHAPE, 0)),
+        "head": astuple(Head.of(variant)),
         "method": asdict(METHOD),
     }
-    found = Measured(**json.loads(executor.answer(message, bytearray())))
+    (answer,) = executor.answer(message, bytearray())
+    found = Measured(**json.loads(answer))
     assert (found.op_ms, found.refused) == (1.0, "")
+
+
+def test_setup_is_not_timed_and_comes_before_the_inputs(tmp_path: Path) -> None:
+    device = ClockedEmulator()
+    found = timed("networks/lenet/whole", LenetBatch(3, True, 28), Method("fp32", 0, 2), device=device)
+    assert (found.refused, found.op_ms) == ("", 2.0), "two launches"
+    call = device.log[-device.log[::-1].index("fill images") - 1 :]
+    weights = [f"copy {name}" for name in LenetBatch(3).named("weight")]
+    assert [word for word in call if word.startswith("copy ")] == [*weights, "copy images"]
+    assert call[-5:] == ["flush", "record", "launch", "launch", "record"]
+
+
+ONE_FOR_ALL = """
+extern "C" __global__ void softmax(const float* x, float* y, int N, int L) {
+  const int n = blockIdx.x * blockDim.x + threadIdx.x;
+  if (n >= N) return;
+  const float* row = x + (n < N - N / 16 ? n : 0) * L;  // the last of them take row 0's
+  float top = row[0], sum = 0;
+  for (int l = 1; l < L; l++) top = fmaxf(top, row[l]);
+  for (int l = 0; l < L; l++) sum += expf(row[l] - top);
+  for (int l = 0; l < L; l++) y[n * L + l] = expf(row[l] - top) / sum;
+}
+"""
+
+
+def test_without_an_audit_more_entries_are_looked_at(tmp_path: Path) -> None:
+    """Of an operation without one: the last sixteenth of the batch is wrong."""
+    rows = ops.find("softmax").decode([2000, 33])
+    assert ops.find("softmax").audit is None
+    folder = tmp_path / "mine"
+    shutil.copytree(ROOT / "ladders/softmax/v0_naive", folder)
+    assert not timed(folder, rows, Method("fp32", 0, 3)).refused
+    (folder / "kernel.cu").write_text(ONE_FOR_ALL)
+    assert "the output of a timed call is wrong" in timed(folder, rows, Method("fp32", 0, 10)).refused
+
+
+CHANGED = """
+def changed(s: LenetBatch) -> list[Launch]:
+    return [*plan(s), Launch("change", (1,), (1,), ("fc2.bias",))]
+
+
+VARIANT = Variant(op="lenet", plan=changed, scratch=scratch, refuses=refuses, idea="and then other weights")
+"""
+
+
+def test_weights_are_read_only_too(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(ROOT / "networks/lenet/layer_by_layer", folder)
+    with (folder / "variant.py").open("a") as file:
+        file.write(CHANGED)
+    with (folder / "kernel.cu").open("a") as file:
+        file.write('extern "C" __global__ void change(float* bias) { bias[0] += 1; }\n')
+    found = timed(folder, LenetBatch(2), Method("fp32", 0, 1))
+    assert found.refused == "a kernel changed the input fc2.bias; inputs are read only"
+
+
+@pytest.mark.parametrize("name", [name for name in ops.names() if ops.find(name).timed])
+def test_timed_inputs_are_those_of_the_problem(name: str) -> None:
+    operation, rng = ops.find(name), np.random.default_rng(0)
+    assert operation.timed is not None
+    for problem in operation.check:
+        for precision in PRECISIONS:
+            given = operation.timed(problem, precision, rng)
+            known = problem.named("in", "weight")
+            assert list(given) == list(known)
+            for array in known:
+                found = (given[array].shape, given[array].dtype.name)
+                assert found == (known[array].shape, known[array].dtype)

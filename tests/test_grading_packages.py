@@ -13,9 +13,8 @@ from grading_helpers import DENIED, GOOD, QUICK, ROOM, ending, honest
 
 from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.confined.forkserver import ForkServer
-from mini_dnn.grading.confined.process import Answered, Confined
+from mini_dnn.grading.confined.process import Answered, Confined, Limits
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
-from mini_dnn.grading.rubric import Limits
 from mini_dnn.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")

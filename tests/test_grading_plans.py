@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,42 +12,98 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mini_dnn import ops
 from mini_dnn.errors import VariantError
 from mini_dnn.grading import decoding, plans
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.variant import CopyToSymbol, Gemm, Launch, Variant, find, names
+from mini_dnn.grading.plans import Head
+from mini_dnn.ops import Array
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.variant import CopyIn, CopyToSymbol, Gemm, Images, Launch, Planned, Variant, find, names
 
-SHAPES = (ConvShape(3, 2, 9, 21, 5, 2, 5), ConvShape(128, 1, 12, 10, 4, 7, 7))
-SHAPE = SHAPES[0]
+SHAPE = ConvShape(3, 2, 9, 21, 5, 2, 5)
+NETWORK = LenetBatch(3)
+LARGE = 227 * 1024
+HEAD = Head("conv2d", "fp32", 75, "", False)
+SOURCE = Path("somewhere/kernel.cu")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
 )
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "m1/cpu"])
+def decoded(answer: bytes, problem: Any = SHAPE) -> Planned:
+    return decoding.decode(answer, problem, HEAD, SOURCE)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if find(name).host is None])
 def test_a_plan_comes_back_as_it_was(name: str) -> None:
     variant = find(name)
-    for shape in SHAPES:
-        planned = decoding.decode(plans.encode(variant, shape, 227 * 1024).encode(), shape)
-        assert list(planned.steps) == variant.steps(shape)
-        assert planned.scratch == variant.scratch_for(shape)
-        assert planned.defines == variant.defines_for(shape)
-        again = decoding.decode_values(json.loads(json.dumps(plans.encode_planned(planned))), shape)
-        assert again == planned
+    head = decoding.decode_head(plans.encode_head(Head.of(variant)))
+    assert head == Head.of(variant)
+    problems = [*variant.operation.check, *variant.operation.course.values()]
+    taken = [problem for problem in problems if not variant.limit_for(problem)]
+    assert len(taken) > 3
+    for problem in taken:
+        planned = replace(variant.planned(problem, LARGE), name=variant.source.parent.name)
+        assert decoding.decode(plans.encode(planned), problem, head, variant.source) == planned
+        values = json.loads(json.dumps(plans.encode_values(planned)))
+        assert ops.find(head.op).decode(values["problem"]) == problem
+        assert decoding.decode_values(values, problem, head, variant.source) == planned
+
+
+def planned_as(steps: list[Any], problem: Any = SHAPE, **more: Any) -> Planned:
+    """The plan of a variant that has these steps."""
+    op = "lenet" if isinstance(problem, LenetBatch) else "conv2d"
+    return Variant(op, "", plan=lambda s: steps, **more).planned(problem, LARGE)
 
 
 def test_scalars_keep_their_types() -> None:
     args = (1, 2.5, np.int64(2**40), np.float32(0.5), np.uint8(7), np.float64(0.1), np.bool_(True))
-    variant = Variant("conv2d", "", plan=lambda s: [Launch("k", (1,), (1,), args)])
-    (launch,) = decoding.decode(plans.encode(variant, SHAPE, 0).encode(), SHAPE).steps
+    (launch,) = decoded(plans.encode(planned_as([Launch("k", (1,), (1,), args)]))).steps
     assert isinstance(launch, Launch)
     assert [type(a) for a in launch.args] == [type(a) for a in args]
     assert launch.args == args
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    two = np.int64(2)
+    step = Launch("k", (two,), (np.int32(32),), (Images("x", np.int64(0), two),), np.int64(8), np.int64(1))
+    planned = planned_as([step], scratch=lambda s: {"col": (two, two)})
+    assert decoded(plans.encode(planned)).steps == (Launch("k", (2,), (32,), (Images("x", 0, 2),), 8, 1),)
+
+
+def test_scratch_keeps_its_types() -> None:
+    scratch = {
+        "halves": Array((2, 3), "float16", axes="mk"),
+        "bytes": Array((7,), "uint8"),
+        "plain": (4,),
+        "long": Array((2,), np.int64),  # type: ignore[arg-type]
+    }
+    found = decoded(plans.encode(planned_as([], scratch=lambda s: scratch))).scratch
+    assert found == {
+        "halves": Array((2, 3), "float16", axes="mk"),
+        "bytes": Array((7,), "uint8"),
+        "plain": Array((4,)),
+        "long": Array((2,), "int64"),
+    }
+    assert sum(array.nbytes for array in found.values()) == 12 + 7 + 16 + 16
+
+
+def test_setup_comes_back() -> None:
+    setup = [CopyToSymbol("w1", "conv1.weight"), Launch("fold", (1,), (32,), ("fc1.bias", "folded", 32))]
+    planned = planned_as([], NETWORK, setup=lambda s: setup, scratch=lambda s: {"folded": (32,)})
+    found = decoded(plans.encode(planned), NETWORK)
+    assert found.setup == tuple(setup)
+    assert found.steps == ()
+
+
 def text(steps: list[Any], **more: Any) -> bytes:
-    return json.dumps({"refuses": "", "scratch": {}, "defines": {}, "steps": steps, **more}).encode()
+    return json.dumps({"scratch": {}, "defines": {}, "setup": [], "steps": steps, **more}).encode()
+
+
+def scratch(*values: Any) -> dict[str, Any]:
+    return {"col": list(values)}
 
 
 def launch(**changes: Any) -> dict[str, Any]:
@@ -58,6 +116,8 @@ def launch(**changes: Any) -> dict[str, Any]:
         (b"\x80\x04}", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b'{"steps": []}', "no plan"),
+        (b'{"scratch": {}, "defines": {}, "steps": []}', "no plan"),
+        (text([], setup={}), "no plan"),
         (text([launch()] * 5000), "the most is 4096"),
         (text([launch(grid=[0])]), "whole number from 1"),
         (text([launch(grid=[1, 70000])]), "to 65535"),
@@ -75,34 +135,111 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(args=[["scalar", "float16", -(10**400)]])]), "digits is too large"),
         (text([launch(args=[["images", "x", 0, 4]])]), "Images of 'x'"),
         (text([launch(args=[["images", "x", -1, 2]])]), "Images of 'x'"),
-        (text([{"copy_in": ["w", 0, 1], "stream": 0}]), "a step of the plan"),
+        (text([{"copy_in": ["w", 0, 1], "stream": 0}]), "the plan copies 'w' in; it may copy x"),
+        (text([{"copy_in": ["y", 0, 1], "stream": 0}]), "the plan copies 'y' in; it may copy x"),
+        (text([{"copy_out": ["x", 0, 1], "stream": 0}]), "the plan copies 'x' out; it may copy y"),
+        (text([{"copy_out": [["y"], 0, 1], "stream": 0}]), "it may copy y"),
+        (
+            text([{"copy_in": ["col", 0, 1], "stream": 0}], scratch=scratch("float32", [2], "")),
+            "copies 'col' in",
+        ),
         (text([{"copy_out": ["y", 0, 99], "stream": 0}]), "Images of 'y'"),
         (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "there are"),
         (text([{"gemm": ["x", "w", "y"], "sizes": [9999, 9999, 1], "stream": 0}]), "reaches beyond"),
-        (text([], scratch={"x": [1]}), "x, w and y are given"),
-        (text([], scratch={"col": [1 << 30, 1 << 30]}), "too large"),
-        (text([], scratch={"col": []}), "no shape"),
-        (text([], scratch={f"a{i}": [1] for i in range(257)}), "257 scratch buffers; the most"),
+        (
+            text(
+                [{"gemm": ["col", "x", "y"], "sizes": [1, 1, 4], "stream": 0}],
+                scratch=scratch("float16", [4], ""),
+            ),
+            "a gemm is in float32, and 'col' is float16",
+        ),
+        (text([], scratch={"x": ["float32", [1], ""]}), "x, w, y are given"),
+        (text([], scratch={"w": ["float16", [1], ""]}), "a buffer 'w'"),
+        (text([], scratch=scratch("float32", [1 << 30, 1 << 30], "")), "too large"),
+        (text([], scratch=scratch("float32", [], "")), "no shape"),
+        (text([], scratch=scratch("float32", [1] * 9, "")), "no shape"),
+        (text([], scratch=scratch([4])), "no shape"),
+        (text([], scratch=scratch("float32", [2.0], "")), "whole number"),
+        (text([], scratch=scratch("float128", [4], "")), "is of 'float128'; expected one of bool, int8"),
+        (text([], scratch=scratch("O", [4], "")), "is of 'O'"),
+        (text([], scratch=scratch("void", [4], "")), "is of 'void'"),
+        (text([], scratch=scratch("float32", [4], "nm")), "a letter each"),
+        (text([], scratch=scratch("float32", [4], "\u001b")), "a letter each"),
+        (text([], scratch={f"a{i}": ["float32", [1], ""] for i in range(257)}), "257 scratch buffers; the"),
+        (text([], scratch={"a b": ["float32", [1], ""]}), "no name in C"),
         (text([], defines={f"a{i}": 1 for i in range(257)}), "257 definitions; the most"),
         (text([], defines={"A B": 1}), "no name in C"),
         (text([], defines={"A": "1\n#include"}), "whole number"),
+        (text([launch()] * 4000, setup=[launch()] * 97), "a plan of 4097 steps"),
+        (text([], setup=[launch(grid=[0])]), "whole number from 1"),
+        (text([], setup=[launch(args=[["buffer", "x"]])]), "the setup names a buffer 'x'; there are none"),
+        (text([], setup=[{"copy_in": ["x", 0, 1], "stream": 0}]), "the setup copies 'x' in; it may copy not"),
     ],
 )
 def test_what_is_no_plan(answer: bytes, message: str) -> None:
     with pytest.raises(VariantError, match=message):
-        decoding.decode(answer, SHAPE)
+        decoded(answer)
 
 
-@given(st.fixed_dictionaries({"refuses": st.text(), "scratch": JSON, "defines": JSON, "steps": JSON}) | JSON)
+@pytest.mark.parametrize("name", ["images", "probabilities"])
+def test_setup_reads_weights_alone(name: str) -> None:
+    with pytest.raises(VariantError, match=rf"the setup names a buffer '{name}'; there are conv1\.weight, "):
+        decoded(text([], setup=[launch(args=[["buffer", name]])]), NETWORK)
+
+
+@pytest.mark.parametrize("name", ["images", "probabilities", "fc2.bias"])
+def test_a_given_name_is_not_taken(name: str) -> None:
+    with pytest.raises(
+        VariantError, match=rf"scratch has a buffer '{name}'; images, conv1\.weight.* are given"
+    ):
+        decoded(text([], scratch={name: ["float32", [4], ""]}), NETWORK)
+
+
+def test_parts_of_any_array_may_be_copied() -> None:
+    steps = [{"copy_in": ["images", 1, 3], "stream": 2}, {"copy_out": ["probabilities", 0, 1], "stream": 0}]
+    assert decoded(text(steps), NETWORK).steps[0] == CopyIn(Images("images", 1, 3), 2)
+    with pytest.raises(VariantError, match=r"copies 'fc1\.bias' in; it may copy images"):
+        decoded(text([{"copy_in": ["fc1.bias", 0, 1], "stream": 0}]), NETWORK)
+
+
+@given(
+    st.fixed_dictionaries({"scratch": JSON, "defines": JSON, "setup": JSON, "steps": JSON})
+    | st.fixed_dictionaries(
+        {
+            "scratch": st.dictionaries(st.text(max_size=4), JSON, max_size=3),
+            "defines": st.dictionaries(st.text(max_size=4), JSON, max_size=3),
+            "setup": st.lists(JSON, max_size=3),
+            "steps": st.lists(JSON, max_size=3),
+        }
+    )
+    | JSON
+)
 def test_anything_else_is_refused_in_words(values: Any) -> None:
     try:
-        planned = decoding.decode_values(values, SHAPE)
+        planned = decoding.decode_values(values, SHAPE, HEAD, SOURCE)
     except VariantError:
         return
-    assert all(isinstance(step, Launch | CopyToSymbol | Gemm) for step in planned.steps)
+    assert all(isinstance(step, Launch | CopyToSymbol | Gemm) for step in (*planned.setup, *planned.steps))
 
 
-@pytest.mark.parametrize("answer", [b"[]", b'["fp8", 90, "", false]', b'["fp32", 90, "", 1]', b"{}"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]",
+        b'["conv2d", "fp8", 90, "", false]',
+        b'["conv2d", "fp32", 90, "", 1]',
+        b'["conv3d", "fp32", 90, "", false]',
+        b'["conv2d", "fp32", 90, ""]',
+        b'[["conv2d"], "fp32", 90, "", false]',
+        b"{}",
+    ],
+)
 def test_what_is_no_variant(answer: bytes) -> None:
     with pytest.raises(VariantError, match="no variant"):
         decoding.decode_head(answer)
+
+
+@pytest.mark.parametrize("arch", ["true", "-1", "1e3", "10000"])
+def test_an_architecture_is_a_number(arch: str) -> None:
+    with pytest.raises(VariantError, match=r"min_arch of the variant has .*; expected a whole number"):
+        decoding.decode_head(f'["conv2d", "fp32", {arch}, "", false]'.encode())

@@ -11,16 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from grading_helpers import honest
+from mini_dnn.ops.conv2d import ConvShape
 
 from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.grading import decoding, plans
+from mini_dnn.grading import plans
 from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
-from mini_dnn.grading.confined.process import Answered, Confined, Ended
+from mini_dnn.grading.confined.process import Answered, Confined, Ended, Limits
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
-from mini_dnn.grading.rubric import Limits
 from mini_dnn.grading.subject import new_cache
-from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -79,7 +78,7 @@ def test_answers_that_all_come_late(server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "variant.py").write_text("\n".join(lines))
     (tmp_path / "kernel.cu").touch()
     policy = Policy(readable=(str(tmp_path),))
-    question = {"plan": [1, 1, 1, 1, 1, 1, 1], "max_shared_bytes": 0}
+    question = {"plan": [1, 1, 1, 1, 1, 1, 1], "op": "conv2d", "max_shared_bytes": 0}
     with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(0.6)) as process:
 
         def ask_often() -> None:
@@ -152,8 +151,8 @@ def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path
     kernel = folder / "kernel.cu"
     kernel.write_text(f'#if 0\n#include "/proc/self/stat"\n#endif\n{kernel.read_text()}')
     shape = ConvShape(1, 1, 3, 3, 1, 2, 2)
-    planned = decoding.decode(plans.encode(find(folder), shape, 0).encode(), shape)
-    message = {"run": plans.encode_planned(planned), "head": ["fp32", 75, "", False]}
+    planned = find(folder).planned(shape, 0)
+    message = {"run": plans.encode_values(planned), "head": ["conv2d", "fp32", 75, "", False]}
     x, w = np.ones(shape.x, np.float32), np.ones(shape.w, np.float32)
     with Confined(
         server,

@@ -3,31 +3,56 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from mini_dnn import datasets
+from mini_dnn import datasets, ops
 from mini_dnn.cli import bench_serving
-from mini_dnn.cli.common import check_output
+from mini_dnn.cli.common import check_output, only, problems_of
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.bench import PUBLISHED, bench, write
-from mini_dnn.nn.models import lenet
-from mini_dnn.nn.weights import load
-from mini_dnn.variant import find, names
+from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
+from mini_dnn.measuring.files import write
+from mini_dnn.measuring.inference import LAYER, Program
+from mini_dnn.measuring.measure import UNSETTLED, Setting
+from mini_dnn.measuring.records import Row, Skipped
+from mini_dnn.running.runner import check_runnable
+from mini_dnn.variant import Variant, find, names
 
 BATCHES = "100,1000,10000"
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured."""
+
+    in_network: Sequence[Variant]  # each at every one of `batches`, on images
+    batches: Sequence[int]
+    at_random: Sequence[Variant]  # each at those of `problems` that are its operation's, on random inputs
+    problems: Sequence[tuple[str, str, Any]]  # operation, name, problem
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
-    parser = verbs.add_parser("bench", help="measure variants and write a results file")
+    parser = verbs.add_parser(
+        "bench",
+        help="measure variants and write a results file",
+        description="Measure variants, each result compared with float64 first. With the name of an "
+        "operation: all its variants at the problems of the course, on random inputs. Without: the variants "
+        "of the network's layers, in the network, on images; others that --impl names, at their problems.",
+    )
+    parser.add_argument("op", nargs="?", metavar="OPERATION", help="a name that 'run.py list' shows")
     parser.add_argument("--impl", nargs="+", help="variants, or 'all' (the default)")
-    parser.add_argument("--batch", help=f"batches (default {BATCHES})")
+    parser.add_argument("--at", nargs="+", metavar="NAME", help="problems by name (default all)")
+    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
+    parser.add_argument(
+        "--batch",
+        help=f"batches, with commas between (default: in the network {BATCHES}, else the problems' own)",
+    )
     parser.add_argument("--device", choices=DEVICES, default="cuda", help="default cuda")
     parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
     parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
@@ -41,39 +66,96 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print a line a layer, and write the results."""
+    """Measure, print a line a row, and write the results."""
     serving = bench_serving.wanted(args)
-    given_names = args.impl or ["m3" if serving else "all"]
-    chosen = [name for given in given_names for name in given.split(",") if name]
-    chosen = names() if "all" in chosen else chosen
-    variants = [find(name).as_convolution() for name in chosen]
-    batches = _batches(args.batch or BATCHES)
+    batches = _batches(args.batch) if args.batch else None
+    variants = _variants(args, serving)
     check_output("--out", args.out)
     if not args.budget > 0:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
     if serving:
-        return bench_serving.run(args, variants, batches if args.batch else None)
+        return bench_serving.run(args, variants, batches)
+    asked = _asked(args, variants, batches)
     with closing(open_device(args.device)) as device:
-        data = datasets.load(args.data, "test", args.data_dir)
-        if max(batches) > len(data.labels):
-            raise UsageError(
-                f"--batch {max(batches)}: {data.name} has {len(data.labels)} test images at most"
-            )
-        network = lenet.build(np.random.default_rng(0))
-        load(lenet.default_weights(data.name), network)
-        print(f"device    {device.description}\ndata      {data.name}, {data.origin}")
-        head = f"{'variant':<22}{'batch':>7}  layer  {'op ms':>10} {'±':>6} {'runs':>5} {'layer ms':>9}"
-        print(f"{head}  accuracy")
-        timing = replace(PUBLISHED, budget_s=args.budget)
-
-        def keep(record: dict[str, Any]) -> None:
-            if args.out:
-                write(record, args.out)
-
-        bench(variants, batches, network, data, device, timing, args.sweep, _print_row, keep)
+        for variant in variants:
+            check_runnable(variant, device)
+        program = Program.load(args.data, args.data_dir) if asked.in_network else None
+        if program:
+            program.check_batch(max(asked.batches))
+        print(f"device    {device.description}")
+        if program:
+            print(f"data      {program.data.name}, {program.data.origin}")
+        setting = Setting(device, replace(PUBLISHED, budget_s=args.budget), CHECKED)
+        bench = Bench(setting, program.data.name if program else RANDOM, _printer(asked))
+        _measure(bench, program, asked, args)
     if args.out:
         print(f"written to {args.out}")
     return 0
+
+
+def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse.Namespace) -> None:
+    """Measure everything; what there is is written as it grows, so that a later failure costs nothing."""
+
+    def keep() -> None:
+        if args.out:
+            write(bench.record, args.out)
+
+    for variant in asked.in_network:
+        assert program is not None, "it was loaded for these"
+        for batch in asked.batches:
+            program.bench(bench, variant, batch, args.sweep)
+        keep()
+    for op, name, problem in asked.problems:
+        of_op = [variant for variant in asked.at_random if variant.op == op]
+        bench.run(of_op, name, problem)
+        for variant in of_op if args.sweep else ():
+            bench.sweep(variant, name, problem)
+        keep()
+
+
+def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
+    """The variants that are asked for.
+
+    Raises
+    ------
+    UsageError
+        They do not go together.
+    """
+    op = ops.find(args.op).name if args.op else None
+    default = [ops.find(op or LAYER).default] if serving else [ALL]
+    chosen = [name for given in args.impl or default for name in given.split(",") if name]
+    chosen = names(op or LAYER) if ALL in chosen else chosen
+    variants = [find(name) for name in chosen]
+    if not variants:
+        raise UsageError(f"{op} has no variants yet; 'run.py new' makes one from another")
+    if op:
+        only(variants, op, "--impl")
+    elif args.at or args.shapes:
+        only(variants, variants[0].op, "--at and --shapes go with variants of one operation; --impl")
+    return variants
+
+
+def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Sequence[int] | None) -> Asked:
+    """What is to be measured of them.
+
+    Raises
+    ------
+    UsageError
+        No such problem, or flags that do not go together.
+    """
+    if args.shapes and batches:
+        raise UsageError("--shapes has the sizes of the batches already; leave --batch out")
+    elsewhere = args.op or args.at or args.shapes
+    in_network = [] if elsewhere else [variant for variant in variants if variant.op == LAYER]
+    at_random = [variant for variant in variants if variant not in in_network]
+    sizes: Sequence[int | None] = batches or [None]
+    problems = [
+        (op, name, problem)
+        for op in dict.fromkeys(variant.op for variant in at_random)
+        for batch in sizes
+        for name, problem in problems_of(ops.find(op), args.at, args.shapes, batch).items()
+    ]
+    return Asked(in_network, batches or _batches(BATCHES), at_random, problems)
 
 
 def _batches(text: str) -> list[int]:
@@ -85,11 +167,24 @@ def _batches(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _print_row(row: dict[str, Any]) -> None:
-    op = "none" if row["op_ms"] is None else f"{row['op_ms']:.4f}"
-    error = "" if row["median_error"] is None else f"{row['median_error']:.1%}"
-    print(
-        f"{row['variant']:<22}{row['batch']:>7}  {row['layer']:<6} {op:>10} {error:>6} {row['repeats']:>5} "
-        f"{row['layer_ms']:>9.1f}  {row['accuracy']:.4f}",
-        flush=True,
-    )
+def _printer(asked: Asked) -> Callable[[Row | Skipped], None]:
+    """Print the head of a table; returns what prints its rows."""
+    variants = [variant.name for variant in (*asked.in_network, *asked.at_random)]
+    problems = [*ops.find(LAYER).course, *(name for _, name, _ in asked.problems)]
+    width, wide = max(map(len, variants)), max(map(len, problems))
+    head = f"{'variant':<{width}} {'batch':>7}  {'problem':<{wide}} {'op ms':>10} {'±':>6} {'runs':>5}"
+    print(f"{head} {'layer ms':>9}  accuracy")
+
+    def show(row: Row | Skipped) -> None:
+        if isinstance(row, Skipped):
+            print(f"{row.variant:<{width}} {row.problem}: skipped, {row.reason}", flush=True)
+            return
+        op = "none" if row.op_ms is None else f"{row.op_ms:.4f}"
+        error = "" if row.median_error is None else f"{row.median_error:.1%}"
+        accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
+        line = f"{row.variant:<{width}} {row.batch:>7}  {row.problem:<{wide}} {op:>10} {error:>6}"
+        print(f"{line} {row.repeats:>5} {row.layer_ms:>9.1f}  {accuracy}".rstrip(), flush=True)
+        if not row.settled:
+            print(UNSETTLED, flush=True)
+
+    return show

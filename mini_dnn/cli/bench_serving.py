@@ -5,34 +5,70 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from itertools import product
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from mini_dnn import datasets
 from mini_dnn.datasets import SEND
 from mini_dnn.device import open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.bench import PUBLISHED, write
-from mini_dnn.measuring.serving import GROWTH, REQUESTS, ServingBench, forms
-from mini_dnn.nn.models import lenet
-from mini_dnn.nn.weights import load
-from mini_dnn.ops.course import BATCH, LAYERS
-from mini_dnn.running.resident import STEPS, find_step
+from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM
+from mini_dnn.measuring.files import write
+from mini_dnn.measuring.inference import NETWORK, STEPS, Program, find_step
+from mini_dnn.measuring.measure import UNSETTLED, Setting
+from mini_dnn.measuring.records import Growth, Latency, Throughput
+from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
 from mini_dnn.running.runner import check_runnable
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Variant, find
 
 MEASURES = ("latency", "growth", "throughput")
 
-Row = dict[str, Any]
+Row = Latency | Growth | Throughput
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured, of which variants."""
+
+    measures: Sequence[str]  # of `MEASURES`
+    networks: Sequence[Variant]  # that stay on the device
+    others: Sequence[Variant]  # whose growth is measured beside
+    batches: Sequence[int]  # empty for the defaults
+    sends: Sequence[str]  # forms in which an entry is sent; empty for the defaults
+    requests: int
+    program: Program | None  # of the networks that have trained weights and images
+
+    def forms(self, variant: Variant) -> Sequence[str]:
+        """The forms in which a network is sent entries: those asked for, or all that can be.
+
+        Raises
+        ------
+        UsageError
+            One that was asked for is none of its operation's.
+        """
+        known = variant.operation.course
+        for send in self.sends:
+            if send not in known:
+                raise UsageError(
+                    f"--send {send}: {variant.op} has no such form; there are {', '.join(known)}"
+                )
+        if self.sends:
+            return self.sends
+        if self.program and variant.op == NETWORK:
+            return self.program.forms(variant)
+        return [name for name, problem in known.items() if not variant.limit_for(problem)]
+
+    def service(self, variant: Variant, send: str, entries: int) -> Service:
+        """A network with so many entries: images and trained weights, or random ones."""
+        if self.program and variant.op == NETWORK:
+            return self.program.service(variant, send, entries)
+        return Service.at_random(variant, send, variant.operation.course[send].with_batch(entries))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags to those of ``bench``."""
     group = parser.add_argument_group(
-        "serving", "Measured on a GPU, instead of the convolutions in the network; any of the first three."
+        "serving", "Measured on a GPU, instead of the rows of single operations; any of the first three."
     )
     group.add_argument("--latency", action="store_true", help="wall time of requests of one image each")
     group.add_argument(
@@ -41,7 +77,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="op times at batches of 1 to 100,000 random images (or --batch), of --impl (default m3) too",
     )
     group.add_argument(
-        "--throughput", action="store_true", help=f"images per second in batches of {BATCH} (or --batch)"
+        "--throughput", action="store_true", help="images per second in batches of 10,000 (or --batch)"
     )
     group.add_argument(
         "--resident",
@@ -52,8 +88,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--send",
         nargs="+",
-        choices=SEND,
-        help="what an image is on its way (default: for --latency float32, for --throughput all that can be)",
+        metavar="FORM",
+        help=f"what an image is on its way: {', '.join(SEND)} (default: for --latency the first, for "
+        "--throughput all that can be)",
     )
     group.add_argument(
         "--requests", type=int, metavar="N", help=f"timed requests of --latency (default {REQUESTS})"
@@ -76,81 +113,101 @@ def wanted(args: argparse.Namespace) -> bool:
         if getattr(args, name) is not None and not set(measures) & set(asked):
             hint = "; 'run.py --resident whole' classifies with a network" if name == "resident" else ""
             raise UsageError(f"--{name} goes with --{' or --'.join(measures)} here{hint}")
-    if args.sweep and asked:
-        raise UsageError(f"--sweep times convolutions; leave it or --{asked[0]} out")
+    for name in ("sweep", "at", "shapes"):
+        if getattr(args, name) and asked:
+            raise UsageError(f"--{name} is for rows of single operations; leave it or --{asked[0]} out")
     if args.requests is not None and args.requests < 1:
         raise UsageError(f"--requests {args.requests}: expected one request or more")
     return bool(asked)
 
 
-def run(args: argparse.Namespace, convolutions: Sequence[Variant], batches: Sequence[int] | None) -> int:
+def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[int] | None) -> int:
     """Measure, print a line for each row, and write them.
 
-    ``convolutions`` are those whose growth is measured; ``batches`` are None for the defaults.
+    ``others`` are variants whose growth is measured, too; ``batches`` are None for the defaults.
     """
-    networks = [find_step(name) for name in args.resident or ["whole"]]
+    networks = [_network(name) for name in args.resident or ["whole"]]
     with closing(open_device(args.device)) as device:
+        asked = [name for name in MEASURES if getattr(args, name)]
         if not device.has_clock:
-            asked = " ".join(f"--{name}" for name in MEASURES if getattr(args, name))
             raise UsageError(
-                f"{asked}: these are times, and there are none on the {device.description}: what a CPU takes "
-                "says nothing about a GPU. Measure on one: --device cuda"
+                f"--{' --'.join(asked)}: these are times, and there are none on the {device.description}: "
+                "what a CPU takes says nothing about a GPU. Measure on one: --device cuda"
             )
-        for variant in (*networks, *convolutions):
+        for variant in (*networks, *others):
             check_runnable(variant, device)
-        data = datasets.load(args.data, "test", args.data_dir)
-        if args.throughput and batches and max(batches) > len(data.labels):
-            raise UsageError(
-                f"--batch {max(batches)}: {data.name} has {len(data.labels)} test images at most"
-            )
-        network = lenet.build(np.random.default_rng(0))
-        load(lenet.default_weights(data.name), network)
-        print(f"device    {device.description}\ndata      {data.name}, {data.origin}", flush=True)
-        timing = replace(PUBLISHED, budget_s=args.budget)
-        bench = ServingBench(network, data, device, timing, args.data_dir)
-        for name, row in _rows(bench, args, networks, convolutions, batches):
-            bench.record[name].append(row)
-            print(f"{name:<11}{row['variant']:<22}{_line(name, row)}", flush=True)
-            if args.out:
-                write(bench.record, args.out)
+        of_images = any(variant.op == NETWORK for variant in networks)
+        program = Program.load(args.data, args.data_dir) if of_images else None
+        if program and args.throughput and batches:
+            program.check_batch(max(batches))
+        requests = args.requests or REQUESTS
+        plan = Asked(asked, networks, others, batches or (), args.send or (), requests, program)
+        print(f"device    {device.description}", flush=True)
+        if program:
+            print(f"data      {program.data.name}, {program.data.origin}", flush=True)
+        setting = Setting(device, replace(PUBLISHED, budget_s=args.budget), CHECKED)
+        bench = ServingBench(setting, program.data.name if program else RANDOM)
+        _measure(bench, plan, args.out)
     if args.out:
         print(f"written to {args.out}")
     return 0
 
 
-def _rows(
-    bench: ServingBench,
-    args: argparse.Namespace,
-    networks: Sequence[Variant],
-    convolutions: Sequence[Variant],
-    batches: Sequence[int] | None,
-) -> Iterator[tuple[str, Row]]:
+def _network(name: str) -> Variant:
+    """A variant of an operation with weights, which are what stays on a device."""
+    variant = find_step(name) if name in STEPS else find(name)
+    problem = next(iter(variant.operation.course.values()))
+    return variant if problem.named("weight") else find_step(name)  # which says what is wrong
+
+
+def _measure(bench: ServingBench, asked: Asked, out: Path | None) -> None:
+    """Measure, and show and write each row as soon as it is known."""
+    width = max(len(variant.name) for variant in (*asked.networks, *asked.others))
+    for name, row in _rows(bench, asked):
+        getattr(bench.record, name).append(row)
+        print(f"{name:<10} {row.variant:<{width}} {_line(row)}", flush=True)
+        if not row.settled:
+            print(UNSETTLED, flush=True)
+        if out:
+            write(bench.record, out)
+
+
+def _rows(bench: ServingBench, asked: Asked) -> Iterator[tuple[str, Row]]:
     """Each row as soon as it is measured, and which of `MEASURES` it belongs to."""
-    if args.latency:
-        for variant, send, use_graph in product(networks, args.send or SEND[:1], (True, False)):
-            yield "latency", bench.latency(variant, send, args.requests or REQUESTS, use_graph)
-    if args.growth:
-        for batch in batches or GROWTH:
-            for variant, layer in product(convolutions, LAYERS):
-                yield "growth", bench.growth_of_convolution(variant, layer, batch)
-            for variant in networks:
-                yield "growth", bench.growth_of_network(variant, batch)
-    if args.throughput:
-        for variant, batch in product(networks, batches or [BATCH]):
-            for send in args.send or forms(variant, bench.data):
-                yield "throughput", bench.throughput(variant, send, batch)
+    if "latency" in asked.measures:
+        for variant in asked.networks:
+            for send in asked.forms(variant)[: len(asked.sends) or 1]:
+                service = asked.service(variant, send, ENTRIES)
+                for use_graph in (True, False):
+                    yield "latency", bench.latency(service, asked.requests, use_graph)
+    if "growth" in asked.measures:
+        for batch in asked.batches or GROWTH:
+            for variant, name, problem in _growing(asked):
+                yield "growth", bench.growth(variant, name, problem.with_batch(batch))
+    if "throughput" in asked.measures:
+        for variant, send in ((v, send) for v in asked.networks for send in asked.forms(v)):
+            for batch in asked.batches or [variant.operation.course[send].batch]:
+                yield "throughput", bench.throughput(asked.service(variant, send, batch))
 
 
-def _line(name: str, row: Row) -> str:
-    op = "none" if row["op_ms"] is None else f"{row['op_ms']:.4f} ms"
-    if name == "latency":
-        way = "one graph" if row["graph"] else "call by call"
-        us = "  ".join(f"{at} {row[at + '_us']:.1f}" for at in ("p50", "p90", "p99", "max"))
-        return f"{row['send']:<9} {way:<13} us: {us}  op {op}"
-    if name == "growth":
-        return f"{row['layer']:<6} batch {row['batch']:>7,}  op {op}"
+def _growing(asked: Asked) -> Iterator[tuple[Variant, str, Any]]:
+    """All problems of the single operations, and the first of each network."""
+    for variant in asked.others:
+        for name, problem in variant.operation.course.items():
+            yield variant, name, problem
+    for variant in asked.networks:
+        yield variant, *next(iter(variant.operation.course.items()))
+
+
+def _line(row: Row) -> str:
+    op = "none" if row.op_ms is None else f"{row.op_ms:.4f} ms"
+    if isinstance(row, Latency):
+        way = "one graph" if row.graph else "call by call"
+        us = f"p50 {row.p50_us:.1f}  p90 {row.p90_us:.1f}  p99 {row.p99_us:.1f}  max {row.max_us:.1f}"
+        return f"{row.send:<9} {way:<13} us: {us}  op {op}"
+    if isinstance(row, Growth):
+        return f"{row.problem:<7} batch {row.batch:>7,}  op {op}"
     return (
-        f"{row['send']:<9} batch {row['batch']:>7,}  {row['images_per_s']:,.0f} images/s  a batch "
-        f"{row['batch_ms']:.3f} ms = {row['over_longer']:.3f} x the longer of copy {row['copy_ms']:.3f} ms "
-        f"and op {op}"
+        f"{row.send:<9} batch {row.batch:>7,}  {row.images_per_s:,.0f} images/s  a batch {row.batch_ms:.3f} "
+        f"ms = {row.over_longer:.3f} x the longer of copy {row.copy_ms:.3f} ms and op {op}"
     )

@@ -184,8 +184,8 @@ def _resident(
     print(f"Op Time: {lacking if op_ms is None else f'{op_ms:.3f} ms'}")
     if not whole.timed.settled:
         print(UNSETTLED)
-    if whole.comparison:
-        print(f"agrees with float64: max error {whole.comparison.max_error:.2e} of a probability")
+    if whole.max_error is not None:
+        print(f"agrees with float64: max error {whole.max_error:.2e} of a probability")
     figures = {
         "name": "lenet",
         "shape": str(whole.problem),

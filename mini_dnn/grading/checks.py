@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import DeviceError, VariantError
-from mini_dnn.grading import probes
+from mini_dnn.grading.asked import Performance, Rubric, VariantRubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.rubric import Performance, Rubric, VariantRubric
 from mini_dnn.grading.subject import Subject
-from mini_dnn.ops.compare import check_conv2d
-from mini_dnn.ops.course import LAYERS
+from mini_dnn.ops import Arrays
 from mini_dnn.ops.hints import hint
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.running.verify import verify
 
-HINT_ELEMENTS = 1 << 20  # of the output: beyond, the search for a likely mistake takes too long
+HINT_ELEMENTS = 1 << 20  # of the outputs: beyond, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
 HIDDEN_MESSAGE = "a test that is not shown failed"
 TRIALS = 3  # before what fails for inputs that are not shown counts as made for those that are
@@ -64,72 +62,75 @@ class Judge:
     def __init__(self, ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> None:
         self._ground, self._rubric, self._asked = ground, ground.rubric, asked
         self._subject, self._has_clock = subject, has_clock
+        self._operation = ground.rubric.operation
         self.op_ms: float | None = None
 
     def compiles(self) -> Outcome:
-        """Plans and kernels of the shapes that are shown."""
-        if self._subject.head.host and not self._asked.host:
+        """Plans and kernels of the problems that are shown."""
+        head, staff = self._subject.head, f"claims {self._subject.head.precision}"
+        if head.op != self._operation.name:
+            return Outcome(FAILED, f"it computes {head.op}; {self._operation.name} is asked for")
+        if head.host:
             asked = "a kernel is asked for: plan= in variant.py, and kernel.cu"
-            return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
-        for shape in self._rubric.correct.shapes:
-            with _noted(f"{shape}"):
-                plan = self._subject.plan(shape)
-            if not self._subject.head.host:
-                self._subject.compile(plan.defines)
-        return Outcome(PASSED, staff=f"claims {self._subject.head.precision}")
+            if not self._asked.host:
+                return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
+            return Outcome(PASSED, staff=staff)
+        for problem in self._rubric.correct.problems:
+            with _noted(f"{problem}"):
+                planned = self._subject.planned(problem)
+            self._subject.compile(planned)
+        return Outcome(PASSED, staff=staff)
 
     def correct(self) -> Outcome:
-        """Every element at the shown shapes: shown inputs, inputs of other seeds, and precision."""
+        """Every element at the shown problems: shown inputs, inputs of other seeds, and precision."""
         shown = self._rubric.correct
-        for shape in shown.shapes:
+        for problem in shown.problems:
             for seed in shown.seeds:
-                what = f"{shape}, inputs of seed {seed}"
+                what = f"{problem}, inputs of seed {seed}"
                 with _noted(what):
-                    wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                    wrong = self._wrong(problem, self._operation.inputs(problem, seed))
                 if wrong:
                     return Outcome(FAILED, f"{what}:\n{wrong}")
         seed = secrets.randbits(64)  # nobody can know these inputs before
         fresh = np.random.default_rng(seed)
-        for shape in shown.shapes:
-            with _noted(f"{shape}, other inputs"):
-                wrong = self._wrong(*probes.inputs(shape, fresh))
+        for problem in shown.problems:
+            with _noted(f"{problem}, other inputs"):
+                wrong = self._wrong(problem, self._operation.draw(problem, fresh))
             if wrong:
-                return self._unlike_shown(shape, fresh, wrong)
+                return self._unlike_shown(problem, fresh, wrong)
         precision = self._asked.precision
-        for shape in shown.shapes:
-            probe = probes.probe(shape, precision, fresh)
-            with _noted(f"{shape}, inputs that are zero or positive"):
+        for problem in shown.problems:
+            probe = self._operation.probe(problem, precision, fresh)
+            with _noted(f"{problem}, inputs made to show the precision"):
                 wrong = self._wrong(*probe) if probe else ""
             if wrong:
                 what = f"less exact than {precision}, the least that is allowed"
-                return Outcome(
-                    FAILED, f"the result is {what}, or wrong where inputs are zero or positive", wrong
-                )
+                return Outcome(FAILED, f"the result is {what}, or wrong for inputs made to show that", wrong)
         return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
 
-    def _unlike_shown(self, shape: ConvShape, fresh: np.random.Generator, wrong: str) -> Outcome:
+    def _unlike_shown(self, problem: Any, fresh: np.random.Generator, wrong: str) -> Outcome:
         """What is right for the inputs that are shown, and wrong for others: always so, or now and then."""
         for _ in range(TRIALS):
             for seed in self._rubric.correct.seeds:
-                with _noted(f"{shape}, inputs of seed {seed}"):
-                    shown = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                with _noted(f"{problem}, inputs of seed {seed}"):
+                    shown = self._wrong(problem, self._operation.inputs(problem, seed))
                 if shown:
-                    return Outcome(FAILED, f"{shape}, inputs of seed {seed}: {UNSTEADY}\n{shown}")
-            with _noted(f"{shape}, other inputs"):
-                other = self._wrong(*probes.inputs(shape, fresh))
+                    return Outcome(FAILED, f"{problem}, inputs of seed {seed}: {UNSTEADY}\n{shown}")
+            with _noted(f"{problem}, other inputs"):
+                other = self._wrong(problem, self._operation.draw(problem, fresh))
             if not other:
-                return Outcome(FAILED, f"{shape}: {UNSTEADY}", wrong)
-        raise Cheat(f"{shape}: right for the inputs that are shown, wrong for others of the same shape")
+                return Outcome(FAILED, f"{problem}: {UNSTEADY}", wrong)
+        raise Cheat(f"{problem}: right for the inputs that are shown, wrong for others of the same shape")
 
     def hidden(self) -> Outcome:
-        """The same at shapes that are not shown."""
+        """The same at problems that are not shown."""
         asked = self._rubric.hidden
         assert asked is not None, "the rubric was checked"
-        for shape in asked.shapes:
+        for problem in asked.problems:
             for seed in asked.seeds:
-                what = f"{shape}, seed {seed}"
+                what = f"{problem}, seed {seed}"
                 with _noted(what):
-                    wrong = self._wrong(*probes.inputs(shape, np.random.default_rng(seed)))
+                    wrong = self._wrong(problem, self._operation.inputs(problem, seed))
                 if wrong:
                     return Outcome(FAILED, HIDDEN_MESSAGE, f"{what}: {wrong}")
         return Outcome(PASSED)
@@ -138,7 +139,7 @@ class Judge:
         """The network's accuracy, compared with NumPy's."""
         examination = self._ground.examination
         assert examination is not None, "it is made where the rubric asks for it"
-        found = examination.accuracy(lambda x, w, name: self._subject.convolve(x, w))
+        found = examination.accuracy(self._subject.solve)
         off = abs(found - examination.expected) > examination.tolerance
         message = (
             f"{found:.4f} at batch {examination.batch} of {examination.data}, expected "
@@ -155,13 +156,13 @@ class Judge:
         if self._subject.head.needs_gpu:
             return Outcome(SKIPPED, f"the emulator cannot run it: {self._subject.head.needs_gpu}")
         for seed in asked.seeds:
-            report = self._subject.check(asked.shapes, seed)
+            report = self._subject.verdict(asked.problems, seed)
             if report["findings"]:
                 return Outcome(FAILED, _finding(report["findings"][0], len(report["findings"])))
         return Outcome(PASSED)
 
     def performance(self) -> Outcome:
-        """Op times of the network's two convolutions."""
+        """Op times of the rubric's problems, summed."""
         asked = self._rubric.performance
         assert asked is not None, "the rubric was checked"
         if not self._has_clock:
@@ -174,28 +175,28 @@ class Judge:
         fraction = asked.fraction(op_ms, reference)
         scale = f", {op_ms / reference:.3f} of {asked.reference}'s {reference:.3f} ms" if reference else ""
         unit = f"times that of {asked.reference}" if reference else "ms"
-        message = (
-            f"{op_ms:.3f} ms at batch {asked.batch}{scale}; {asked.full:g} {unit} earns all points, "
-            f"{asked.none:g} none"
-        )
+        batch = f" at batch {asked.batch}" if asked.batch else ""
+        message = f"{op_ms:.3f} ms{batch}{scale}; {asked.full:g} {unit} earns all points, {asked.none:g} none"
         return Outcome(PASSED if fraction > 0 else FAILED, message, staff, fraction)
 
-    def _wrong(self, x: np.ndarray, w: np.ndarray) -> str:
-        """What is wrong with the variant's result, in words; empty if nothing is."""
-        y = self._subject.convolve(x, w)
-        result = check_conv2d(x, w, y, self._asked.precision)
+    def _wrong(self, problem: Any, arrays: Arrays) -> str:
+        """What is wrong with the variant's outputs, in words; empty if nothing is."""
+        outputs, precision = self._subject.solve(problem, arrays), self._asked.precision
+        result = verify(self._operation, problem, arrays, outputs, precision)
         if result.ok:
             return ""
-        unwritten = int(np.isnan(y).sum())
+        unwritten = sum(int(np.isnan(array).sum()) for array in outputs.values())
         notes = f"; {unwritten} are NaN: no thread wrote them, or they come from such an element" * (
             unwritten > 0
         )
-        guess = hint(x, w, y, self._asked.precision) if not unwritten and y.size < HINT_ELEMENTS else ""
-        return f"{result}{notes}" + (f"\nhint: {guess}" if guess else "")
+        small = sum(array.size for array in outputs.values()) < HINT_ELEMENTS
+        guess = hint(self._operation, problem, arrays, outputs, precision) if small and not unwritten else ""
+        array = f"{result.array}: " if len(outputs) > 1 else ""
+        return f"{array}{result}{notes}" + (f"\nhint: {guess}" if guess else "")
 
 
 def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float, str]:
-    """Op-time sum of the network's convolutions in milliseconds, and the record for staff.
+    """Op-time sum of the rubric's problems in milliseconds, and the record for staff.
 
     Raises
     ------
@@ -203,10 +204,8 @@ def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float
         A time that does not count.
     """
     total, lines = 0.0, []
-    for name, layer in LAYERS.items():
-        parts = subject.measure(
-            layer.with_batch(asked.batch), Method(precision, asked.warm_up, asked.repeats)
-        )
+    for name, problem in asked.problems.items():
+        parts = subject.measure(problem, Method(precision, asked.warm_up, asked.repeats))
         for part in parts:
             if part.refused:
                 raise Cheat(f"{name}: {part.refused}")

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
-from mini_dnn.grading.tables import Table
+from mini_dnn.grading.tables import TomlTable
 
 MIN_MINUTES = 3  # submitit warns a job 90 s before its end
 
@@ -54,7 +54,7 @@ def read_profile(file: Path) -> Profile:
         There is none, or it is no profile: the message names the key, and what is expected.
     """
     try:
-        top = Table(tomllib.loads(file.read_text(encoding="utf-8")))
+        top = TomlTable(tomllib.loads(file.read_text(encoding="utf-8")))
         profile = Profile(
             partition=top.text("partition", Profile.partition),
             account=top.text("account", Profile.account),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.grading.asked import VariantRubric
 from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge, Outcome
 from mini_dnn.grading.confined.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
-from mini_dnn.grading.rubric import VariantRubric
 from mini_dnn.grading.subject import Subject
 
 # In this order. What is hidden comes last: no process of the submission that has seen it answers for a check

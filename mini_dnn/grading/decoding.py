@@ -10,26 +10,41 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mini_dnn import ops
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.errors import VariantError
-from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.variant import PRECISIONS
+from mini_dnn.grading.plans import Head
+from mini_dnn.ops import Array
+from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.variant import Planned
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 NAME = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
+AXES = re.compile(r"[a-zA-Z]*")
 MAX_STEPS = 4096
 MAX_ARGUMENTS = 128
 MAX_NAMES = 256  # of scratch buffers, and of definitions
 MAX_TEXT = 2000  # characters of a message
-MAX_ELEMENTS = 1 << 40
-MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 1024, 1 << 20, 63
-SCALARS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+MAX_AXES, MAX_ELEMENTS = 8, 1 << 40
+MAX_ARCH, MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 999, 1024, 1 << 20, 63
+INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
+TYPES = (*INTEGERS, *FLOATS, "complex64", "complex128")  # of scratch buffers
+
+
+@dataclass(frozen=True)
+class _Buffers:
+    """What steps may name."""
+
+    where: str  # the steps are: "plan", "setup"
+    known: Mapping[str, Array]
+    copied: Mapping[str, Array]  # those of them that steps may copy from or to the host
 
 
 def decode_head(text: bytes) -> Head:
@@ -41,51 +56,68 @@ def decode_head(text: bytes) -> Head:
         It is none.
     """
     match _parsed(text):
-        case [str(precision), int(min_arch), str(needs_gpu), bool(host)] if precision in PRECISIONS:
-            return Head(precision, min_arch, needs_gpu[:MAX_TEXT], host)
+        case [str(op), str(precision), min_arch, str(needs_gpu), bool(host)] if (
+            op in ops.names() and precision in PRECISIONS
+        ):
+            arch = _whole(min_arch, "min_arch of the variant", 0, MAX_ARCH)
+            return Head(op, precision, arch, needs_gpu[:MAX_TEXT], host)
     raise VariantError("variant.py answers with something that is no variant")
 
 
-def decode(text: bytes, shape: ConvShape) -> Planned:
-    """A plan for a shape from text that may be anything.
+def decode(text: bytes, problem: Any, head: Head, source: Path) -> Planned:
+    """A plan for a problem from text that may be anything.
+
+    Parameters
+    ----------
+    head, source
+        What the variant says of itself, and its kernel file.
 
     Raises
     ------
     VariantError
         It is no plan, or one that reaches beyond its buffers; the message says where.
     """
-    return decode_values(_parsed(text), shape)
+    return decode_values(_parsed(text), problem, head, source)
 
 
-def decode_values(values: Any, shape: ConvShape) -> Planned:
+def decode_values(values: Any, problem: Any, head: Head, source: Path) -> Planned:
     """The same from values that were parsed."""
     match values:
         case {
-            "refuses": str(refuses),
             "scratch": dict(scratch),
             "defines": dict(defines),
+            "setup": list(setup),
             "steps": list(steps),
         }:
             pass
         case _:
             raise VariantError("variant.py answers with something that is no plan")
-    if len(steps) > MAX_STEPS:
-        raise VariantError(f"a plan of {len(steps)} steps; the most is {MAX_STEPS}")
+    if len(setup) + len(steps) > MAX_STEPS:
+        raise VariantError(f"a plan of {len(setup) + len(steps)} steps; the most is {MAX_STEPS}")
     for what, named in (("scratch buffers", scratch), ("definitions", defines)):
         if len(named) > MAX_NAMES:
             raise VariantError(f"a plan with {len(named)} {what}; the most is {MAX_NAMES}")
-    sizes = {_name(name): _sides(name, sides) for name, sides in scratch.items()}
-    given = {"x": shape.x, "w": shape.w, "y": shape.y}
-    taken = sorted(set(sizes) & set(given))
+    given = problem.arrays
+    taken = sorted(set(scratch) & set(given))
     if taken:
-        raise VariantError(f"scratch has a buffer '{taken[0]}'; x, w and y are given")
-    buffers = {**given, **sizes}
+        raise VariantError(f"scratch has a buffer '{taken[0]}'; {', '.join(given)} are given")
+    more = {_name(name): _array(name, value) for name, value in scratch.items()}
+    copied = {n: array for n, array in problem.named("in", "out").items() if array.split}
+    in_plan = _Buffers("plan", {**given, **more}, copied)
+    in_setup = _Buffers(
+        "setup", {**problem.named("weight"), **more}, {}
+    )  # it is done before there are inputs
     return Planned(
-        shape,
-        refuses[:MAX_TEXT],
-        sizes,
-        {_name(name): _whole(value, f"the definition of {name}") for name, value in defines.items()},
-        tuple(_decode_step(step, buffers) for step in steps),
+        name=source.parent.name,
+        problem=problem,
+        steps=tuple(_step(step, in_plan) for step in steps),
+        setup=tuple(_step(step, in_setup) for step in setup),
+        scratch=more,
+        defines={_name(name): _whole(value, f"the definition of {name}") for name, value in defines.items()},
+        source=source,
+        precision=head.precision,
+        min_arch=head.min_arch,
+        needs_gpu=head.needs_gpu,
     )
 
 
@@ -96,7 +128,25 @@ def _parsed(text: bytes) -> Any:
         raise VariantError(f"variant.py answers with something that is no JSON: {error}") from error
 
 
-def _decode_step(values: Any, buffers: Mapping[str, tuple[int, ...]]) -> Step:
+def _array(name: str, values: Any) -> Array:
+    """A scratch buffer."""
+    what = f"scratch buffer '{name}'"
+    match values:
+        case [str(dtype), list(sides), str(axes)] if 1 <= len(sides) <= MAX_AXES:
+            pass
+        case _:
+            raise VariantError(f"{what} has no shape such as (K, cols)")
+    if dtype not in TYPES:
+        raise VariantError(f"{what} is of {dtype[:100]!r}; expected one of {', '.join(TYPES)}")
+    shape = tuple(_whole(side, what, 1) for side in sides)
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise VariantError(f"{what} {shape} is too large for any GPU")
+    if not AXES.fullmatch(axes) or len(axes) not in (0, len(shape)):
+        raise VariantError(f"{what} {shape} has the axes {axes[:100]!r}; expected a letter each")
+    return Array(shape, dtype, axes=axes)
+
+
+def _step(values: Any, buffers: _Buffers) -> Step:
     match values:
         case {
             "launch": str(kernel),
@@ -109,15 +159,18 @@ def _decode_step(values: Any, buffers: Mapping[str, tuple[int, ...]]) -> Step:
             return _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
         case {"symbol": str(symbol), "buffer": buffer, "stream": stream}:
             return CopyToSymbol(_name(symbol), _buffer(buffer, buffers), _stream(stream))
-        case {"copy_in": ["x", first, last], "stream": stream}:
-            return CopyIn(_images("x", first, last, buffers), _stream(stream))
-        case {"copy_out": ["y", first, last], "stream": stream}:
-            return CopyOut(_images("y", first, last, buffers), _stream(stream))
+        case {"copy_in": [name, first, last], "stream": stream}:
+            return CopyIn(_copied(name, "in", first, last, buffers), _stream(stream))
+        case {"copy_out": [name, first, last], "stream": stream}:
+            return CopyOut(_copied(name, "out", first, last, buffers), _stream(stream))
         case {"gemm": [a, b, c], "sizes": [m, n, k], "stream": stream}:
             m, n, k = (_whole(size, "a gemm", 1) for size in (m, n, k))
-            for buffer, size in ((a, m * k), (b, k * n), (c, m * n)):
-                if math.prod(buffers[_buffer(buffer, buffers)]) < size:
-                    raise VariantError(f"a gemm of m, n, k = {m}, {n}, {k} reaches beyond '{buffer}'")
+            for name, size in ((a, m * k), (b, k * n), (c, m * n)):
+                array = buffers.known[_buffer(name, buffers)]
+                if array.dtype != "float32":
+                    raise VariantError(f"a gemm is in float32, and '{name}' is {array.dtype}")
+                if math.prod(array.shape) < size:
+                    raise VariantError(f"a gemm of m, n, k = {m}, {n}, {k} reaches beyond '{name}'")
             return Gemm(a, b, c, m, n, k, _stream(stream))
     raise VariantError(f"a step of the plan that is none: {str(values)[:200]}")
 
@@ -129,7 +182,7 @@ def _launch(
     args: Sequence[Any],
     shared: Any,
     stream: int,
-    buffers: Mapping[str, tuple[int, ...]],
+    buffers: _Buffers,
 ) -> Launch:
     what = f"the launch of {_name(kernel)}"
     if not 1 <= len(grid) <= 3 or not 1 <= len(block) <= 3 or len(args) > MAX_ARGUMENTS:
@@ -144,7 +197,7 @@ def _launch(
     )
 
 
-def _argument(values: Any, buffers: Mapping[str, tuple[int, ...]]) -> Argument:
+def _argument(values: Any, buffers: _Buffers) -> Argument:
     match values:
         case ["buffer", name]:
             return _buffer(name, buffers)
@@ -156,7 +209,7 @@ def _argument(values: Any, buffers: Mapping[str, tuple[int, ...]]) -> Argument:
             return _float("float64", value).item()
         case ["scalar", str(kind), (int() | float()) as value] if kind in FLOATS:
             return _float(kind, value)
-        case ["scalar", str(kind), int(value)] if kind in SCALARS:
+        case ["scalar", str(kind), int(value)] if kind in INTEGERS:
             limits = np.iinfo(kind) if kind != "bool" else np.iinfo("int8")
             return np.dtype(kind).type(_whole(int(value), f"a {kind}", int(limits.min), int(limits.max)))
     raise VariantError(
@@ -172,16 +225,25 @@ def _float(kind: str, value: float) -> Any:
         raise VariantError(f"a {kind} argument of {len(str(value))} digits is too large") from error
 
 
-def _images(name: str, first: Any, last: Any, buffers: Mapping[str, tuple[int, ...]]) -> Images:
-    last = _whole(last, f"Images of '{name}'", 1, buffers[name][0])
+def _copied(name: Any, role: str, first: Any, last: Any, buffers: _Buffers) -> Images:
+    """A part of an array that is copied from or to the host."""
+    may = [known for known, array in buffers.copied.items() if array.role == role]
+    if name not in may:
+        known = ", ".join(may) or "nothing"
+        raise VariantError(f"the {buffers.where} copies {str(name)[:100]!r} {role}; it may copy {known}")
+    return _images(name, first, last, buffers)
+
+
+def _images(name: str, first: Any, last: Any, buffers: _Buffers) -> Images:
+    last = _whole(last, f"Images of '{name}'", 1, buffers.known[name].shape[0])
     return Images(name, _whole(first, f"Images of '{name}'", 0, last - 1), last)
 
 
-def _buffer(name: Any, buffers: Mapping[str, tuple[int, ...]]) -> str:
-    if not isinstance(name, str) or name not in buffers:
+def _buffer(name: Any, buffers: _Buffers) -> str:
+    if not isinstance(name, str) or name not in buffers.known:
         raise VariantError(
-            f"the plan names a buffer {str(name)[:100]!r}; there are {', '.join(buffers)} "
-            "(scratch= in variant.py adds more)"
+            f"the {buffers.where} names a buffer {str(name)[:100]!r}; there are "
+            f"{', '.join(buffers.known) or 'none'} (scratch= in variant.py adds more)"
         )
     return name
 
@@ -190,15 +252,6 @@ def _name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise VariantError(f"{text[:100]!r} is no name in C")
     return text
-
-
-def _sides(name: str, sides: Any) -> tuple[int, ...]:
-    if not isinstance(sides, list) or not 1 <= len(sides) <= 8:
-        raise VariantError(f"scratch buffer '{name}' has no shape such as (K, cols)")
-    shape = tuple(_whole(side, f"scratch buffer '{name}'", 1) for side in sides)
-    if math.prod(shape) > MAX_ELEMENTS:
-        raise VariantError(f"scratch buffer '{name}' {shape} is too large for any GPU")
-    return shape
 
 
 def _stream(value: Any) -> int:

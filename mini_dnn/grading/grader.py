@@ -16,6 +16,7 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
 from mini_dnn.grading import checks, submission
+from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import Ground
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.process import FORBIDDEN, SubmissionError
@@ -23,8 +24,7 @@ from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.credit import Findings, judge
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
-from mini_dnn.grading.rubric import Rubric, VariantRubric
-from mini_dnn.grading.subject import Place, Subject, look
+from mini_dnn.grading.subject import DeviceInfo, Subject, look
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import find
 
@@ -89,10 +89,10 @@ class Grader:
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
         self._apart = True
-        self._place = self._look()
-        if self._place.has_clock and self._place.reaches_host and not setting.weak_isolation:
+        self._device = self._look()
+        if self._device.has_clock and self._device.reaches_host and not setting.weak_isolation:
             raise DeviceError(
-                f"kernels on {self._place.description} can address all memory of the process that launches "
+                f"kernels on {self._device.description} can address all memory of the process that launches "
                 "them, and so change the times that it takes. Load the driver with `options nvidia-uvm "
                 "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
                 "submission"
@@ -109,7 +109,7 @@ class Grader:
     @property
     def description(self) -> str:
         """The device, for people."""
-        return self._place.description
+        return self._device.description
 
     def grade(self, one: Submission) -> Grade:
         """Grade a submission; whatever it does is part of its grade."""
@@ -131,7 +131,7 @@ class Grader:
         return Grade(
             submission=one.name,
             rubric=self._setting.rubric.name,
-            device=self._place.description,
+            device=self._device.description,
             checks=tuple(made),
             refused="; ".join(cheats),
             op_ms=None if cheats else op_ms,
@@ -153,14 +153,14 @@ class Grader:
                 return _as_submitted(findings, copy, folder)
             submission.write(submission.read(source), copy)
             with self._subject(copy, folder / "cache") as subject:
-                findings = judge(self._ground, asked, subject, self._place.has_clock)
+                findings = judge(self._ground, asked, subject, self._device.has_clock)
         except (SubmissionError, VariantError) as error:
             findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
             findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""
         return _as_submitted(findings, copy, folder)
 
     def _subject(self, source: Path, private: Path) -> Subject:
-        return Subject(source, private, self._server(), self._place, self._setting.rubric.limits)
+        return Subject(source, private, self._server(), self._device, self._setting.rubric.limits)
 
     def _server(self) -> ForkServer:
         """That of this thread."""
@@ -172,17 +172,17 @@ class Grader:
         server: ForkServer = self._local.server
         return server
 
-    def _look(self) -> Place:
+    def _look(self) -> DeviceInfo:
         """What the device is; and whether a GPU can be used in namespaces."""
-        place = self._looked(self._setting.device, apart=False)
-        if place.has_clock:
+        device = self._looked(self._setting.device, apart=False)
+        if device.has_clock:
             try:
-                self._looked(place.device, apart=True)
+                self._looked(device.name, apart=True)
             except DeviceError:
                 self._apart = False
-        return replace(place, turn=(lambda: self._turn) if place.has_clock else nullcontext)
+        return replace(device, turn=(lambda: self._turn) if device.has_clock else nullcontext)
 
-    def _looked(self, device: str, apart: bool) -> Place:
+    def _looked(self, device: str, apart: bool) -> DeviceInfo:
         server = ForkServer(self._work, apart)
         try:
             return look(server, device)

@@ -1,15 +1,10 @@
 """Op times that a submission cannot argue with.
 
 Each timed call gets inputs that nobody has seen, in buffers that hold NaN elsewhere, from memory and not from
-the L2 cache. Its output is judged: some images element by element, and all of them at once by a random
-combination of images, which must equal the convolution of the same combination of inputs [1]_. The inputs
-must be what they were, nothing may run on after the clock has stopped, and no time may lie below what moving
-the bytes and doing the arithmetic take.
-
-References
-----------
-.. [1] R. Freivalds, "Probabilistic machines can use less running time", IFIP Congress, 1977: a product is
-   checked by a random vector.
+the L2 cache. Its outputs are judged: some entries of the batch element by element, and all of them at once
+where the operation has a way to do that (`Operation.audit`). The inputs must be what they were, nothing may
+run on after the clock has stopped, and no time may lie below what moving the bytes and doing the arithmetic
+take. Set-up is not timed, and is done before there are inputs.
 """
 
 from __future__ import annotations
@@ -24,29 +19,29 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
 from mini_dnn.measuring.nvml import gpu_state
-from mini_dnn.ops.compare import check_conv2d, conv2d_bound, conv2d_float64
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.execute import Execution
-from mini_dnn.variant import Variant
+from mini_dnn.running.runner import empty_outputs
+from mini_dnn.running.verify import compare_entries
+from mini_dnn.variant import Planned
 
 MARGIN = 1.15  # of the copy rate: how far a kernel that mostly writes may exceed one that copies
 LATE_MS = 0.2  # for a whole-device wait when there is nothing to wait for
 LATE_PART = 0.05  # of the op time
-PART_IMAGES = 250
-ROUNDED_OPERANDS = ("tf32", "fp16")  # whose sums are exact
+ENTRIES = 8  # of the batch that are judged element by element
+ENTRIES_ALONE = 64  # where nothing else tells of the others
 
 
 @dataclass(frozen=True)
 class Method:
-    """How an op is measured: least exact arithmetic allowed, runs, and images judged element by element.
+    """How an op is measured: least exact arithmetic allowed, and runs.
 
-    ``whole`` is how many images the batch has of which this is a part; 0: it is no part.
+    ``whole`` is how many entries the batch has of which this is a part; 0: it is no part.
     """
 
     precision: str
     warm_up: int
     repeats: int
-    images: int = 8
     whole: int = 0
 
 
@@ -55,7 +50,7 @@ class Floor:
     """What a device cannot beat."""
 
     bytes_per_ms: float
-    cached_bytes: int  # of the output may still be in the cache when the clock stops
+    cached_bytes: int  # of the outputs may still be in the cache when the clock stops
     flops_per_ms: float  # 0: not known
 
     @classmethod
@@ -69,10 +64,10 @@ class Floor:
             peaks.get("fp16_tflops", 0.0) * 1e9,
         )
 
-    def ms(self, shape: ConvShape) -> float:
-        """Least time for a convolution."""
-        moved = max(0, shape.min_bytes - self.cached_bytes) / self.bytes_per_ms
-        return max(moved, shape.flops / self.flops_per_ms if self.flops_per_ms else 0.0)
+    def ms(self, problem: Any) -> float:
+        """Least time for a problem."""
+        moved = max(0, problem.min_bytes - self.cached_bytes) / self.bytes_per_ms
+        return max(moved, problem.flops / self.flops_per_ms if self.flops_per_ms else 0.0)
 
 
 @dataclass(frozen=True)
@@ -86,32 +81,32 @@ class Measured:
     refused: str = ""
 
 
-def measure(variant: Variant, shape: ConvShape, device: Device, method: Method, floor: Floor) -> Measured:
-    """Time one convolution, judging every call.
+def measure(operation: Operation, planned: Planned, device: Device, method: Method, floor: Floor) -> Measured:
+    """Time the plan for one problem, judging every call.
 
     Raises
     ------
     VariantError, DeviceError
         The plan or a kernel fails.
     """
+    problem = planned.problem
     # whoever asks for memory until the batch is done in parts that fit the cache gains nothing by it
-    whole = shape.with_batch(method.whole or shape.N)
-    floor_ms = floor.ms(whole) * shape.N / whole.N
+    whole = problem.with_batch(method.whole or problem.batch)
+    floor_ms = floor.ms(whole) * problem.batch / whole.batch
     rng = np.random.default_rng()  # of the system's entropy: nobody can know these inputs
-    module = device.compile(variant.source, variant.defines_for(shape))
-    execution = Execution(variant, shape, module, device)
-    x, y, back = (np.empty(size, np.float32) for size in (shape.x, shape.y, shape.x))
+    execution = Execution(planned, device.compile(planned.source, planned.defines), device)
+    outputs = empty_outputs(problem)
     samples: list[float] = []
     late: list[float] = []
     before = gpu_state(device)
     try:
         for call in range(method.warm_up + method.repeats):
-            w = _draw(x, shape, method.precision, rng)
-            ms, late_ms, refused = _call(execution, device, x, w, y, back)
+            arrays = _draw(operation, problem, method.precision, rng)
+            ms, late_ms, refused = _call(execution, device, planned, arrays, outputs)
             if call >= method.warm_up:
                 samples.append(ms)
                 late.append(late_ms)
-            refused = refused or _judge(x, w, y, method, rng)
+            refused = refused or _judge(operation, problem, arrays, outputs, method.precision, rng)
             if not refused and ms < floor_ms:
                 refused = (
                     f"{ms:.4f} ms is less than moving its bytes takes on this GPU, {floor_ms:.4f} ms: "
@@ -128,26 +123,27 @@ def measure(variant: Variant, shape: ConvShape, device: Device, method: Method, 
     return Measured(op_ms, tuple(samples), floor_ms, (before, gpu_state(device)), refused)
 
 
-def _draw(x: np.ndarray, shape: ConvShape, precision: str, rng: np.random.Generator) -> np.ndarray:
-    """Fresh inputs: fills x, and returns w."""
-    rng.random(dtype=np.float32, out=x)  # a quarter of the time that normal ones take
-    w = rng.standard_normal(shape.w, np.float32)
-    if precision in ROUNDED_OPERANDS:
-        return np.abs(w)  # sums that grow and grow tell those that are kept in half
-    x -= 0.5
-    return w
+def _draw(operation: Operation, problem: Any, precision: str, rng: np.random.Generator) -> Arrays:
+    """Fresh inputs for one call."""
+    return operation.timed(problem, precision, rng) if operation.timed else operation.draw(problem, rng)
 
 
 def _call(
-    execution: Execution, device: Device, x: np.ndarray, w: np.ndarray, y: np.ndarray, back: np.ndarray
+    execution: Execution, device: Device, planned: Planned, arrays: Arrays, outputs: Arrays
 ) -> tuple[float, float, str]:
-    """One timed call; fills y. Milliseconds, those of a whole-device wait after it, and what was wrong.
+    """One timed call; fills the outputs.
 
-    ``back`` has room for x as it is afterwards.
+    Returns
+    -------
+    Milliseconds; those of a whole-device wait after it; what was wrong.
     """
+    problem, buffers = planned.problem, execution.buffers
     execution.fill()
-    device.copy_in(execution.buffers["x"], x)
-    device.copy_in(execution.buffers["w"], w)
+    for name in problem.named("weight"):
+        device.copy_in(buffers[name], arrays[name])
+    execution.set_up()
+    for name in problem.named("in"):
+        device.copy_in(buffers[name], arrays[name])
     device.synchronize()
     device.flush_cache()
     start = device.record()
@@ -156,32 +152,34 @@ def _call(
     since = time.perf_counter()
     device.synchronize()
     late_ms = (time.perf_counter() - since) * 1e3
-    device.copy_out(execution.buffers["y"], y)
-    for name, given, found in (("x", x, back), ("w", w, np.empty_like(w))):
-        device.copy_out(execution.buffers[name], found)
-        if not np.array_equal(found.view(np.uint32), given.view(np.uint32)):
+    for name, out in outputs.items():
+        device.copy_out(buffers[name], out)
+    for name in problem.named("in", "weight"):
+        found = np.empty_like(arrays[name])
+        device.copy_out(buffers[name], found)
+        if not np.array_equal(_bits(found), _bits(arrays[name])):
             return ms, late_ms, f"a kernel changed the input {name}; inputs are read only"
     return ms, late_ms, ""
 
 
-def _judge(x: np.ndarray, w: np.ndarray, y: np.ndarray, method: Method, rng: np.random.Generator) -> str:
-    """What is wrong with the output of a timed call, if anything."""
-    chosen = rng.choice(len(x), min(len(x), method.images), replace=False)
-    result = check_conv2d(x[chosen], w, y[chosen], method.precision)
-    if not result.ok:
-        return f"the output of a timed call is wrong: {result}"
-    signs = rng.choice(np.array([-1, 1], np.float32), len(x))
-    found, combined = np.zeros(y.shape[1:]), np.zeros((1, *x.shape[1:]))
-    for first in range(0, len(x), PART_IMAGES):
-        part = slice(first, first + PART_IMAGES)
-        with np.errstate(invalid="ignore", over="ignore"):
-            found += np.tensordot(signs[part], y[part], 1)
-        combined[0] += np.tensordot(signs[part].astype(np.float64), x[part], 1)
-    # the errors of N images with random signs add up like a random walk; then those of our own sum
-    bound = 2 * np.sqrt(len(x)) * conv2d_bound(x[chosen], w, method.precision).max(axis=0)
-    parts = -(-len(x) // PART_IMAGES)
-    bound += 2.0**-24 * PART_IMAGES * np.sqrt(parts) * np.abs(y[chosen]).max(axis=0)
-    wrong = ~(np.abs(found - conv2d_float64(combined, w)[0]) <= bound)
-    if wrong.any():
-        return f"the output of a timed call is wrong: {wrong.sum()} sums over its images differ from float64"
-    return ""
+def _bits(array: np.ndarray) -> np.ndarray:
+    """The array's bytes, in words of four where it has whole ones: they are compared twice as fast."""
+    return array.reshape(-1).view(np.uint8 if array.nbytes % 4 else np.uint32)
+
+
+def _judge(
+    operation: Operation,
+    problem: Any,
+    arrays: Arrays,
+    outputs: Arrays,
+    precision: str,
+    rng: np.random.Generator,
+) -> str:
+    """What is wrong with the outputs of a timed call, if anything."""
+    count = min(problem.batch, ENTRIES if operation.audit else ENTRIES_ALONE)
+    chosen = rng.choice(problem.batch, count, replace=False)
+    result = compare_entries(operation, problem, arrays, outputs, precision, chosen)
+    said = "" if result.ok else str(result)
+    if not said and operation.audit:
+        said = operation.audit(problem, arrays, outputs, precision, rng)
+    return said and f"the output of a timed call is wrong: {said}"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mini_dnn import datasets
 from mini_dnn.errors import UsageError
-from mini_dnn.grading.rubric import Accuracy
+from mini_dnn.grading.asked import Accuracy
+from mini_dnn.nn import weights
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import NamedConvolve
 from mini_dnn.nn.numpy_conv import conv2d_forward
-from mini_dnn.nn.weights import load
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.conv2d import conv_arrays
+
+Solve = Callable[[Any, Arrays], Arrays]  # (problem, its inputs) -> its outputs
 
 
 class Examination:
@@ -43,12 +49,15 @@ class Examination:
         self._images = datasets.to_float(images.images[: asked.batch])
         self._labels = images.labels[: asked.batch]
         self._weights = lenet.default_weights(images.name)
-        self.expected = self.accuracy(lambda x, w, name: conv2d_forward(x, w))
+        self.expected = self._accuracy(lambda x, w, name: conv2d_forward(x, w))
 
-    def accuracy(self, convolve: NamedConvolve) -> float:
-        """The fraction that the network gets right with that convolution."""
+    def accuracy(self, solve: Solve) -> float:
+        """The fraction that the network gets right if its convolutions are solved so."""
+        return self._accuracy(lambda x, w, name: solve(*conv_arrays(x, w))["y"])
+
+    def _accuracy(self, convolve: NamedConvolve) -> float:
         network = lenet.build(np.random.default_rng(0))  # one for each call: jobs run side by side
-        load(self._weights, network)
+        weights.load(self._weights, network)
         network.convolve_with(convolve)
         with np.errstate(invalid="ignore", over="ignore"):  # what a wrong convolution gives
             return float(np.mean(network.predict(self._images) == self._labels))

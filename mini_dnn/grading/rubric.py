@@ -8,29 +8,30 @@ The file, with everything that it may hold::
     ranking = "layers/custom"       # whose op time the leaderboard shows
 
     [limits]                        # of each process of a submission
-    seconds = 120                   # by the wall clock, for one plan or one convolution
+    seconds = 120                   # by the wall clock, for one plan or one problem
     compile_seconds = 180           # for one compile
     memory_mb = 8192
     output_kb = 256                 # of what it prints
     files_mb = 256                  # of what it writes
 
     [correct]                       # students see shapes, seed and values
-    shapes = [[2, 3, 19, 37, 17, 3, 5]]   # N, C, H, W, M, R, S
+    shapes = [[2, 3, 19, 37, 17, 3, 5]]   # of problems, as --shapes takes them: N, C, H, W, M, R, S
     seed = 1
 
     [hidden]                        # students see that one failed, not which
     shapes = [[1, 2, 9, 8, 3, 2, 5]]
     seeds = [711, 712]              # each shape is tried with each of them
 
-    [accuracy]
+    [accuracy]                      # of the course's network, so with the default operation alone
     batch = 100                     # images of the network's test set
     tolerance = 0.001               # how far it may lie from the accuracy that NumPy gives
 
     [checked]                       # the checked emulator: races, bounds, barriers, uninitialised reads
     shapes = [[2, 2, 9, 21, 3, 2, 5]]
 
-    [performance]                   # op times of the network's two convolutions, summed
-    batch = 10000
+    [performance]                   # op times of the operation's course problems, summed
+    at = ["..."]                    # of these problems alone, by their names; left out: of all
+    batch = 10000                   # entries of the batch of each; left out: as many as the problem has
     full = 60.0                     # ms that earn all points; linear between the two
     none = 100.0                    # ms that earn none
     reference = "m2/unroll_gemm"    # if given, full and none are multiples of its time on the same GPU
@@ -44,9 +45,11 @@ The file, with everything that it may hold::
     host = false                    # whether a NumPy function on the host is an answer, and not only a kernel
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
-``name``, ``[correct]`` and a ``[[variant]]`` are needed. A check is made for each variant to which it is
-worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing: what computes something
-else is no convolution. Late days are for the system that collects the submissions.
+``name``, ``[correct]`` and a ``[[variant]]`` are needed. ``op = "softmax"`` beside ``name`` asks for another
+operation than the default one: then shapes are those of its problems (``run.py list`` shows them), and
+variants have names such as ``softmax/mine``, a folder under ``ladders/``. A check is made for each variant to
+which it is worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing: what computes
+something else is no answer. Late days are for the system that collects the submissions.
 """
 
 from __future__ import annotations
@@ -54,103 +57,20 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
-from mini_dnn.grading.tables import Table
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.variant import PRECISIONS, find
+from mini_dnn.grading.asked import Accuracy, Performance, Rubric, Trials, VariantRubric
+from mini_dnn.grading.confined.process import Limits
+from mini_dnn.grading.tables import TomlTable
+from mini_dnn.ops import Operation
+from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.variant import find
 
 PRESETS = Path(__file__).parent / "rubrics"
 CHECKS = ("correct", "hidden", "accuracy", "checked", "performance")
-VARIANT_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one process of a submission may use."""
-
-    seconds: float = 120.0
-    compile_seconds: float = 180.0
-    memory_mb: int = 8192
-    output_kb: int = 256
-    files_mb: int = 256
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """Convolutions to try, each with each seed."""
-
-    shapes: tuple[ConvShape, ...]
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """The network's accuracy on its first ``batch`` test images, compared with NumPy's."""
-
-    batch: int
-    tolerance: float = 0.001
-
-
-@dataclass(frozen=True)
-class Performance:
-    """Points for the op-time sum of the network's convolutions.
-
-    Parameters
-    ----------
-    full, none
-        Time that earns all, and none: milliseconds, or multiples of the reference's time.
-    reference
-        A variant of this repository, measured on the same GPU in the same run; None: absolute times.
-    """
-
-    batch: int
-    full: float
-    none: float
-    reference: str | None = None
-    warm_up: int = 5
-    repeats: int = 10
-
-    def fraction(self, op_ms: float, reference_ms: float | None = None) -> float:
-        """Part of the points that a time earns: 0 to 1."""
-        scale = 1.0 if self.reference is None else reference_ms
-        assert scale is not None, "the reference is measured first"
-        return min(1.0, max(0.0, (self.none - op_ms / scale) / (self.none - self.full)))
-
-
-@dataclass(frozen=True)
-class VariantRubric:
-    """What is asked of one variant."""
-
-    name: str
-    precision: str
-    required: bool = True
-    host: bool = False
-    points: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Rubric:
-    """What is asked of a submission: see the module's docstring."""
-
-    name: str
-    variants: tuple[VariantRubric, ...]
-    correct: Shapes
-    single: str
-    ranking: str
-    limits: Limits = Limits()
-    hidden: Shapes | None = None
-    accuracy: Accuracy | None = None
-    checked: Shapes | None = None
-    performance: Performance | None = None
-    digest: str = ""  # of the file
-
-    def variant(self, name: str) -> VariantRubric:
-        """What is asked of the variant of that name."""
-        return next(v for v in self.variants if v.name == name)
+VARIANT_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*){1,2}")
 
 
 def presets() -> list[str]:
@@ -176,14 +96,15 @@ def load(name: str | Path) -> Rubric:
             f"no rubric '{name}' ({error.strerror}): expected a TOML file, or one of {', '.join(presets())}"
         ) from error
     try:
-        return _rubric(Table(tomllib.loads(text.decode())), hashlib.sha256(text).hexdigest())
+        return _rubric(TomlTable(tomllib.loads(text.decode())), hashlib.sha256(text).hexdigest())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"rubric {path} is no TOML: {error}") from error
     except MiniDnnError as error:
         raise UsageError(f"rubric {path}: {error}") from error
 
 
-def _rubric(top: Table, digest: str) -> Rubric:
+def _rubric(top: TomlTable, digest: str) -> Rubric:
+    operation = ops.find(top.choice("op", ops.names(), ops.DEFAULT))
     precision = top.choice("precision", PRECISIONS, "fp32")
     variants = tuple(_variant(table, precision) for table in top.tables("variant"))
     names = [variant.name for variant in variants]
@@ -192,14 +113,15 @@ def _rubric(top: Table, digest: str) -> Rubric:
     rubric = Rubric(
         name=top.text("name"),
         variants=variants,
-        correct=_shapes(top.table("correct")),
+        correct=_trials(top.table("correct"), operation),
         single=top.choice("single", names, names[0]),
         ranking=top.choice("ranking", names, names[-1]),
         limits=_limits(top.table("limits", {})),
-        hidden=_shapes(top.table("hidden")) if "hidden" in top else None,
-        accuracy=_accuracy(top.table("accuracy")) if "accuracy" in top else None,
-        checked=_shapes(top.table("checked")) if "checked" in top else None,
-        performance=_performance(top.table("performance")) if "performance" in top else None,
+        hidden=_trials(top.table("hidden"), operation) if "hidden" in top else None,
+        accuracy=_accuracy(top.table("accuracy"), operation) if "accuracy" in top else None,
+        checked=_trials(top.table("checked"), operation) if "checked" in top else None,
+        performance=_performance(top.table("performance"), operation) if "performance" in top else None,
+        op=operation.name,
         digest=digest,
     )
     top.finish()
@@ -213,25 +135,21 @@ def _rubric(top: Table, digest: str) -> Rubric:
     return rubric
 
 
-def _shapes(table: Table) -> Shapes:
-    rows = table.rows("shapes")
-    for row in rows:
-        if len(row) != len(fields(ConvShape)):
-            raise UsageError(
-                f"'{table.name}.shapes' has {row}; expected seven whole numbers each: N, C, H, W, M, R, S"
-            )
-    try:
-        shapes = tuple(ConvShape(*row) for row in rows)
-    except ShapeError as error:
-        raise UsageError(f"'{table.name}.shapes': {error}") from error
+def _trials(table: TomlTable, operation: Operation) -> Trials:
+    problems = []
+    for row in table.rows("shapes", f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
+        try:
+            problems.append(operation.decode(row))
+        except ShapeError as error:
+            raise UsageError(f"'{table.name}.shapes' has {row}: {error}") from error
     if "seed" in table and "seeds" in table:
         raise UsageError(f"'{table.name}' has both 'seed' and 'seeds'; expected one of them")
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
     table.finish()
-    return Shapes(shapes, seeds)
+    return Trials(tuple(problems), seeds)
 
 
-def _limits(table: Table) -> Limits:
+def _limits(table: TomlTable) -> Limits:
     limits = Limits(
         seconds=table.number("seconds", Limits.seconds),
         compile_seconds=table.number("compile_seconds", Limits.compile_seconds),
@@ -243,15 +161,24 @@ def _limits(table: Table) -> Limits:
     return limits
 
 
-def _accuracy(table: Table) -> Accuracy:
+def _accuracy(table: TomlTable, operation: Operation) -> Accuracy:
+    if operation.name != ops.DEFAULT:
+        raise UsageError(
+            f"[accuracy] is that of a network whose layers compute {ops.DEFAULT}, and the rubric asks for "
+            f"{operation.name}; take the table out"
+        )
     accuracy = Accuracy(table.integer("batch"), table.number("tolerance", Accuracy.tolerance))
     table.finish()
     return accuracy
 
 
-def _performance(table: Table) -> Performance:
+def _performance(table: TomlTable, operation: Operation) -> Performance:
+    batch = table.integer("batch") if "batch" in table else None
+    known = operation.course
+    names = table.choices("at", known) if "at" in table else list(known)
     performance = Performance(
-        batch=table.integer("batch"),
+        problems={name: known[name].with_batch(batch or known[name].batch) for name in names},
+        batch=batch,
         full=table.number("full"),
         none=table.number("none"),
         reference=table.text("reference", "") or None,
@@ -265,11 +192,24 @@ def _performance(table: Table) -> Performance:
             "earns none, so full must be the smaller time"
         )
     if performance.reference:
-        find(performance.reference).as_convolution()  # an error now, and not in the middle of the night
+        _check_reference(performance.reference, performance, operation)
     return performance
 
 
-def _variant(table: Table, precision: str) -> VariantRubric:
+def _check_reference(name: str, asked: Performance, operation: Operation) -> None:
+    """Refuse a reference that cannot be timed now, and not in the middle of the night."""
+    reference = find(name)
+    if reference.op != operation.name:
+        raise UsageError(
+            f"performance.reference {name} computes {reference.op}, and the rubric asks for {operation.name}"
+        )
+    limits = [reference.limit_for(problem) for problem in asked.problems.values()]
+    if reference.host is not None or any(limits):
+        why = "is a NumPy function" if reference.host is not None else f"refuses that: {max(limits)}"
+        raise UsageError(f"performance.reference {name} {why}; name a variant whose kernels can be timed")
+
+
+def _variant(table: TomlTable, precision: str) -> VariantRubric:
     given = table.table("points", {})
     points = {check: given.number(check, 0.0, least=0.0) for check in CHECKS}
     given.finish()
@@ -282,8 +222,8 @@ def _variant(table: Table, precision: str) -> VariantRubric:
     )
     if not VARIANT_NAME.fullmatch(variant.name):
         raise UsageError(
-            f"variant.name is '{variant.name}'; expected layers/custom, or a folder under milestones/ "
-            "such as m1/direct"
+            f"variant.name is '{variant.name}'; expected layers/custom, or a folder under milestones/ such "
+            "as m1/direct, or one under ladders/ such as softmax/mine, or networks/NETWORK/NAME"
         )
     table.finish()
     return variant

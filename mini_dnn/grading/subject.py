@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,28 +15,27 @@ import numpy as np
 
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.nvcc import nvcc_arch
-from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.grading import decoding, plans
+from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
-from mini_dnn.grading.confined.process import Answered, Confined, Ended
+from mini_dnn.grading.confined.process import Answered, Confined, Ended, Limits
 from mini_dnn.grading.confined.sandbox import Policy
 from mini_dnn.grading.measure import Measured, Method
-from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.grading.rubric import Limits
-from mini_dnn.ops.shapes import ConvShape
-from mini_dnn.running.runner import largest_part
-from mini_dnn.variant import Variant, ceil_div
+from mini_dnn.grading.plans import Head
+from mini_dnn.ops import Arrays
+from mini_dnn.running.runner import cut, empty_outputs, entries, largest_part
+from mini_dnn.variant import Planned
 
 PLAN_BYTES, REPORT_BYTES = 4 << 20, 16 << 20
-FLOAT_BYTES = 4
-HOST_BYTES = 2 << 30  # free memory of a variant that runs on the host
+HOST_BYTES = 128 << 20  # arrays that a NumPy function gets at a time: it may need ten times as much beside
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceInfo:
     """Where variants are run: what the executor says of its device, and how it may be used."""
 
-    device: str  # "cuda" or "emulator"
+    name: str  # "cuda" or "emulator"
     description: str
     arch: int
     has_clock: bool
@@ -45,7 +44,7 @@ class Place:
     turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
 
 
-def look(server: ForkServer, device: str) -> Place:
+def look(server: ForkServer, device: str) -> DeviceInfo:
     """Open a device in a process of its own, and say what it is.
 
     Raises
@@ -61,7 +60,8 @@ def look(server: ForkServer, device: str) -> Place:
         why = str(error).partition("DeviceError: ")[2] or error  # without how its process ended
         raise DeviceError(f"the device '{device}' cannot be opened: {why}") from error
     description, _, arch, has_clock, shared, reaches_host = facts
-    return Place("cuda" if has_clock else "emulator", description, arch, has_clock, shared, reaches_host)
+    name = "cuda" if has_clock else "emulator"
+    return DeviceInfo(name, description, arch, has_clock, shared, reaches_host)
 
 
 class Subject:
@@ -75,63 +75,63 @@ class Subject:
         Private to the submission: its compiled kernels.
     """
 
-    def __init__(self, source: Path, private: Path, server: ForkServer, place: Place, limits: Limits) -> None:
+    def __init__(
+        self, source: Path, private: Path, server: ForkServer, device: DeviceInfo, limits: Limits
+    ) -> None:
         self._source, self._private, self._server = source, private, server
-        self._place, self._limits = place, limits
+        self._device, self._limits = device, limits
         self._processes: dict[str, Confined] = {}
-        self._planned: dict[ConvShape, Planned] = {}
+        self._plans: dict[Any, Planned] = {}  # by problem
         self._compiled: set[tuple[Any, ...]] = set()
         self._free = 0
         self.head: Head = decoding.decode_head(self._process("planner").ask({"head": True}))
-        if not self.head.host and not (source / "kernel.cu").is_file():
+        if not self.head.host and not self._kernel.is_file():
             raise VariantError("variant.py has a plan and there is no kernel.cu beside it")
 
-    def plan(self, shape: ConvShape) -> Planned:
-        """The plan for a shape, asked for once.
+    def planned(self, problem: Any) -> Planned:
+        """The plan for a problem, asked for once.
 
         Raises
         ------
-        VariantError
-            The variant does not take the shape, or what it answers is no plan.
+        Answered, VariantError
+            The variant does not take the problem, or what it answers is no plan.
         """
-        if shape not in self._planned:
-            message = {"plan": _numbers(shape), "max_shared_bytes": self._place.max_shared_bytes}
+        if problem not in self._plans:
+            message = self._about("plan", problem) | {"max_shared_bytes": self._device.max_shared_bytes}
             text = self._process("planner").ask(message, most=PLAN_BYTES)
-            self._planned[shape] = decoding.decode(text, shape)
-        if self._planned[shape].refuses:
-            raise VariantError(f"the variant refuses {shape}: {self._planned[shape].refuses}")
-        return self._planned[shape]
+            self._plans[problem] = decoding.decode(text, problem, self.head, self._kernel)
+        return self._plans[problem]
 
-    def compile(self, defines: Mapping[str, int], checked: bool = False) -> None:
-        """Compile the kernels with these definitions, once.
+    def compile(self, planned: Planned, checked: bool = False) -> None:
+        """Compile the kernels with the definitions of a plan, once.
 
         Raises
         ------
         Answered
             With the compiler's messages.
         """
-        key = (checked, *sorted(defines.items()))
+        key = (checked, *sorted(planned.defines.items()))
         if key not in self._compiled:
             role = "checked compiler" if checked else "compiler"
-            self._process(role).ask({"defines": dict(defines), "checked": checked})
+            self._process(role).ask({"defines": dict(planned.defines), "checked": checked})
             self._compiled.add(key)
 
-    def convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """The variant's result, ``(N,M,P,Q) float32``: what its process answered, whatever that is."""
-        shape = ConvShape.of(x, w)
-        self.plan(shape)
-        y = np.empty(shape.y, np.float32)
-        for first, last in self._parts(shape):
-            part = shape.with_batch(last - first)
-            y[first:last] = self._part(part, x[first:last], w).reshape(part.y)
-        return y
+    def solve(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
+        """The variant's outputs: what its process answered, whatever that is."""
+        outputs = empty_outputs(problem)
+        for first, last in self._parts(problem):
+            given = entries(problem, arrays, first, last)
+            found = self._part(problem.with_batch(last - first), given)
+            for name, out in entries(problem, outputs, first, last).items():
+                out[...] = found[name]
+        return outputs
 
-    def check(self, shapes: tuple[ConvShape, ...], seed: int) -> dict[str, Any]:
-        """The verdict of the checked emulator, as `mini_dnn.checking.check.Report.as_dict` has it."""
-        planned = [self.plan(shape) for shape in shapes]
+    def verdict(self, problems: Sequence[Any], seed: int) -> dict[str, Any]:
+        """What the checked emulator finds, as `mini_dnn.checking.results.Report.as_dict` has it."""
+        planned = [self.planned(problem) for problem in problems]
         for one in planned:
-            self.compile(one.defines, checked=True)
-        message = {"check": [plans.encode_planned(one) for one in planned], "seed": seed}
+            self.compile(one, checked=True)
+        message = {"check": [plans.encode_values(one) for one in planned], "seed": seed}
         text = self._process("checker").ask(self._with_head(message), most=REPORT_BYTES)
         try:
             report = json.loads(text)
@@ -140,44 +140,49 @@ class Subject:
             raise Ended("its check answered with something that is no verdict") from error
         return dict(report)
 
-    def measure(self, shape: ConvShape, method: Method) -> list[Measured]:
-        """Time the convolution on a GPU: one result for each part of a batch that does not fit at once."""
+    def measure(self, problem: Any, method: Method) -> list[Measured]:
+        """Time a problem on a GPU: one result for each part of a batch that does not fit at once."""
         found: dict[int, Measured] = {}
-        sizes = [last - first for first, last in self._parts(shape)]
+        sizes = [last - first for first, last in self._parts(problem)]
         for size in sorted(set(sizes)):
-            planned = self.plan(shape.with_batch(size))
-            self.compile(planned.defines)
+            planned = self.planned(problem.with_batch(size))
+            self.compile(planned)
             message = {
-                "time": plans.encode_planned(planned),
-                "method": asdict(replace(method, whole=shape.N)),
+                "time": plans.encode_values(planned),
+                "method": asdict(replace(method, whole=problem.batch)),
             }
             found[size] = Measured(**json.loads(self._execute(message)))
         return [found[size] for size in sizes]
 
-    def _parts(self, shape: ConvShape) -> list[tuple[int, int]]:
+    def _parts(self, problem: Any) -> list[tuple[int, int]]:
         if self.head.host:
-            images = max(1, HOST_BYTES // (FLOAT_BYTES * (shape.K + shape.M) * shape.P * shape.Q))
-        else:
-            self._process("executor")
-            images = largest_part(self._variant(), shape, self._free)
-        count = ceil_div(shape.N, images)
-        return [(part * shape.N // count, (part + 1) * shape.N // count) for part in range(count)]
+            return cut(problem.batch, max(1, HOST_BYTES // problem.with_batch(1).min_bytes))
+        self._process("executor")  # which tells how much memory is free
+        return cut(
+            problem.batch, largest_part(lambda n: self.planned(problem.with_batch(n)), problem, self._free)
+        )
 
-    def _part(self, shape: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        size = FLOAT_BYTES * int(np.prod(shape.y))
+    def _part(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
+        given, expected = problem.named("in", "weight"), problem.named("out")
+        most = sum(array.nbytes for array in expected.values())
+        values = [arrays[name] for name in given]
         if self.head.host:
-            data = self._process("planner").ask({"host": _numbers(shape)}, x, w, most=size)
+            data = self._process("planner").ask(self._about("host", problem), *values, most=most)
         else:
-            planned = self.plan(shape)
-            self.compile(planned.defines)
-            data = self._execute({"run": plans.encode_planned(planned)}, x, w, most=size)
-        if len(data) != size:
-            raise Ended(f"it answered {len(data)} bytes; y {shape.y} has {size}")
-        return np.frombuffer(data, np.float32)
+            planned = self.planned(problem)
+            self.compile(planned)
+            data = self._execute({"run": plans.encode_values(planned)}, *values, most=most)
+        try:
+            return wire.unpacked(data, expected)
+        except ShapeError as error:
+            raise Ended(f"its answer is no output: {error}") from error
+
+    def _about(self, request: str, problem: Any) -> dict[str, Any]:
+        return {request: problem.numbers, "op": self.head.op}
 
     def _execute(self, message: dict[str, Any], *arrays: np.ndarray, most: int = REPORT_BYTES) -> bytes:
         """Ask the executor; after a failure the next request gets a new one, as a GPU's context is lost."""
-        with self._place.turn():
+        with self._device.turn():
             try:
                 return self._process("executor").ask(self._with_head(message), *arrays, most=most)
             except Answered:
@@ -185,22 +190,23 @@ class Subject:
                 raise
 
     def _with_head(self, message: dict[str, Any]) -> dict[str, Any]:
-        return message | {"head": list(vars(self.head).values())}
+        return message | {"head": astuple(self.head)}
 
-    def _variant(self) -> Variant:
-        return plans.variant_of(self.head, self._source / "kernel.cu", self.plan)
+    @property
+    def _kernel(self) -> Path:
+        return self._source / "kernel.cu"
 
     def _process(self, role: str) -> Confined:
         """The process with that role, started when it is first needed."""
         if role in self._processes:
             return self._processes[role]
-        kernel, cache = str(self._source / "kernel.cu"), self._cache()
+        kernel, cache = str(self._kernel), self._cache()
         compiles = role.endswith("compiler")  # and writes; what runs kernels writes nothing
-        gpu = role == "executor" and self._place.has_clock  # our own code alone; kernels are on the GPU
-        arch = nvcc_arch(self._place.arch) if self._place.has_clock and role == "compiler" else "emulator"
+        gpu = role == "executor" and self._device.has_clock  # our own code alone; kernels are on the GPU
+        arch = nvcc_arch(self._device.arch) if self._device.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
             "planner": {"folder": str(self._source)},
-            "executor": {"source": kernel, "device": self._place.device, "cache": str(cache)},
+            "executor": {"source": kernel, "device": self._device.name, "cache": str(cache)},
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
@@ -242,7 +248,3 @@ def new_cache(folder: Path) -> Path:
     for library in (cache_dir() / "emulator").glob("*runtime-*.so"):
         shutil.copyfile(library, target / library.name)
     return folder
-
-
-def _numbers(shape: ConvShape) -> list[int]:
-    return list(vars(shape).values())

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
+from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
-from mini_dnn.grading.rubric import Rubric
+from mini_dnn.variant.folders import HOMES
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
 MAX_PATH = 200  # characters of a file's path within it
@@ -41,12 +42,12 @@ class Submission:
         top = self._top(rubric)
         if any((top / file).exists() for file in ("variant.py", "kernel.cu")):
             return top if name == rubric.single else None
-        for place in (Path(name), Path("milestones", name)):
+        for path in (Path(name), *(Path(home, name) for home in HOMES)):
             folder = top
-            for part in place.parts:
+            for part in path.parts:
                 folder = folder / part
                 if folder.is_symlink():
-                    raise SubmissionError(f"{place} is a symbolic link; submit the files themselves")
+                    raise SubmissionError(f"{path} is a symbolic link; submit the files themselves")
             if folder.is_dir():
                 return folder
         return None
@@ -64,7 +65,7 @@ class Submission:
 
     def _top(self, rubric: Rubric) -> Path:
         """Where the files are: archives often wrap all that they hold in one more folder."""
-        expected = {"layers", "milestones", *(one.name.partition("/")[0] for one in rubric.variants)}
+        expected = {"layers", "networks", *HOMES, *(one.name.partition("/")[0] for one in rubric.variants)}
         folder = self.folder
         while True:
             held = _visible(folder)

@@ -12,7 +12,7 @@ from mini_dnn.errors import UsageError
 REQUIRED: Any = object()
 
 
-class Table:
+class TomlTable:
     """One table; `finish` refuses the keys that nobody asked for, so that none is misspelt unseen.
 
     Parameters
@@ -55,17 +55,17 @@ class Table:
                 + _meant(unknown[0], self._asked, "; did you mean '{}'?")
             )
 
-    def table(self, key: str, default: Any = REQUIRED) -> Table:
+    def table(self, key: str, default: Any = REQUIRED) -> TomlTable:
         """A table within this one."""
         path = self._path(key)
-        return Table(self.get(key, default, f"a table [{path}]"), path)
+        return TomlTable(self.get(key, default, f"a table [{path}]"), path)
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """``[[key]]``, one or more."""
         found = self.get(key, what=f"one or more tables [[{key}]]")
         if not isinstance(found, list) or not found:
             raise UsageError(f"'{self._path(key)}' must be one or more tables: [[{key}]]")
-        return [Table(values, self._path(key)) for values in found]
+        return [TomlTable(values, self._path(key)) for values in found]
 
     def text(self, key: str, default: Any = REQUIRED) -> str:
         """A string."""
@@ -104,14 +104,22 @@ class Table:
             raise UsageError(f"'{self._path(key)}' is {values}; expected one or more whole numbers from 0 on")
         return list(values)
 
-    def rows(self, key: str) -> list[list[int]]:
-        """One or more lists of whole numbers."""
-        what = "lists of whole numbers, such as [[1, 2], [3, 4]]"
+    def choices(self, key: str, choices: Iterable[str]) -> list[str]:
+        """One or more of several words."""
+        known = list(choices)
+        what = f"one or more of {', '.join(known)}, in a list"
+        values = self._typed(key, REQUIRED, list, what)
+        if not values or any(value not in known for value in values):
+            raise UsageError(f"'{self._path(key)}' is {values}; expected {what}")
+        return list(values)
+
+    def rows(self, key: str, what: str) -> list[list[Any]]:
+        """One or more lists; ``what`` they should be is for messages."""
         rows = self._typed(key, REQUIRED, list, what)
         if not rows:
             raise UsageError(f"'{self._path(key)}' is empty; expected {what}")
         for row in rows:
-            if not isinstance(row, list) or not all(type(value) is int for value in row):
+            if not isinstance(row, list):
                 raise UsageError(f"'{self._path(key)}' has {row!r}; expected {what}")
         return [list(row) for row in rows]
 

@@ -14,19 +14,18 @@ import numpy as np
 
 from mini_dnn import datasets, ops
 from mini_dnn.datasets import ImageSet
-from mini_dnn.errors import CheckError, UsageError, VariantError
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.measuring.bench import Bench
 from mini_dnn.measuring.measure import PART, Measured, Setting, measure
 from mini_dnn.measuring.nvml import Watch
+from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import WeightsInfo, load
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.compare import Comparison
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.progress import Bar
-from mini_dnn.running.resident import Resident
 from mini_dnn.running.timing import NOT_TIMED, Timed
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import Variant, find
 
 LAYER, NETWORK = "conv2d", "lenet"  # the operations of one convolution, and of all layers
@@ -125,6 +124,31 @@ class Program:
         """The first images in the form ``send``, one of `mini_dnn.datasets.SEND`."""
         return datasets.as_sent(self.data, batch, send, self.data_dir)
 
+    def service(self, variant: Variant, send: str, count: int) -> Service:
+        """The network and the first ``count`` images, in a form of `datasets.SEND`."""
+        images = self.images(count, send)
+        arrays = {"images": images, **self.weights}
+
+        def score(probabilities: np.ndarray) -> float:
+            return self.share_right(probabilities.argmax(axis=1))
+
+        return Service(variant, send, LenetBatch.of(images), arrays, score)
+
+    def bench(self, bench: Bench, variant: Variant, batch: int, sweep: bool = False) -> None:
+        """Add a row for each convolution of the first ``batch`` images, with sweeps if these are asked for.
+
+        Raises
+        ------
+        CheckError
+            A convolution computes something else; nothing is recorded of the batch.
+        """
+        convolutions = Convolutions(variant, bench.setting)
+        found = self.accuracy(convolutions, batch)
+        for layer in convolutions.layers:
+            bench.add(layer, found)
+            if sweep:
+                bench.sweep(variant, layer.name, layer.problem)
+
     def forms(self, variant: Variant) -> list[str]:
         """The forms of images, of `datasets.SEND`, that a network variant takes and that the data have."""
         drawn = {"uint8-28"} if self.data.name == datasets.synthetic.NAME else set()
@@ -175,7 +199,7 @@ class Whole:
     probabilities: np.ndarray
     layer_ms: float  # all of the batch, with copies, by the wall clock
     timed: Timed  # without samples where the batch is larger than ``held``
-    comparison: Comparison | None
+    max_error: float | None  # of a probability, where it was compared with float64
     state: dict[str, Any] | None  # of the GPU: see `Watch`
 
 
@@ -191,22 +215,14 @@ def classify(variant: Variant, program: Program, batch: int, send: str, setting:
     """
     device = setting.device
     assert device is not None, "a network variant has kernels"
-    images = program.images(batch, send)
-    problem = LenetBatch.of(images)
-    most = batch if device.has_clock else min(batch, PART)
-    with closing(Resident(variant, problem.with_batch(most), program.weights, device)) as resident:
+    service = program.service(variant, send, batch)
+    with closing(service.open(batch if device.has_clock else min(batch, PART), setting)) as resident:
         start = time.perf_counter()
         with Bar("the whole network", batch) as bar:
-            probabilities = resident.predict(images, bar.update)
+            probabilities = resident.predict(service.entries, bar.update)
         layer_ms = (time.perf_counter() - start) * 1e3
         held = resident.problem.batch
         with Watch(device) as watch:
             timed = resident.time(setting.timing) if batch == held else NOT_TIMED
-    comparison = None
-    if setting.entries != 0:
-        arrays = {"images": images, **program.weights}
-        outputs = {"probabilities": probabilities}
-        comparison = verify(variant.operation, problem, arrays, outputs, variant.precision, setting.entries)
-        if not comparison.ok:
-            raise CheckError(f"{variant.name}: {comparison}")
-    return Whole(problem, held, probabilities, layer_ms, timed, comparison, watch.state)
+    error = None if setting.entries == 0 else service.check(probabilities, setting.entries)
+    return Whole(service.problem, held, probabilities, layer_ms, timed, error, watch.state)

@@ -1,38 +1,29 @@
-"""Measure serving: the latency of one image, images per second, and how op times grow with the batch."""
+"""Measure serving: the latency of one entry, entries per second, and how op times grow with the batch."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from mini_dnn import datasets
-from mini_dnn.checking.check import inputs
-from mini_dnn.datasets import ImageSet
-from mini_dnn.device.base import Device
-from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import CheckError, DeviceError
-from mini_dnn.measuring.bench import CHECK_IMAGES, PUBLISHED, head
+from mini_dnn.measuring.bench import SEED, code_of, head, spread, state_of
+from mini_dnn.measuring.measure import Setting, measure
 from mini_dnn.measuring.nvml import Watch
-from mini_dnn.nn.network import Network
-from mini_dnn.ops.compare import check_conv2d
-from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.shapes import LenetBatch
-from mini_dnn.running.resident import SLOTS, ResidentLenet
-from mini_dnn.running.resident_check import TOLERANCE, check
-from mini_dnn.running.runner import run
-from mini_dnn.running.timing import Timing, median_error
-from mini_dnn.variant import Variant, ceil_div
+from mini_dnn.measuring.records import Growth, Latency, ServingFile, Throughput
+from mini_dnn.ops import Arrays
+from mini_dnn.running.resident import SLOTS, Resident
+from mini_dnn.running.timing import Timed
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import Variant
 
-SCHEMA = "serving-1"
 REQUESTS, WARM_UP = 2000, 200
-IMAGES = 200  # that the requests send in turn; all of their answers are compared with float64
+ENTRIES = 200  # that the requests send in turn; all of their answers are compared with float64
 PERCENTILES = (50, 90, 99)
 GROWTH = (1, 10, 100, 1_000, 10_000, 100_000)  # batches
 BATCHES, PASSES = 20, 5  # batches of a pass; the median pass counts
@@ -40,216 +31,220 @@ LIMIT = 1.10  # times the longer of copy and kernels that a batch may take
 SELDOM_S = 3600.0  # between two readings of the GPU's sensors: none while requests are timed
 
 
-@dataclass
+@dataclass(frozen=True)
+class Service:
+    """What is served: an operation with weights, and the entries that are sent to it.
+
+    Parameters
+    ----------
+    variant
+        What computes it.
+    name
+        Of the problem, which says in what form an entry is sent.
+    problem
+        Its batch is all of the entries.
+    arrays
+        Everything that is given: weights, and one input with the entries.
+    score
+        How good the outputs are, as a fraction of all; None where nothing is known of that.
+    """
+
+    variant: Variant
+    name: str
+    problem: Any
+    arrays: Arrays
+    score: Callable[[np.ndarray], float] | None = None
+
+    @classmethod
+    def at_random(cls, variant: Variant, name: str, problem: Any) -> Service:
+        """With random entries and weights."""
+        return cls(variant, name, problem, variant.operation.inputs(problem, SEED))
+
+    @property
+    def entries(self) -> np.ndarray:
+        """What is sent."""
+        (name,) = self.problem.named("in")
+        return self.arrays[name]
+
+    def open(self, batch: int, setting: Setting, use_graph: bool = True) -> Resident:
+        """The operation on a device, for so many entries at a time."""
+        assert setting.device is not None, "a clock is a device's"
+        weights = {name: self.arrays[name] for name in self.problem.named("weight")}
+        return Resident(self.variant, self.problem.with_batch(batch), weights, setting.device, use_graph)
+
+    def check(self, answers: np.ndarray, entries: int | None = None) -> float:
+        """The largest error of the answers to all entries; ``entries`` are compared, or all.
+
+        Raises
+        ------
+        CheckError
+            They differ from float64.
+        """
+        (output,) = self.problem.named("out")
+        operation, precision = self.variant.operation, self.variant.precision
+        found = verify(operation, self.problem, self.arrays, {output: answers}, precision, entries)
+        if not found.ok:
+            raise CheckError(f"{self.variant.name}, {self.name}: {found}")
+        return found.max_error
+
+    def tolerance(self, entries: int) -> float:
+        """How far two answers to the same entry may lie apart: the largest bound of some of them, in fp32."""
+        cut = self.problem.with_batch(entries)
+        given = {n: a[:entries] if cut.arrays[n].split else a for n, a in self.arrays.items()}
+        return max(float(bound.max()) for bound in self.variant.operation.bound(cut, given, "fp32").values())
+
+
 class ServingBench:
     """Measures, each figure as a row for a list of `record`; no row without a comparison with float64.
 
     Parameters
     ----------
-    network
-        The trained one.
+    setting
+        A device with a clock; how op times are taken; how many entries of a batch are compared.
     data
-        Whose images are classified.
-    device
-        One with a clock.
-    timing
-        How op times are taken.
-    data_dir
-        Where the published images of Fashion-MNIST lie: see `mini_dnn.datasets.load`.
+        What the entries are.
     """
 
-    network: Network
-    data: ImageSet
-    device: Device
-    timing: Timing = PUBLISHED
-    data_dir: Path | None = None
-    record: dict[str, Any] = field(init=False)  # ready for JSON
+    def __init__(self, setting: Setting, data: str) -> None:
+        assert setting.device is not None, "a clock is a device's"
+        self.setting = setting
+        self.record = ServingFile(
+            **head(data, setting.device, setting.timing),
+            serving={"warm_up": WARM_UP, "images": ENTRIES, "passes": PASSES, "limit": LIMIT},
+            latency=[],
+            growth=[],
+            throughput=[],
+        )
 
-    def __post_init__(self) -> None:
-        serving = {"warm_up": WARM_UP, "images": IMAGES, "passes": PASSES, "limit": LIMIT}
-        rows: dict[str, Any] = {"latency": [], "growth": [], "throughput": []}
-        shared = head(self.data, self.device, self.timing)
-        self.record = {"schema": SCHEMA, **shared, "serving": serving, **rows}
-
-    def latency(self, variant: Variant, send: str, requests: int, use_graph: bool) -> dict[str, Any]:
-        """Wall time of requests of one image each, from ordinary host memory to probabilities there.
-
-        Returns
-        -------
-        dict
-            A row: ``p50_us, p90_us, p99_us, max_us``, and ``op_ms``, the kernels alone.
+    def latency(self, service: Service, requests: int, use_graph: bool) -> Latency:
+        """Wall time of requests of one entry each, from ordinary host memory to outputs there.
 
         Raises
         ------
         CheckError
             An answer differs from float64.
         """
-        images = datasets.as_sent(self.data, IMAGES, send, self.data_dir)
-        shape = LenetBatch.of(images[:1])
-        with closing(ResidentLenet(self.network, variant, self.device, shape, use_graph)) as resident:
-            samples = resident.op_samples_ms(self.timing)
-            with Watch(self.device, SELDOM_S) as watch:
-                us, answers = _requests(resident, images, requests)
-        error = check(self.network, self.data.images[:IMAGES], answers, variant.precision)
-        return {
-            **_about(variant),
-            "send": send,
-            "graph": use_graph,
-            "requests": requests,
-            **{f"p{p}_us": float(np.percentile(us, p)) for p in PERCENTILES},
-            "max_us": float(us.max()),
-            **_op(samples),
-            "max_error": error,
-            "state": watch.state,
-        }
+        with closing(service.open(1, self.setting, use_graph)) as resident:
+            timed = resident.time(self.setting.timing)
+            with Watch(self.setting.device, SELDOM_S) as watch:
+                us, answers = _requests(resident, service.entries, requests)
+        percentiles: dict[str, Any] = {f"p{p}_us": float(np.percentile(us, p)) for p in PERCENTILES}
+        return Latency(
+            **_op(service.variant, timed),
+            send=service.name,
+            graph=use_graph,
+            requests=requests,
+            **percentiles,
+            max_us=float(us.max()),
+            max_error=service.check(answers),
+            state=state_of(watch.state),
+        )
 
-    def growth_of_network(self, variant: Variant, batch: int) -> dict[str, Any]:
-        """Op time of a whole network for so many random images.
+    def growth(self, variant: Variant, name: str, problem: Any) -> Growth:
+        """Op time at a problem, with random inputs.
 
-        Returns
-        -------
-        dict
-            A row; ``op_ms`` is None where the batch does not fit the device's memory in one part.
+        Where the batch does not fit the device's memory, it is the sum of its parts' op times.
 
         Raises
         ------
         CheckError
-            Images from either end of the batch differ from float64.
+            Entries from either end of the batch differ from float64.
         """
-        bytes_ = np.random.default_rng(0).integers(0, 256, (batch, 1, 86, 86), np.uint8)
-        images = datasets.to_float(bytes_)
-        shape = LenetBatch.of(images)
-        with closing(ResidentLenet(self.network, variant, self.device, shape)) as resident:
-            error = check(self.network, bytes_, resident.predict(images), variant.precision)
-            parts = ceil_div(batch, resident.shape.N)
-            with Watch(self.device) as watch:
-                samples = resident.op_samples_ms(self.timing) if parts == 1 else []
-        about = {**_about(variant), "layer": "lenet", "batch": batch, "parts": parts, "flops": shape.flops}
-        return {**about, **_op(samples), "max_error": error, "state": watch.state}
+        arrays = variant.operation.inputs(problem, SEED)
+        measured = measure(variant, name, problem, arrays, self.setting)
+        assert measured.comparison is not None, "no row without a comparison"
+        timed = Timed(measured.samples_ms, measured.result.timed.settled)
+        return Growth(
+            **_op(variant, timed) | {"op_ms": measured.result.op_ms},
+            op=variant.op,
+            problem=name,
+            batch=problem.batch,
+            parts=measured.result.steps,
+            flops=problem.flops,
+            max_error=measured.comparison.max_error,
+            state=state_of(measured.state),
+        )
 
-    def growth_of_convolution(self, variant: Variant, layer: str, batch: int) -> dict[str, Any]:
-        """Op time of ``"conv1"`` or ``"conv2"`` for so many random images, as a row.
+    def throughput(self, service: Service, batches: int = BATCHES) -> Throughput:
+        """Entries per second from pinned host memory to outputs in host memory; all entries are one batch.
 
-        Raises
-        ------
-        CheckError
-            Images from either end of the batch differ from float64.
-        """
-        shape = layer_shape(layer, batch)
-        x, w = inputs(shape, seed=0)
-        with Watch(self.device) as watch:
-            result = run(x, w, variant, self.device, self.timing)
-        comparison = check_conv2d(x, w, result.y, variant.precision, CHECK_IMAGES)
-        if not comparison.ok:
-            raise CheckError(f"{variant.name}, layer {layer}, batch {batch}: {comparison}")
-        return {
-            **_about(variant),
-            "layer": layer,
-            "batch": batch,
-            "parts": result.steps,
-            "flops": shape.flops,
-            **_op(result.op_samples_ms),
-            "op_ms": result.op_ms,  # of a batch in parts: the sum of theirs
-            "max_error": comparison.max_error,
-            "state": watch.state,
-        }
-
-    def throughput(self, variant: Variant, send: str, batch: int, batches: int = BATCHES) -> dict[str, Any]:
-        """Images per second from pinned host memory to probabilities in host memory.
-
-        The images are in pinned memory before, as if a producer had written them there: the host copies
+        The entries are in pinned memory before, as if a producer had written them there: the host copies
         none.
 
         Returns
         -------
-        dict
-            A row: ``batch_ms``, a batch's share of the wall time of a pass over ``batches`` of them, with
-            the first one's copy and the last one's wait; ``copy_ms``, its bytes at the rate of copies from
-            pinned memory; ``op_ms``, its kernels alone; ``over_longer``, ``batch_ms`` over the longer of
-            both.
+        Throughput
+            ``batch_ms`` is a batch's share of the wall time of a pass over ``batches`` of them, with the
+            first one's copy and the last one's wait; ``copy_ms`` its bytes at the rate of copies from
+            pinned memory; ``op_ms`` its kernels alone; ``over_longer`` the first over the longer of both.
 
         Raises
         ------
         CheckError
-            A batch's probabilities differ from float64 or from other batches'.
+            A batch's outputs differ from float64 or from other batches'.
         DeviceError
             The device's memory is too small for the batches under way.
         """
-        images = datasets.as_sent(self.data, batch, send, self.data_dir)
-        shape = LenetBatch.of(images)
-        with closing(ResidentLenet(self.network, variant, self.device, shape)) as resident:
-            if batch > resident.shape.N:
+        entries, batch = service.entries, len(service.entries)
+        with closing(service.open(batch, self.setting)) as resident:
+            if batch > resident.problem.batch:
                 raise DeviceError(
-                    f"{variant.name} has room for {SLOTS} batches of {resident.shape.N:,} images here, not "
-                    f"of {batch:,}; take a smaller --batch"
+                    f"{service.variant.name} has room for {SLOTS} batches of {resident.problem.batch:,} "
+                    f"entries here, not of {batch:,}; take a smaller --batch"
                 )
-            op = _op(resident.op_samples_ms(self.timing))
-            expected, *_ = resident.serve([images] * SLOTS)  # from here on each pinned array holds them
-            error = check(self.network, self.data.images[:batch], expected, variant.precision)
-            with Watch(self.device) as watch:
-                passes_ms = [_pass_ms(resident, expected, batches) for _ in range(PASSES)]
+            op = _op(service.variant, resident.time(self.setting.timing))
+            expected, *_ = resident.serve([entries] * SLOTS)  # from here on each pinned array holds them
+            error = service.check(expected, self.setting.entries)
+            tolerance = service.tolerance(min(batch, self.setting.entries or batch))
+            with Watch(self.setting.device) as watch:
+                passes_ms = [_pass_ms(resident, expected, batches, tolerance) for _ in range(PASSES)]
         batch_ms = statistics.median(passes_ms) / batches
-        copy_ms = images.nbytes / self.record["memory"]["h2d_gbps"] / 1e6
-        return {
-            **_about(variant),
-            "send": send,
-            "batch": batch,
-            "batches": batches,
-            "image_bytes": images[0].nbytes,
-            "images_per_s": batch / batch_ms * 1e3,
-            "batch_ms": batch_ms,
-            "batch_ms_of_passes": [ms / batches for ms in passes_ms],
-            "copy_ms": copy_ms,
+        copy_ms = entries.nbytes / self.record.memory["h2d_gbps"] / 1e6
+        return Throughput(
             **op,
-            "over_longer": batch_ms / max(copy_ms, op["op_ms"]),
-            "accuracy": float(np.mean(expected.argmax(axis=1) == self.data.labels[:batch])),
-            "max_error": error,
-            "state": watch.state,
-        }
+            send=service.name,
+            batch=batch,
+            batches=batches,
+            image_bytes=entries[0].nbytes,
+            images_per_s=batch / batch_ms * 1e3,
+            batch_ms=batch_ms,
+            batch_ms_of_passes=[ms / batches for ms in passes_ms],
+            copy_ms=copy_ms,
+            over_longer=batch_ms / max(copy_ms, op["op_ms"]),
+            accuracy=service.score(expected) if service.score else None,
+            max_error=error,
+            state=state_of(watch.state),
+        )
 
 
-def _requests(resident: ResidentLenet, images: np.ndarray, requests: int) -> tuple[np.ndarray, np.ndarray]:
-    """Microseconds of each request after the warm-up, and the last answer to each image (n, 10)."""
-    batches = [images[n : n + 1] for n in range(len(images))]
-    answers = np.full((len(images), 10), np.nan, np.float32)
+def _requests(resident: Resident, entries: np.ndarray, requests: int) -> tuple[np.ndarray, np.ndarray]:
+    """Microseconds of each request after the warm-up, and the last answer to each entry."""
+    batches = [entries[n : n + 1] for n in range(len(entries))]
+    ((_, output),) = resident.problem.named("out").items()
+    answers = np.full((len(entries), *output.shape[1:]), np.nan, output.dtype)
     us = np.empty(WARM_UP + requests)
     for at in range(len(us)):
         n = at % len(batches)
         start = perf_counter_ns()
-        probabilities = resident.respond(batches[n])
+        answer = resident.respond(batches[n])
         us[at] = (perf_counter_ns() - start) / 1e3
-        answers[n] = probabilities
+        answers[n] = answer
     return us[WARM_UP:], answers
 
 
-def _pass_ms(resident: ResidentLenet, expected: np.ndarray, batches: int) -> float:
+def _pass_ms(resident: Resident, expected: np.ndarray, batches: int, tolerance: float) -> float:
     """Milliseconds of so many full batches of what the pinned arrays hold."""
     counts = iter([len(expected)] * batches)
     start = perf_counter()
-    found = list(resident.serve_in_place(lambda images: next(counts, 0)))
+    found = list(resident.serve_in_place(lambda entries: next(counts, 0)))
     ms = (perf_counter() - start) * 1e3
-    for at, probabilities in enumerate(found):
-        if not (np.abs(probabilities - expected) <= TOLERANCE["fp32"]).all():  # NaN fails
-            raise CheckError(f"batch {at} of {len(found)} differs from the first one, of the same images")
+    for at, outputs in enumerate(found):
+        if not (np.abs(outputs - expected) <= tolerance).all():  # NaN fails
+            raise CheckError(f"batch {at} of {len(found)} differs from the first one, of the same inputs")
     return ms
 
 
-def forms(variant: Variant, data: ImageSet) -> list[str]:
-    """The forms of images, of `datasets.SEND`, that a network variant takes and a data set has."""
-    shapes = {"float32": LenetBatch(1), "uint8": LenetBatch(1, True), "uint8-28": LenetBatch(1, True, 28)}
-    drawn = {"uint8-28"} if data.name == datasets.synthetic.NAME else set()
-    return [send for send, shape in shapes.items() if send not in drawn and not variant.limit_for(shape)]
-
-
-def _about(variant: Variant) -> dict[str, Any]:
-    return {"variant": variant.name, "code_hash": None if variant.host else code_hash(variant.source)}
-
-
-def _op(samples: Sequence[float]) -> dict[str, Any]:
-    """The op time with its spread."""
-    return {
-        "op_ms": statistics.median(samples) if samples else None,
-        "op_ms_quartiles": statistics.quantiles(samples, n=4) if len(samples) > 1 else None,
-        "median_error": median_error(samples) if len(samples) >= 6 else None,
-        "repeats": len(samples),
-    }
+def _op(variant: Variant, timed: Timed) -> dict[str, Any]:
+    """The op time of a variant's code with its spread."""
+    op_ms = statistics.median(timed.samples_ms) if timed.samples_ms else None
+    return {"variant": variant.name, "code_hash": code_of(variant), "op_ms": op_ms, **spread(timed)}

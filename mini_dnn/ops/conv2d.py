@@ -16,6 +16,7 @@ from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
 PART_IMAGES = 250  # of an audit: bounds its memory
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 PROBE_IMAGES = 4
+ROUNDED_OPERANDS = ("tf32", "fp16")  # whose sums are exact
 COURSE_BATCH = 10_000  # the course's largest
 
 
@@ -231,6 +232,19 @@ def draw(shape: ConvShape, rng: np.random.Generator) -> Arrays:
     return {"x": rng.standard_normal(shape.x, np.float32), "w": rng.standard_normal(shape.w, np.float32)}
 
 
+def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
+    """Uniform images, drawn in a quarter of the time that normal ones take, and normal filters.
+
+    All are positive where operands are rounded and sums are exact: sums that grow and grow tell those that
+    are kept in half.
+    """
+    x, w = rng.random(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
+    if precision in ROUNDED_OPERANDS:
+        return {"x": x, "w": np.abs(w)}
+    x -= np.float32(0.5)
+    return {"x": x, "w": w}
+
+
 def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[ConvShape, Arrays] | None:
     """Inputs that tell an answer of the next lower precision from one of ``precision``.
 
@@ -245,7 +259,7 @@ def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[C
         x, w = draw(shape, rng).values()
         few = rng.random(x.shape) < FEW / shape.K  # rounding of operands shows where sums are short
         x = np.where(few, x, np.float32(0))
-    elif precision in ("tf32", "fp16"):
+    elif precision in ROUNDED_OPERANDS:
         shape = LONG_SUM
         x, w = (np.abs(a) + np.float32(0.5) for a in draw(shape, rng).values())  # sums that grow and grow
     else:
@@ -336,6 +350,7 @@ OPERATION = Operation(
     mistakes=mistakes,
     probe=probe,
     audit=audit,
+    timed=timed,
     axes={"n": "image", "m": "output channel", "p": "output row", "q": "output column"},
     cure="compare the indices of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]",
     default="m3",

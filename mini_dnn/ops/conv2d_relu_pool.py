@@ -99,6 +99,7 @@ OPERATION = Operation(
     of=arrays_of,
     draw=conv2d.draw,
     probe=probe,
+    timed=conv2d.timed,
     axes=conv2d.OPERATION.axes,
     cure="compare with the maximum of max(0, sum x[n,c,p+r,q+s] w[m,c,r,s]) over each window",
     default="layers/fused",

@@ -135,10 +135,6 @@ def _no_probe(problem: Any, precision: str, rng: np.random.Generator) -> tuple[A
     return None
 
 
-def _no_audit(problem: Any, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Operation:
     """What is computed: see the module's docstring.
@@ -177,7 +173,11 @@ class Operation:
         from one in this precision; None where there are none.
     audit
         ``(problem, arrays, outputs, precision, rng)``: what is wrong with all of large outputs, found faster
-        than by computing them; empty if nothing is.
+        than by computing them; empty if nothing is. None where there is no such way.
+    timed
+        ``(problem, precision, rng) -> arrays``: what `draw` gives, for timed calls, each of which has inputs
+        of its own. They are drawn quickly, and an answer less exact than this precision shows with them.
+        None: those of `draw`.
     axes
         What the letters of the arrays' axes stand for: ``{"n": "image"}``.
     cure
@@ -201,7 +201,8 @@ class Operation:
     draw: Callable[[Any, np.random.Generator], Arrays] = normal
     mistakes: Callable[[Any, Arrays], Iterator[tuple[str, Arrays]]] = _no_mistakes
     probe: Callable[[Any, str, np.random.Generator], tuple[Any, Arrays] | None] = _no_probe
-    audit: Callable[[Any, Arrays, Arrays, str, np.random.Generator], str] = _no_audit
+    audit: Callable[[Any, Arrays, Arrays, str, np.random.Generator], str] | None = None
+    timed: Callable[[Any, str, np.random.Generator], Arrays] | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
     cure: str = ""
     default: str = ""

@@ -165,7 +165,7 @@ def run_plans(
     modules = {size: device.compile(planned.source, planned.defines) for size, planned in plans.items()}
     layer_ms, op_ms = 0.0, 0.0
     for first, last in parts:
-        given, out = (_entries(problem, some, first, last) for some in (arrays, outputs))
+        given, out = (entries(problem, some, first, last) for some in (arrays, outputs))
         done = run_planned(plans[last - first], given, device, timing, modules[last - first], out)
         layer_ms += done.layer_ms
         op_ms += done.op_ms or 0.0
@@ -301,7 +301,7 @@ def cut(batch: int, size: int) -> list[tuple[int, int]]:
     return [(part * batch // parts, (part + 1) * batch // parts) for part in range(parts)]
 
 
-def _entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
+def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
     """Entries of the batch of those arrays that are cut along it; the others whole."""
     known = problem.arrays
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}
@@ -317,8 +317,8 @@ def _run_host(
     def op() -> None:
         for first, last in parts:
             part = problem.with_batch(last - first)
-            found = variant.run_host(part, _entries(problem, arrays, first, last))
-            for name, out in _entries(problem, outputs, first, last).items():
+            found = variant.run_host(part, entries(problem, arrays, first, last))
+            for name, out in entries(problem, outputs, first, last).items():
                 out[...] = found[name]
             if progress:
                 progress(last)

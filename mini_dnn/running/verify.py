@@ -42,13 +42,13 @@ def verify(
     results = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
-        results.append(_compared(operation, problem, arrays, outputs, precision, part))
+        results.append(compare_entries(operation, problem, arrays, outputs, precision, part))
         if progress:
             progress(start + len(part))
     return merged(results)
 
 
-def _compared(
+def compare_entries(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, part: np.ndarray
 ) -> Comparison:
     """The comparison of some entries of the batch, with the indices that they have in the whole."""

@@ -38,7 +38,8 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
     """
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
     flags += ["-DEMULATOR_CHECKED"] if checked else []
-    settings = (compiler.identity, *flags, *RUNTIME_LINK_FLAGS)
+    # debugging information names the precompiled header by where it lay: each checkout has its own
+    settings = (compiler.identity, str(INCLUDE), *flags, *RUNTIME_LINK_FLAGS)
     name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
     target = cache_dir() / "emulator" / name
     if stored(target) is None:

@@ -72,7 +72,7 @@ def _own(text: str, folder: Path) -> tuple[list[str], list[Path]]:
     return lines, list(files)
 
 
-def check(library: Path, checked: bool = False) -> None:
+def check_library(library: Path, checked: bool = False) -> None:
     """Refuse a compiled kernel library that calls what no kernel can: files, processes, the clock ...
 
     It is for the words of the refusal: what a kernel really does meets the sandbox.

@@ -7,7 +7,7 @@ import os
 import selectors
 import signal
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,6 @@ from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.sandbox import Policy
-from mini_dnn.grading.rubric import Limits
 
 LOOK_SECONDS = 0.1  # how often the size of its files is looked at
 CHUNK_BYTES = 1 << 20
@@ -35,6 +34,17 @@ ENDINGS: dict[int, str] = {
     signal.SIGABRT: "it crashed: it called abort, or memory ran out",
     signal.SIGKILL: "it was killed; memory may have run out",
 }
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one process of a submission may use."""
+
+    seconds: float = 120.0
+    compile_seconds: float = 180.0
+    memory_mb: int = 8192
+    output_kb: int = 256
+    files_mb: int = 256
 
 
 class SubmissionError(MiniDnnError):

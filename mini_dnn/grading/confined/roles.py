@@ -1,4 +1,4 @@
-"""What confined processes do: plan, compile, convolve, check. Each prepares, is confined, then answers.
+"""What confined processes do: plan, compile, run, check. Each prepares, is confined, then answers.
 
 Only `Planner` runs the submission's Python, and nothing else happens in its process. `Executor` and `Checker`
 run its kernels: on the emulator these are native code, so both are confined as tightly.
@@ -9,28 +9,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from mini_dnn.checking import check
+from mini_dnn import ops
+from mini_dnn.checking.check import check_plans
 from mini_dnn.device import open_device
 from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.nvcc import build_cubin
-from mini_dnn.errors import MiniDnnError
+from mini_dnn.errors import MiniDnnError, VariantError
 from mini_dnn.grading import decoding, measure, plans
 from mini_dnn.grading.confined import imports, sandbox, wire
-from mini_dnn.grading.confined.forkserver import REPLIES, REQUESTS
-from mini_dnn.grading.plans import Head, Planned
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.grading.plans import Head
 from mini_dnn.paths import ROOT
-from mini_dnn.running.runner import run
-from mini_dnn.variant import Variant, find
+from mini_dnn.running.runner import check_runnable, run_planned
+from mini_dnn.variant import Planned, Variant, find
 
 # Python tells of these before it does them; no plan needs one. What a submission does to silence this does
 # not help it: Landlock and seccomp are the wall, and this only gives the refusal its words.
@@ -63,11 +62,13 @@ FORBIDDEN = (
 HARMLESS = ["/dev", "/etc", "/proc", "/sys"]  # libraries look there; whether they may is Landlock's business
 FORBIDDEN_STATUS = 77
 
+Answer = Sequence[bytes | memoryview]  # in parts
+
 
 class Role(Protocol):
     """One kind of process."""
 
-    def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
+    def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
         """Answer a request; a `MiniDnnError` becomes a reply that says so."""
 
 
@@ -79,18 +80,18 @@ class Planner:
         self._known = [str(path) for path in (*sandbox.code_folders(), self._folder, ROOT)] + HARMLESS
         self._variant: Variant | None = None
 
-    def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
-        """``{"head"}``, ``{"plan": shape, "max_shared_bytes"}`` or ``{"host": shape}`` with x and w."""
+    def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
+        """``{"head"}``; ``{"plan": problem, "op", "max_shared_bytes"}``; ``{"host": problem, "op"}``."""
         if self._variant is None:
             _watch(self._known)
             self._variant = find(self._folder)
         if "head" in message:
-            return plans.encode_head(self._variant).encode()
+            return [plans.encode_head(Head.of(self._variant))]
+        operation = ops.find(message["op"])
         if "plan" in message:
-            shape = ConvShape(*message["plan"])
-            return plans.encode(self._variant, shape, message["max_shared_bytes"]).encode()
-        x, w = _arrays(ConvShape(*message["host"]), data)
-        return np.ascontiguousarray(self._variant.run_host(x, w), np.float32).data.cast("B")
+            problem = operation.decode(message["plan"])
+            return [plans.encode(self._variant.planned(problem, message["max_shared_bytes"]))]
+        return _run_host(self._variant, operation.decode(message["host"]), data)
 
 
 class Compiler:
@@ -99,49 +100,47 @@ class Compiler:
     def __init__(self, source: str, arch: str) -> None:
         self._source, self._arch = Path(source), arch
 
-    def answer(self, message: dict[str, Any], data: bytearray) -> bytes:
+    def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
         """``{"defines", "checked"}``."""
         if self._arch != "emulator":
             build_cubin(self._source, message["defines"], self._arch)
-            return b""
+            return []
         compiler = find_compiler()
         runtime = build_runtime(compiler, False, message["checked"])
         if message["checked"]:
             imports.check_source(self._source, message["defines"], compiler)
         library = build_kernels(self._source, message["defines"], compiler, runtime, message["checked"])
-        imports.check(library, message["checked"])
-        return b""
+        imports.check_library(library, message["checked"])
+        return []
 
 
 class Executor:
-    """Runs plans: one request, one convolution."""
+    """Runs plans: one request, one problem."""
 
     def __init__(self, source: str, device: str) -> None:
         self._source, self._device = Path(source), open_device(device)
         self._floor: measure.Floor | None = None
 
-    def answer(self, message: dict[str, Any], data: bytearray) -> bytes | memoryview:
-        """``{"device"}``; ``{"run": plan, "head"}`` with x and w; ``{"time": plan, "head", "method"}``."""
+    def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
+        """``{"device"}``; ``{"run": plan, "head"}`` with arrays; ``{"time": plan, "head", "method"}``."""
         if "device" in message:
             d = self._device
             facts = [d.description, d.free_bytes(), d.arch, d.has_clock, d.max_shared_bytes, d.reaches_host]
-            return json.dumps(facts).encode()
+            return [json.dumps(facts).encode()]
+        head = Head(*message["head"])
+        planned = _planned(message["time" if "time" in message else "run"], head, self._source)
+        check_runnable(planned, self._device)
         if "time" in message:
-            return self._time(message)
-        planned = _planned(message["run"])
-        x, w = _arrays(planned.shape, data)
-        variant = _variant(self._source, message["head"], [planned])
-        return run(x, w, variant, self._device).y.data.cast("B")
+            return [self._time(planned, head, measure.Method(**message["method"]))]
+        arrays = wire.unpacked(data, planned.problem.named("in", "weight"))
+        outputs = run_planned(planned, arrays, self._device).outputs
+        return wire.packed(outputs[name] for name in planned.problem.named("out"))
 
-    def _time(self, message: dict[str, Any]) -> bytes:
-        planned = _planned(message["time"])
-        variant = _variant(self._source, message["head"], [planned])
+    def _time(self, planned: Planned, head: Head, method: measure.Method) -> bytes:
         if self._floor is None:
             self._floor = measure.Floor.of(self._device)
-        method = measure.Method(**message["method"])
-        return json.dumps(
-            asdict(measure.measure(variant, planned.shape, self._device, method, self._floor))
-        ).encode()
+        found = measure.measure(ops.find(head.op), planned, self._device, method, self._floor)
+        return json.dumps(asdict(found)).encode()
 
 
 class Checker:
@@ -154,12 +153,12 @@ class Checker:
     def __init__(self, source: str) -> None:
         self._source = Path(source)
 
-    def answer(self, message: dict[str, Any], data: bytearray) -> bytes:
-        """``{"check": plans, "head": ..., "seed"}``."""
-        planned = [_planned(values) for values in message["check"]]
-        variant = _variant(self._source, message["head"], planned)
-        report = check.check(variant, [p.shape for p in planned], message["seed"])
-        return json.dumps(report.as_dict(), default=str).encode()
+    def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
+        """``{"check": plans, "head", "seed"}``."""
+        head = Head(*message["head"])
+        planned = [_planned(values, head, self._source) for values in message["check"]]
+        report = check_plans(ops.find(head.op), planned, message["seed"])
+        return [json.dumps(report.as_dict(), default=str).encode()]
 
 
 ROLES = {"planner": Planner, "compiler": Compiler, "executor": Executor, "checker": Checker}
@@ -175,17 +174,16 @@ def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> No
     role: Role = ROLES[name](**{key: value for key, value in arguments.items() if key != "cache"})
     sandbox.confine(policy)
     while True:
-        received = wire.receive(REQUESTS)
+        received = wire.receive(wire.REQUESTS)
         if received is None:
             return
         try:
-            answer: bytes | memoryview = role.answer(*received)
-            status = wire.OK
+            answer, status = role.answer(*received), wire.OK
         except (MiniDnnError, MemoryError, OSError) as error:
             text = str(error) or "out of memory"
-            answer, status = text.encode()[: wire.MAX_ERROR_BYTES], wire.FAILED
+            answer, status = [text.encode()[: wire.MAX_ERROR_BYTES]], wire.FAILED
         sys.stdout.flush()
-        wire.reply(REPLIES, status, answer)
+        wire.reply(wire.REPLIES, status, answer)
 
 
 def _watch(known_folders: list[str]) -> None:
@@ -208,23 +206,28 @@ def _watch(known_folders: list[str]) -> None:
             what = f"calls {event}"
         else:
             return
-        print(f"FORBIDDEN: variant.py {what}; a plan is a pure function of the shape", file=sys.stderr)
+        print(f"FORBIDDEN: variant.py {what}; a plan is a pure function of the problem", file=sys.stderr)
         sys.stderr.flush()
         os._exit(FORBIDDEN_STATUS)
 
     sys.addaudithook(hook)
 
 
-def _planned(values: dict[str, Any]) -> Planned:
-    return decoding.decode_values(values, ConvShape(*values["shape"]))
+def _planned(values: dict[str, Any], head: Head, source: Path) -> Planned:
+    problem = ops.find(head.op).decode(values["problem"])
+    return decoding.decode_values(values, problem, head, source)
 
 
-def _variant(source: Path, head: list[Any], planned: list[Planned]) -> Variant:
-    known = {p.shape: p for p in planned}
-    return plans.variant_of(Head(*head), source, lambda shape: known[shape])
+def _run_host(variant: Variant, problem: Any, data: bytearray) -> Answer:
+    """The outputs of a variant's NumPy function.
 
-
-def _arrays(shape: ConvShape, data: bytearray) -> tuple[np.ndarray, np.ndarray]:
-    both = np.frombuffer(data, np.float32)
-    split = int(np.prod(shape.x))
-    return both[:split].reshape(shape.x), both[split:].reshape(shape.w)
+    Raises
+    ------
+    VariantError
+        It does not take the problem, or fails.
+    """
+    limit = variant.limit_for(problem)
+    if limit:
+        raise VariantError(f"{variant.name} does not take {problem}: {limit}")
+    found = variant.run_host(problem, wire.unpacked(data, problem.named("in", "weight")))
+    return wire.packed(np.asarray(found[name], array.dtype) for name, array in problem.named("out").items())
