@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from convolutions import planned
 
+import mini_dnn
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
@@ -142,6 +143,16 @@ def test_host_variant_takes_parts_and_reports() -> None:
     assert np.array_equal(result.y, np.repeat(X, 3, axis=0))
     assert seen == [3, 6]
     assert result.op_ms == result.layer_ms > 0
+
+
+def test_api_has_a_function_for_each_operation(tmp_path: Path) -> None:
+    y = mini_dnn.conv2d(X, ONE, copies(tmp_path), "emulator")
+    assert np.array_equal(y, X)
+    assert np.array_equal(mini_dnn.conv2d(X, ONE, device="emulator", impl="cpu"), X)
+    pooled = mini_dnn.conv2d_relu_pool(X, ONE, pool=2, device="emulator")
+    assert pooled.shape == (2, 1, 3, 4)
+    for name in ("operation", "compare", "nothing"):  # a file of mini_dnn/ops is not yet an operation
+        assert not hasattr(mini_dnn, name)
 
 
 def test_api_refuses_what_does_not_fit() -> None:
