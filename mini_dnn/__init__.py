@@ -17,7 +17,9 @@ __all__ = ["MiniDnnError", "open_device"]
 def __getattr__(name: str) -> Any:
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mini_dnn.ops import find  # here: whoever imports a part of mini_dnn should not wait for all of it
+    from mini_dnn.ops import find, names  # here: whoever imports a part should not wait for all of mini_dnn
     from mini_dnn.running.runner import compute
 
+    if name not in names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return partial(compute, find(name))

@@ -316,13 +316,9 @@ def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng
     return f"{wrong.sum()} sums over its images differ from float64" if wrong.any() else ""
 
 
-TRAITS = {
+TRAITS = {  # what a kernel may not be meant for
     "R != S (the filter is not square)": lambda s: s.R != s.S,
     "H != W (the image is not square)": lambda s: s.H != s.W,
-    "N > 1 (several images)": lambda s: s.N > 1,
-    "C > 1 (several input channels)": lambda s: s.C > 1,
-    "M > 1 (several output channels)": lambda s: s.M > 1,
-    "C > 4 (many input channels)": lambda s: s.C > 4,
 }
 
 OPERATION = Operation(

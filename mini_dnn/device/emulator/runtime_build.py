@@ -82,6 +82,9 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
-    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there."""
-    flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
+    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there.
+
+    In checked mode it knows where its files lie, which is not the same in two copies of this project.
+    """
+    flags = (*compiler.kernel_flags, *((*compiler.checked_flags, str(INCLUDE)) if checked else ()))
     return runtime.with_name(f"header-{key(runtime.name, *flags)}")
