@@ -1,0 +1,138 @@
+"""The course's program: what it checks, and what its figures say of themselves."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clocked import Clocked, Restless
+
+from mini_dnn.cli import infer as verb
+from mini_dnn.cli import main
+from mini_dnn.datasets import ImageSet, draw
+from mini_dnn.device import Device
+from mini_dnn.errors import CheckError, UsageError, VariantError
+from mini_dnn.measuring.inference import STEPS, Convolutions, Program, classify, find_step
+from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import WeightsInfo
+from mini_dnn.running.resident import Resident
+from mini_dnn.running.timing import Timing
+from mini_dnn.variant import find
+
+IMAGES = 6
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    data = ImageSet("synthetic", "test", *draw(IMAGES, 3), origin="drawn", note="")
+    network = lenet.build(np.random.default_rng(5))
+    return Program(network, WeightsInfo("synthetic", {4: 0.25}, 5, ""), Path("none.h5"), data)
+
+
+@pytest.fixture
+def clocked() -> Iterator[Clocked]:
+    device = Clocked()
+    yield device
+    device.close()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "fp16_sum"])
+def test_a_network_of_any_precision_is_compared(precision: str, program: Program, emulator: Device) -> None:
+    variant = replace(find_step("whole"), precision=precision)
+    whole = classify(variant, program, IMAGES, "uint8", Setting(emulator, entries=4))
+    assert whole.max_error is not None
+    assert 0 < whole.max_error < 1e-5
+    assert program.share_right(whole.probabilities.argmax(axis=1)) == np.mean(
+        program.network.predict(program.images(IMAGES, "float32")) == program.data.labels
+    )
+
+
+def test_a_wrong_probability_is_found(
+    program: Program, emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Resident.predict
+
+    def wrong(self: Resident, *args: object) -> np.ndarray:
+        found = right(self, *args)  # type: ignore[arg-type]
+        found[4, 2] += 2e-4
+        return found
+
+    monkeypatch.setattr(Resident, "predict", wrong)
+    with pytest.raises(CheckError, match=r"1 of 60 elements differ from float64; the first at \(4, 2\)"):
+        classify(find_step("whole"), program, IMAGES, "float32", Setting(emulator, entries=None))
+    assert classify(find_step("whole"), program, IMAGES, "float32", Setting(emulator)).max_error is None
+
+
+def test_op_times_of_a_network_that_fits_as_a_whole(program: Program, clocked: Clocked) -> None:
+    timing = Timing(warm_up=0, repeats=3, max_repeats=3)
+    whole = classify(find_step("whole"), program, IMAGES, "uint8", Setting(clocked, timing))
+    assert (whole.held, whole.timed.samples_ms, whole.state) == (IMAGES, (2.0, 2.0, 2.0), None)
+    clocked.free_bytes = lambda: 900_000  # type: ignore[method-assign]
+    whole = classify(find_step("whole"), program, IMAGES, "uint8", Setting(clocked, timing))
+    assert whole.held < IMAGES
+    assert whole.timed.samples_ms == ()
+    assert whole.probabilities.shape == (IMAGES, 10)
+
+
+def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
+    seen: list[Measured] = []
+    convolutions = Convolutions(find("m1"), Setting(emulator, entries=2), seen.append)
+    program.accuracy(convolutions, 3)
+    assert [layer.name for layer in seen] == ["conv1", "conv2"]
+    assert convolutions.layers == seen
+    assert all(layer.problem.N == 3 and layer.comparison and layer.comparison.ok for layer in seen)
+    assert seen[0].comparison is not None
+    assert seen[0].comparison.elements == 2 * 4 * 80 * 80
+
+
+def test_what_the_weights_state(program: Program) -> None:
+    assert (program.expected_accuracy(4), program.expected_accuracy(5)) == (0.25, None)
+    other = replace(program, info=replace(program.info, dataset="fashion-mnist"))
+    assert other.expected_accuracy(4) is None
+    program.check_batch(IMAGES)
+    with pytest.raises(UsageError, match=r"--batch 7: synthetic has 6 test images at most"):
+        program.check_batch(IMAGES + 1)
+
+
+def test_names_of_networks() -> None:
+    assert [find_step(name).op for name in STEPS] == ["lenet"] * 4
+    assert find_step("networks/lenet/whole").name == find_step("whole").name
+    with pytest.raises(VariantError, match="no whole network; --resident takes layers, fused, whole"):
+        find_step("m3")
+    with pytest.raises(VariantError, match="short names are layers, fused, whole"):
+        find_step("hole")
+
+
+@pytest.mark.parametrize("words", [["--impl", "m1"], ["--resident", "whole"]])
+@pytest.mark.parametrize("settled", [True, False])
+def test_the_output_says_where_op_times_had_not_settled(
+    words: list[str],
+    settled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("mini_dnn.running.timing.WARM_UP_S", 0.0)
+    monkeypatch.setattr(verb, "open_device", lambda name: Clocked() if settled else Restless())
+    file = tmp_path / "out.json"
+    assert main([*words, "--batch", "5", "--data", "synthetic", "--repeat", "1", "--json", str(file)]) == 0
+    layers = json.loads(file.read_text())["layers"]
+    assert capsys.readouterr().out.count(UNSETTLED) == (0 if settled else len(layers))
+    assert [layer["settled"] for layer in layers] == [settled] * len(layers)
+    assert [layer["state"] for layer in layers] == [None] * len(layers)
+    assert all(layer["op_ms"] > 0 for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("impl", "message"),
+    [
+        ("networks/lenet/whole", "computes a whole network; take --resident networks/lenet/whole"),
+        ("layers/fused", "it computes conv2d_relu_pool, where conv2d is asked for"),
+    ],
+)
+def test_variants_of_other_operations(impl: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--impl", impl]) == 2
+    assert message in capsys.readouterr().err
