@@ -257,6 +257,7 @@ def test_sanitizer_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, subtoo
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
 def test_profilers_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, tool: str) -> None:
     needs(tool)
