@@ -148,12 +148,6 @@ def must_not_name() -> list[tuple[str, Path]]:
     ]
 
 
-unfinished = pytest.mark.xfail(
-    strict=False, reason="some modules still name an operation, until all parts of the package are adapted"
-)
-
-
-@unfinished
 def test_only_few_modules_know_the_courses_operations() -> None:
     """Neither in code nor in words."""
     lines = [
@@ -165,7 +159,6 @@ def test_only_few_modules_know_the_courses_operations() -> None:
     assert not lines, "\n".join(lines)
 
 
-@unfinished
 @pytest.mark.parametrize("op", ops.names())
 def test_no_other_module_knows_an_operation(op: str) -> None:
     """As an import of its file, or as a string that is its name."""

@@ -17,7 +17,8 @@ from mini_dnn.device import Device
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.running.runner import Result, largest_part, run
+from mini_dnn.running.parts import largest_part
+from mini_dnn.running.runner import Result, run
 from mini_dnn.running.timing import Timing
 from mini_dnn.variant import Array, Launch, Planned, Variant, find
 
