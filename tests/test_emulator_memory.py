@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -10,6 +12,7 @@ from emulator_kernels import Kernels, line_of
 
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError
+from mini_dnn.paths import ROOT
 
 INT = np.int32
 
@@ -197,3 +200,31 @@ def test_copies_check_dtype_size_and_order(emulator: EmulatorDevice) -> None:
     with pytest.raises(DeviceError, match="read-only"):
         emulator.copy_out(buffer, frozen)
     buffer.free()
+
+
+LITTLE_ROOM = """
+import resource, sys
+import numpy as np
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.ops import find as operation
+from mini_dnn.running.runner import run
+from mini_dnn.variant import find
+
+device, variant = EmulatorDevice(threads=64), find("m2")
+problem = operation("conv2d").parse("40,1,40,40,4,3,3")
+arrays = operation("conv2d").inputs(problem, 0)
+device.compile(variant.source, variant.planned(problem, 1 << 16).defines)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = used + (int(sys.argv[1]) << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(np.isfinite(run(variant, problem, arrays, device).y).all())
+"""
+
+
+@pytest.mark.parametrize("room_mb", [1200, 2000])
+def test_workers_without_room_for_stacks_leave_the_blocks_to_others(room_mb: int) -> None:
+    """As where a process may have little address space, and the machine has many cores."""
+    words = [sys.executable, "-c", LITTLE_ROOM, str(room_mb)]
+    environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert done.stdout == "True\n", done.stderr

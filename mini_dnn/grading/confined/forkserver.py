@@ -115,11 +115,13 @@ class ForkServer:
         ]
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}
+        # malloc's arenas, one for each thread of the emulator, would use up children's address space
+        few = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
         self._process = subprocess.Popen(
             [sys.executable, *words],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=kept | private | {"OPENBLAS_NUM_THREADS": "1", "MINI_DNN_CACHE": str(self.folder)},
+            env=kept | private | few | {"MINI_DNN_CACHE": str(self.folder)},
             start_new_session=True,
         )
         theirs.close()

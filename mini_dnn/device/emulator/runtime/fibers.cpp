@@ -14,21 +14,24 @@ constexpr size_t HUGE_PAGE = 2 << 20;
 constexpr size_t STRIDE = STACK_BYTES + 5 * 64;
 constexpr uint64_t END_MARK = 0x6f7665726672656eull;
 
+}  // namespace
+
 // Address space, not memory: only what threads touch exists.
-void reserve(Worker& w) {
+bool reserve_stacks(Worker& w) {
+  if (w.stacks) return true;
   const size_t guard = guard_bytes(), bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
   void* region = mmap(nullptr, bytes + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (region == MAP_FAILED) {
-    snprintf(w.failure.text, sizeof w.failure.text, "no memory for the stacks of a block");
-    stop(FailureKind::no_memory);
-  }
+  if (region == MAP_FAILED) return false;
   const uintptr_t first = (reinterpret_cast<uintptr_t>(region) + guard + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
   w.stacks = reinterpret_cast<char*>(first);
   mprotect(w.stacks, MAX_THREADS * STRIDE, PROT_READ | PROT_WRITE);
 #ifdef MADV_HUGEPAGE
   madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a wish
 #endif
+  return true;
 }
+
+namespace {
 
 char* stack_of(const Worker& w, const Fiber* f) { return w.stacks + (f - w.fibers) * STRIDE; }
 
@@ -39,7 +42,6 @@ Fiber* take_fiber(Worker& w, void (*entry)()) {
   if (f) {
     w.free_fibers = f->next;
   } else {
-    if (!w.stacks) reserve(w);
     f = &w.fibers[w.fiber_count++];
     memcpy(stack_of(w, f), &END_MARK, sizeof END_MARK);
   }

@@ -35,9 +35,9 @@ struct Pool {
   std::mutex mutex;
   std::condition_variable start, done, idle;
   std::vector<pthread_t> threads;
-  unsigned generation = 0;  // launches so far
-  int wanted = 0, running = 0;
-  bool busy = false;  // from emulator_start to the emulator_wait that sees the end
+  unsigned generation = 0;                    // launches so far
+  int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those with no room for stacks
+  bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
   Launch launch;
   std::atomic<uint64_t> next_block;
   std::atomic<bool> stopped;
@@ -72,6 +72,12 @@ void run_blocks(Pool& pool, Worker& w) {
 
 void run_share(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
+  if (!reserve_stacks(w)) {  // where address space is limited; others do its blocks
+    std::lock_guard lock(pool.mutex);
+    if (++pool.roomless == pool.wanted)
+      pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "no memory for the stacks of a block"};
+    return;
+  }
   w.run = l.kernel->run;
   w.arguments = l.arguments;
   w.total = l.block[0] * l.block[1] * l.block[2];
@@ -156,6 +162,7 @@ void emulator_start(Launch* launch) {
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;
   pool.stopped = false;
+  pool.roomless = 0;
   pool.failure.kind = FailureKind::none;
   if (pool.wanted == 0) {
     pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system starts no thread"};
