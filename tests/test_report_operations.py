@@ -108,7 +108,7 @@ def test_a_report_of_several_operations(tmp_path: Path) -> None:
     assert "The course project's table" in first
     assert all("The course project's table" not in part for part in (network, softmax))
     assert f"`{FUSED}` does not take `uint8-28`: there is no resizing" in network
-    assert "\n## The problems of the course\n" in softmax
+    assert "\n## The course's sizes\n" in softmax
     assert "Problem 1 is `classes`, 100,000 rows of 1,000; 2 is `tokens`" in softmax
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "ops.csv").read_text())))
     assert {line["op"] for line in lines} == {"conv2d", "lenet", "softmax"}
@@ -174,4 +174,4 @@ def test_a_ladder_of_another_operation_has_its_table(tmp_path: Path) -> None:
     assert "| `softmax/v1_warp` | 1.50 | 1.50 | 3.00 | 4.00× `softmax/v0_naive` |" in text
     assert "m1/direct" not in text
     _, text = readmes.updated(found[:1], tmp_path)[readme]
-    assert "Not measured at the problems of the course yet: `run.py bench softmax --out" in text
+    assert "Not measured at the course's sizes yet: `run.py bench softmax --out" in text

@@ -11,7 +11,8 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.models import lenet
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem
 
 SIDE, SMALL_SIDE, CLASSES = 86, 28, 10
 WEIGHTS = {

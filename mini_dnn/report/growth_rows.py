@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
 from mini_dnn import ops
 from mini_dnn.device.sources import source_hash
@@ -12,6 +14,8 @@ from mini_dnn.measuring.records import Growth
 from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, find
+
+SAME = {f.name for f in fields(Row)}  # of a row of growth
 
 
 def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:
@@ -24,40 +28,27 @@ def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:
     present = {name: _present(name) for name in {row.variant for row in growths}}
     rows = []
     for row in growths:
-        course = ops.find(row.op).course
-        if row.problem not in course or row.parts != 1:
-            continue
-        known = row.batch in (*TEST_COUNTS, course[row.problem].batch)
         variant = present[row.variant]
-        if not known or variant is None or code_of(variant) != row.code_hash:
+        named = ops.find(row.op).course.get(row.problem)
+        if variant is None or named is None or row.parts != 1 or code_of(variant) != row.code_hash:
             continue
-        problem = course[row.problem].with_batch(row.batch)
-        rows.append(
-            Row(
-                record=record,
-                op=row.op,
-                problem=row.problem,
-                shape=problem.fields,
-                batch=row.batch,
-                variant=row.variant,
-                parent=variant.parent,
-                precision=variant.precision,
-                source_hash=source_hash(variant.source),
-                code_hash=row.code_hash,
-                flops=row.flops,
-                min_bytes=problem.min_bytes,
-                op_ms=row.op_ms,
-                op_ms_quartiles=row.op_ms_quartiles,
-                median_error=row.median_error,
-                settled=row.settled,
-                repeats=row.repeats,
-                parts=row.parts,
-                layer_ms=None,
-                max_error=row.max_error,
-                state=row.state,
-            )
-        )
+        if row.batch in (*TEST_COUNTS, named.batch):
+            rows.append(_row(row, variant, named.with_batch(row.batch), record))
     return rows
+
+
+def _row(row: Growth, variant: Variant, problem: Any, record: Record) -> Row:
+    """The row, with what the variant and the problem say of themselves."""
+    return Row(
+        **{f.name: getattr(row, f.name) for f in fields(Growth) if f.name in SAME},
+        record=record,
+        shape=problem.fields,
+        min_bytes=problem.min_bytes,
+        parent=variant.parent,
+        precision=variant.precision,
+        source_hash=source_hash(variant.source),
+        layer_ms=None,
+    )
 
 
 def _present(name: str) -> Variant | None:

@@ -140,8 +140,8 @@ def _peers(board: Board) -> list[Block]:
     table = peers_table(board)
     versions = ", ".join(dict.fromkeys(f"{peer.versions} (`{peer.file.name}`)" for peer in board.peers))
     text = (
-        f"The same operation at {title(course_at(board.operation.name))} by {versions}, on the same GPU, the L2 cache "
-        "cold too. Its fp16 is fp16 in memory: half the bytes of any variant's."
+        f"The same operation at {title(course_at(board.operation.name))} by {versions}, on the same GPU, the "
+        "L2 cache cold too. Its fp16 is fp16 in memory: half the bytes of any variant's."
     )
     return [Heading(2, "Beside a library"), Text(text), table] if table.rows else []
 

@@ -61,8 +61,8 @@ class Peer:
         return self.device, row.peer, row.precision, row.order, row.batch, row.op, row.problem
 
 
-def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
-    """When it was started, and the rows of libraries; of several settings the fastest.
+def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
+    """What a file says, of any of `SCHEMAS`.
 
     Raises
     ------
@@ -73,7 +73,18 @@ def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
     if schema != SCHEMA and isinstance(rows, list):
         changed = _of_first if schema == FIRST else _of_second
         content = {**content, "rows": [changed(row) if isinstance(row, dict) else row for row in rows]}
-    found = converted(content, PeersFile, file)
+    return converted(content, PeersFile, file)
+
+
+def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
+    """When it was started, and the rows of libraries; of several settings the fastest.
+
+    Raises
+    ------
+    DataError
+        See `content_of`.
+    """
+    found = content_of(content, file)
     of_libraries = [row for row in found.rows if row.kind == "library" and row.op]
     of_libraries.sort(key=lambda row: -row.op_ms)  # the last of equal names counts
     fastest = {(r.peer, r.precision, r.order, r.op, r.problem, r.batch): r for r in of_libraries}

@@ -13,7 +13,7 @@ from mini_dnn.measuring import records
 from mini_dnn.measuring.records import Head, Skipped, Sweep
 
 At = int | str  # which rows stand in one table: those of a batch, or one of the two that follow
-COURSE = "the problems of the course"  # at their own batches, where these differ
+COURSE = "the course's sizes"  # where the batches of its problems differ
 SIZES = "other sizes"  # problems that the operation has no name for
 
 
