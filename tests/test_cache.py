@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.device.cache import store, stored
+from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 
@@ -40,8 +41,19 @@ def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
     runtime = build_runtime(find_compiler(), ucontext=False, checked=False)
     shutil.copyfile(runtime, tmp_path / "emulator" / runtime.name)
     convolve()
-    files = list(tmp_path.glob("emulator/*.so"))
-    assert len(files) == 2  # the runtime and the kernels
-    for file in files:
-        file.write_bytes(file.read_bytes()[:3000])
+    (kernels,) = (file for file in tmp_path.glob("emulator/*.so") if file.name != runtime.name)
+    kernels.write_bytes(kernels.read_bytes()[:3000])
     convolve()
+
+
+def test_a_damaged_runtime_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*_: object) -> Path:
+        (tmp_path / "made").write_bytes(b"anew")
+        return tmp_path / "made"
+
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path))
+    monkeypatch.setattr(runtime_build, "_build", made)
+    runtime = build_runtime(find_compiler(), ucontext=False)
+    runtime.write_bytes(runtime.read_bytes()[:-1])
+    assert stored(runtime) is None
+    assert stored(build_runtime(find_compiler(), ucontext=False)) == b"anew"

@@ -12,7 +12,7 @@ from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import INCLUDE, build_runtime, header_folder
+from mini_dnn.device.emulator.runtime_build import INCLUDE, _precompile, build_runtime, header_folder
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.paths import write_atomically
 
@@ -76,11 +76,11 @@ def test_keys() -> None:
 
 def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One library for each different definition; what does not compile is told when it is asked for."""
-    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
     source = tmp_path / "ahead" / "kernel.cu"
     source.parent.mkdir()
     source.write_text('extern "C" __global__ void give(int* y) { *y = VALUE; }\n')
     with closing(EmulatorDevice()) as device:
+        monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))  # of kernels alone
         device.build(source, [{"VALUE": 1}, {"VALUE": 2}, {"VALUE": 1}, {"VALUE": "nothing"}])
         assert len(list((tmp_path / "cache" / "emulator").glob("ahead-*.so"))) == 2
         assert device.compile(source, {"VALUE": 2}).path.is_file()
@@ -89,37 +89,35 @@ def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("checked", [False, True])
-def test_the_precompiled_header_is_taken(checked: bool, tmp_path: Path) -> None:
-    compiler = find_compiler()
-    if not compiler.precompiles:
-        pytest.skip(f"{compiler.version} does not keep headers that it has read")
-    folder = header_folder(compiler, build_runtime(compiler, ucontext=False, checked=checked), checked)
-    empty = tmp_path / "empty.cpp"
-    empty.write_text("#include <emulator.h>\n")
-    flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
-    flags += [f"-isystem{folder}", f"-isystem{INCLUDE}", "-H", "-fsyntax-only"]
-    done = compiler.run([*flags, str(empty)])
-    assert f"! {folder}/emulator.h.gch" in done.stderr
-
-
-def test_the_precompiled_header_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_precompiled_header_is_taken_and_changes_nothing(
+    checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither the kernels nor what the compiler says of them."""
     compiler = find_compiler()
     if not compiler.precompiles:
         pytest.skip(f"{compiler.version} does not keep headers that it has read")
-    source, wrong = tmp_path / "kernel.cu", tmp_path / "wrong.cu"
+    source, wrong, empty = (tmp_path / name for name in ("kernel.cu", "wrong.cu", "empty.cpp"))
     source.write_text('extern "C" __global__ void give(float* y) { *y = __shfl_sync(~0u, expf(*y), 1); }\n')
     wrong.write_text('extern "C" __global__ void give(float* y) { wmma::fill_fragment(*y, __expf("")); }\n')
-    runtime = build_runtime(compiler, ucontext=False)
-    alone = tmp_path / runtime.name
-    shutil.copyfile(runtime, alone)
-    built, said = [], []
-    for beside in (runtime, alone):
-        monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / beside.parent.name))
-        built.append(build_kernels(source, {}, compiler, beside).read_bytes())
+    empty.write_text("#include <emulator.h>\n")
+    runtime = build_runtime(compiler, ucontext=False, checked=checked)
+    built, said, read = [], [], []
+    for name in ("with", "without"):
+        copy = tmp_path / name / runtime.name
+        copy.parent.mkdir()
+        shutil.copyfile(runtime, copy)
+        if name == "with":
+            _precompile(compiler, checked, tmp_path / "made", copy)
+        folder = header_folder(compiler, copy, checked)
+        flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
+        flags += [f"-isystem{folder}", f"-isystem{INCLUDE}", "-H", "-fsyntax-only"]
+        read.append(f"! {folder}/emulator.h.gch" in compiler.run([*flags, str(empty)]).stderr)
+        monkeypatch.setenv("MINI_DNN_CACHE", str(copy.parent))
+        built.append(build_kernels(source, {}, compiler, copy, checked).read_bytes())
         with pytest.raises(CompileError) as error:
-            build_kernels(wrong, {}, compiler, beside)
+            build_kernels(wrong, {}, compiler, copy, checked)
         said.append(re.sub("/tmp/[^/]*/", "", str(error.value)))
-    assert built[0] == built[1]
+    assert read == [True, False]
+    assert checked or built[0] == built[1]  # debugging information names a temporary folder
     assert "__expf" in said[0]
     assert said[0] == said[1]

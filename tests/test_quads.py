@@ -7,8 +7,9 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from convolutions import compare_conv2d, kernels, planned
+from convolutions import compare_conv2d, every_other, kernels, planned
 from emulator_kernels import Kernels
+from waiting import PATIENCE_S
 
 from mini_dnn import conv2d, quads
 from mini_dnn.device import Device, open_device
@@ -17,7 +18,8 @@ from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Variant, find
 
-NAMES = ("layers/custom", "m3/fp32_split")
+CUSTOM, SPLIT = NAMES = ("layers/custom", "m3/fp32_split")
+KINDS = [(CUSTOM, False), (CUSTOM, True), (SPLIT, True), (SPLIT, False)]  # and whether without bulk copies
 # (N, C, H, W), (M, R, S): rows in units of 16 bytes or not, one band or several, several tiles of channels
 SHAPES = {
     "layer 1, last band short": ((2, 1, 40, 86), (4, 7, 7)),
@@ -37,12 +39,10 @@ def random(rng: np.random.Generator, shape: ConvShape) -> tuple[np.ndarray, np.n
     return rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-@pytest.mark.parametrize(("name", "old"), [(NAMES[0], False), (NAMES[0], True), (NAMES[1], False)])
-def test_against_float64(
-    name: str, shape: tuple, old: bool, device: Device, rng: np.random.Generator
-) -> None:
-    (N, C, H, W), (M, R, S) = shape
+@pytest.mark.parametrize(("case", "kind"), every_other(SHAPES, KINDS))
+def test_against_float64(case: str, kind: tuple[str, bool], device: Device, rng: np.random.Generator) -> None:
+    (N, C, H, W), (M, R, S) = SHAPES[case]
+    name, old = kind
     x, w = random(rng, ConvShape(N, C, H, W, M, R, S))
     variant = find(name)
     if old:
@@ -65,35 +65,34 @@ def cut_as(name: str, bands: int, **sizes: int | bool) -> Variant:
     )
 
 
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("C", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    ("H", "W", "R", "S"), [(17, 19, 3, 3), (14, 21, 4, 2), (19, 16, 7, 5), (9, 15, 2, 6)]
-)
+SIDES = [(17, 19, 3, 3), (14, 21, 4, 2), (19, 16, 7, 5), (9, 15, 2, 6)]  # H, W, R, S
+
+
+@pytest.mark.parametrize(("sides", "C", "name"), every_other(SIDES, range(1, 5), NAMES))
 def test_odd_sizes(
-    H: int, W: int, R: int, S: int, C: int, split: bool, device: Device, rng: np.random.Generator
+    sides: tuple[int, ...], C: int, name: str, device: Device, rng: np.random.Generator
 ) -> None:
     """Rows and columns that no quad divides, channels of the output that no product does."""
+    H, W, R, S = sides
     x, w = random(rng, ConvShape(3, C, H, W, 7, R, S))
-    variant = find(NAMES[split])
+    variant = find(name)
     result = compare_conv2d(x, w, conv2d(x, w, variant, device), variant.precision)
     assert result.ok, str(result)
 
 
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize(("C", "M"), [(1, 4), (2, 8), (4, 16)])
-def test_whole_images_or_bands(C: int, M: int, split: bool, device: Device, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("C", "name"), every_other((1, 2, 4), NAMES))
+def test_whole_images_or_bands(C: int, name: str, device: Device, rng: np.random.Generator) -> None:
     """However an image is cut and its parts are buffered, each output is the same sum in the same order."""
-    shape = ConvShape(5, C, 27, 24, M, 4, 5)
+    shape, split = ConvShape(5, C, 27, 24, 4 * C, 4, 5), name == SPLIT
     x, w = random(rng, shape)
     assert quads.cut(shape, 1, 3, 1).WHOLE
-    whole = conv2d(x, w, cut_as(NAMES[split], 1, split=split), device)
-    precision = find(NAMES[split]).precision
+    whole = conv2d(x, w, cut_as(name, 1, split=split), device)
+    precision = find(name).precision
     assert compare_conv2d(x, w, whole, precision).ok
     for bands, inputs, outputs, max_rows in ((1, 1, 1, 3), (3, 2, 1, 2), (7, 3, 2, 10)):
         t = {"inputs": inputs, "outputs": outputs, "max_rows": max_rows, "split": split}
         assert bool(quads.cut(shape, bands, 3, 1, **t).WHOLE) == (bands == 1)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(conv2d(x, w, cut_as(NAMES[split], bands, **t), device), whole)
+        np.testing.assert_array_equal(conv2d(x, w, cut_as(name, bands, **t), device), whole)
 
 
 @pytest.mark.parametrize("C", [1, 2, 3, 4])
@@ -184,7 +183,7 @@ def test_from_two_threads(name: str, device: Device) -> None:
         with closing(open_device(device.name)) as own:
             found = []
             for x, w in inputs * 2:
-                together.wait(timeout=60)
+                together.wait(PATIENCE_S)
                 found.append(conv2d(x, w, find(name), own))
         return [
             compare_conv2d(x, w, y, find(name).precision).ok

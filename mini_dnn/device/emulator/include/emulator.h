@@ -1,6 +1,9 @@
 // Put before every kernel file, and before its defines, by the build. What nvcc knows without an #include is visible
 // at once; half and wmma wait in namespaces of their own for cuda_fp16.h and mma.h.
 #pragma once
+#ifdef EMULATOR_SCAN  // the build's first pass is the preprocessor's alone, and looks for qualifiers in the user's file
+#include "emulator/qualifiers.h"
+#else
 #include "emulator/builtins.h"
 #include "emulator/types.h"
 #include "emulator/warp.h"
@@ -10,3 +13,4 @@
 #include "emulator/wmma.h"
 #include "emulator/ptx.h"
 #include "emulator/launch.h"
+#endif

@@ -1,35 +1,7 @@
-// Qualifiers, barriers and the other words of CUDA C++ that need no header of their own.
+// Barriers and the other functions of CUDA C++ that need no header of their own.
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
+#include "qualifiers.h"
 #include "runtime_interface.h"
-
-#define __CUDACC__ 1
-#define __CUDA_ARCH__ 900
-#define __CUDA_ARCH_FEAT_SM90_ALL 1  // it is an sm_90a
-#define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
-
-#ifndef EMULATOR_SCAN  // the build's first pass looks for these words
-#define __global__ __attribute__((visibility("default"), used))
-// One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
-#define __shared__ thread_local
-#endif
-#define __host__
-#define __device__ __attribute__((visibility("default")))
-// `used` also tells g++ that others write it: a constant array without an initialiser is not all zeros.
-#define __constant__ __attribute__((visibility("default"), used))
-#define __managed__ __attribute__((visibility("default")))
-#define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
-#define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(...)
-#define __maxnreg__(n)
-#define __grid_constant__
-#define __cluster_dims__(...)
 
 inline void __syncthreads(emulator::Site site = emulator::Site::current()) { emulator::block_barrier(site); }
 inline int __syncthreads_count(int predicate, emulator::Site site = emulator::Site::current()) {

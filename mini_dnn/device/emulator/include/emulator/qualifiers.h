@@ -1,0 +1,30 @@
+// The words of CUDA C++ that are macros here: qualifiers, what tells which compiler it is, and the C library's.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1  // it is an sm_90a
+#define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
+
+#ifndef EMULATOR_SCAN  // the build's first pass looks for these words
+#define __global__ __attribute__((visibility("default"), used))
+// One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
+#define __shared__ thread_local
+#endif
+#define __host__
+#define __device__ __attribute__((visibility("default")))
+// `used` also tells g++ that others write it: a constant array without an initialiser is not all zeros.
+#define __constant__ __attribute__((visibility("default"), used))
+#define __managed__ __attribute__((visibility("default")))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __maxnreg__(n)
+#define __grid_constant__
+#define __cluster_dims__(...)
