@@ -29,16 +29,17 @@ STAND_IN = (
 ALONE = (pytest.mark.gpu, pytest.mark.gpu_alone)
 
 
-@pytest.fixture(params=["stand-in", pytest.param("cuda", marks=ALONE)])
-def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("cuda", marks=ALONE)])
+def clock(request: pytest.FixtureRequest) -> Iterator[str]:
     """Where times come from."""
-    if request.param == "cuda":
-        request.getfixturevalue("cuda")
-    elif find_nvcc() is None:
-        pytest.skip("no nvcc: kernels are compiled for a GPU")
-    else:
-        monkeypatch.setattr(forkserver, "START", STAND_IN)
-    return str(request.param)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if request.param == "cuda":
+            request.getfixturevalue("cuda")
+        elif find_nvcc() is None:
+            pytest.skip("no nvcc: kernels are compiled for a GPU")
+        else:
+            monkeypatch.setattr(forkserver, "START", STAND_IN)
+        yield str(request.param)
 
 
 def grader_at(folder: Path, precision: str, performance: str) -> Grader:
@@ -48,12 +49,12 @@ def grader_at(folder: Path, precision: str, performance: str) -> Grader:
     return Grader(quick_setting(folder, rubric=rubric.load(path), device="cuda"), folder)
 
 
-@pytest.fixture
-def exact(clock: str, tmp_path: Path) -> Iterator[Grader]:
+@pytest.fixture(scope="module")
+def exact(clock: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
     """A grader for few images: what some cheats keep in a variable must fit."""
-    with grader_at(
-        tmp_path, "fp32", "batch = 20\nfull = 1000\nnone = 2000\nwarm_up = 1\nrepeats = 3"
-    ) as grader:
+    folder = tmp_path_factory.mktemp("exact")
+    performance = "batch = 20\nfull = 1000\nnone = 2000\nwarm_up = 1\nrepeats = 3"
+    with grader_at(folder, "fp32", performance) as grader:
         yield grader
 
 
@@ -102,7 +103,8 @@ def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> Non
     def points(run: str, full: float, none: float) -> float:
         folder = tmp_path / run
         folder.mkdir()
-        performance = f'batch = 10000\nreference = "m2/unroll_gemm"\nfull = {full}\nnone = {none}'
+        limits = f"full = {full}\nnone = {none}\nwarm_up = 2\nrepeats = 7"
+        performance = f'batch = 2000\nreference = "m2/unroll_gemm"\n{limits}'
         with grader_at(folder, "fp16", performance) as grader:
             grade = grader.grade(Submission("custom", ROOT / "layers/custom"))
         assert not grade.refused, grade.refused

@@ -51,7 +51,7 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
 
 def test_the_example_of_the_course_page(tmp_path: Path) -> None:
     (text,) = re.findall(
-        r"^```toml\n(.*?)^```$", (ROOT / "docs/course.md").read_text(), re.DOTALL | re.MULTILINE
+        r"^```toml\n(.*?)^```$", (ROOT / "docs/rubrics.md").read_text(), re.DOTALL | re.MULTILINE
     )
     found = load(rubric_file(tmp_path, text))
     assert found.op == "softmax"

@@ -34,8 +34,7 @@ points = {{ correct = 1, checked = 1 }}
 def test_the_example_of_contributing_is_the_code_of_this_repository() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     section = page.split("## An operation in ten minutes")[1].split("\n## ")[0]
-    folder = ROOT / "ladders" / EXAMPLE / VARIANTS[0]
-    files = [ROOT / f"mini_dnn/ops/{EXAMPLE}.py", folder / "variant.py", folder / "kernel.cu"]
+    files = [ROOT / f"mini_dnn/ops/{EXAMPLE}.py", ROOT / f"ladders/{EXAMPLE}/{VARIANTS[0]}/variant.py"]
     assert BLOCK.findall(section) == [file.read_text() for file in files]
 
 

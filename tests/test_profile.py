@@ -251,7 +251,7 @@ def test_sanitizer_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, subtoo
     (tmp_path / "kernel.cu").write_text(before + after)
     (tmp_path / "variant.py").write_text((source.folder / "variant.py").read_text())
     command = ["profile", "--impl", str(tmp_path), "--tool", "sanitizer", "--subtool", subtool]
-    assert main([*command, "--layer", "conv2", "--batch", "1", "--out", str(tmp_path / "out")]) == status
+    assert main([*command, "--shapes", "1,4,12,12,16,7,7", "--out", str(tmp_path / "out")]) == status
     if status:
         assert "kernel.cu:" in capsys.readouterr().out
 
