@@ -18,8 +18,9 @@
 using In = std::conditional_t<HALF_IN, half, float>;
 using Out = std::conditional_t<HALF_OUT, half, float>;
 
-extern "C" __global__ void gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_row,
-                                long long a_col, long long b_row, long long b_col, float alpha, float beta) {
+extern "C" __global__ void __launch_bounds__(TILE* TILE)
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_row, long long a_col,
+         long long b_row, long long b_col, float alpha, float beta) {
   const int tiles = (m + TILE - 1) / TILE;  // in a column of tiles
   const int row = blockIdx.x % tiles * TILE + threadIdx.x, col = blockIdx.x / tiles * TILE + threadIdx.y;
   if (row >= m || col >= n) return;
