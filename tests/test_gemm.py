@@ -11,6 +11,7 @@ from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.gemm import GemmShape, answer, audit, bound, operands, probe, scaled
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
+from mini_dnn.variant import find
 
 OPERATION = ops.find("gemm")
 LARGE = [
@@ -56,6 +57,16 @@ def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
 def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
     with pytest.raises(ShapeError, match=words):
         OPERATION.parse(text)
+
+
+@pytest.mark.parametrize("name", ["gemm/v4", "gemm/v5"])
+def test_tensor_cores_refuse_floats_in_words(name: str) -> None:
+    assert find(name).limit_for(GemmShape(1, 1, 1)).startswith("it multiplies halves, and dtype is fp32")
+
+
+def test_the_default_takes_every_problem() -> None:
+    problems = [*OPERATION.check, *OPERATION.course.values()]
+    assert not any(find(OPERATION.default).limit_for(problem) for problem in problems)
 
 
 def test_arrays_in_memory() -> None:

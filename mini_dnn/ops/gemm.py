@@ -15,7 +15,6 @@ from mini_dnn.ops.products import product, product_of_tf32, product_summed_in_ha
 
 TYPES = {"fp16": "float16", "fp32": "float32"}
 LAYOUTS = ("nn", "nt", "tn", "tt")
-HALF_ROUND_OFF = 2.0**-11
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 SIDE, LONG = (
     200,
@@ -35,8 +34,7 @@ class GemmShape(Problem):
         Types of the operands a and b, and of c and c0: ``"fp16"`` or ``"fp32"``.
     layout
         How a and b lie in memory, a letter each, as in BLAS: ``n`` is row by row, ``(m,k)`` and ``(k,n)``;
-        ``t`` is transposed, ``(k,m)`` and ``(n,k)``. There are no gaps between rows, so rows of an odd length
-        are not aligned.
+        ``t`` is transposed, ``(k,m)`` and ``(n,k)``. There are no gaps, so odd rows are not aligned.
     batch
         Products.
     alpha, beta
@@ -181,7 +179,7 @@ def _more(p: GemmShape, arrays: Arrays, precision: str, c: np.ndarray) -> np.nda
     more = np.full((), np.finfo(np.float32).tiny, np.float64)
     if p.beta:
         more = more + 4 * ROUND_OFF[precision][1] * np.abs(np.float64(p.beta) * arrays["c0"])
-    return more + HALF_ROUND_OFF * np.abs(c) + HALF_SUBNORMAL if p.out == "fp16" else more
+    return more + ROUND_OFF["fp16"][0] * np.abs(c) + HALF_SUBNORMAL if p.out == "fp16" else more
 
 
 def audit(p: GemmShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
@@ -265,7 +263,8 @@ OPERATION = Operation(
         GemmShape(1, 1, 1, "fp16", "fp16"),
         GemmShape(33, 17, 31, "fp16", "fp32", "tn", 2),
         GemmShape(130, 67, 129, "fp16", "fp16"),
-        GemmShape(40, 136, 72, "fp16", "fp32", "tt", 1, -2.0, 1.0),
+        GemmShape(36, 134, 210, "fp16", "fp32", "tt", 1, -2.0, 1.0),
+        GemmShape(136, 72, 264, "fp16", "fp16", "nt"),
     ),
     course={
         **{f"fp16-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (512, 1024, 2048, 4096, 8192)},
@@ -288,12 +287,13 @@ OPERATION = Operation(
         "batch > 1": lambda p: p.batch > 1,
         "beta other than 0": lambda p: p.beta != 0,
         "k > 16 (a sum has several tiles)": lambda p: p.k > 16,
+        "rows of a length that 8 does not divide": lambda p: any(a.shape[-1] % 8 for a in p.arrays.values()),
     },
     mistakes=mistakes,
     probe=probe,
     audit=audit,
     axes={"i": "entry of the batch", "m": "row of c", "n": "column of c", "k": "term of the sum"},
     cure="compare the indices of each load and of the store with c[m,n] = sum over k of a[m,k] b[k,n]",
-    default="gemm/v0_naive",
+    default="gemm/v3_registers",
     baseline="gemm/v0_naive",
 )

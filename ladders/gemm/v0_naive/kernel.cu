@@ -1,14 +1,15 @@
 // gemm/v0_naive: c[row][col] = alpha * sum over l of a[row][l] b[l][col] + beta * c0[row][col], one thread an element.
 //
 // Idea      No element needs another, so each thread takes one, and goes along a row of a and a column of b.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands have
-//           two strides each, as NumPy's have: in a transposed one they change places, and the code stays.
-// Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns of
-//           tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: what its threads load of a lies k apart.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands
+//           have two strides each, as NumPy's have: in a transposed one they change places, and the code stays.
+// Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns
+//           of tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: what its threads load of a lies k apart.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A warp's load of
 //           a takes 32 lines, some 32 clocks for 32 FMAs: one FMA a clock and SM, 300 ms, 0.46 TFLOP/s.
 // Gain      this is the first rung: what others are compared with.
-// Limits    a grid of at most 2^31 - 1 tiles. With a transposed the loads of a are coalesced, and this is v1's speed.
+// Limits    a grid of at most 2^31 - 1 tiles. With a transposed, its loads are coalesced, and only the stores of c are
+//           not.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 3.
 #include <cuda_fp16.h>

@@ -2,16 +2,16 @@
 //
 // Idea      Neighbouring threads take neighbouring columns: a warp's load of b and its store of c are 128 bytes in a
 //           row, and all its threads want the same element of a. Two words of v0 change places.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands have
-//           two strides each, as NumPy's have: in a transposed one they change places, and the code stays.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands
+//           have two strides each, as NumPy's have: in a transposed one they change places, and the code stays.
 // Mapping   threadIdx.x -> column, threadIdx.y -> row in a tile of TILE x TILE; blockIdx.x -> tile, along the rows of
 //           tiles; blockIdx.z -> entry of the batch.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. Two loads for 32
 //           FMAs of a warp: at one load a clock and SM 16 FMAs a clock, 18 ms at 1.8 GHz, 7.6 TFLOP/s.
-// Gain      over gemm/v0_naive: 16 if the load units alone set the pace. Half of that is likely, as each load waits for
-//           the L1 cache: seven FMAs a clock and SM, 40 ms.
-// Limits    a grid of at most 2^31 - 1 tiles. With b transposed its loads lie k apart, and are v0's of a again. At more
-//           than 32 registers a thread, an SM holds one block: half of the warps that it could have.
+// Gain      over gemm/v0_naive: 16 if the load units alone set the pace. Half of that is likely, as each load waits
+//           for the L1 cache: seven FMAs a clock and SM, 40 ms.
+// Limits    a grid of at most 2^31 - 1 tiles. With b transposed its loads lie k apart, and are v0's of a again. At
+//           more than 32 registers a thread, an SM holds one block: half of the warps that it could have.
 // Hazards   none: threads share nothing.
 // Source    CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
 #include <cuda_fp16.h>

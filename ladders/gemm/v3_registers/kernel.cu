@@ -1,15 +1,16 @@
 // gemm/v3_registers: gemm/v2_tiled with 8 x 8 elements of c in each thread's registers, and loads of four elements.
 //
-// Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, where v2 reads two for one. They come
-//           from shared memory four at a time, and from global memory too where rows have a multiple of four elements.
+// Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, where v2 reads two for one. They
+//           come from shared memory four at a time, and from global memory too where rows have a multiple of four
+//           elements.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order, a and b also turned (transposed); halves or
 //           floats, sums in float. a_tile [l][row], b_tile [l][column], float, whichever way the operand lies: so four
 //           rows or columns are one load. PITCH is four past a multiple of 32: of the stores that turn an operand
 //           round, two meet in a bank, and not four.
-// Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to
-//           ty + 67, columns alike: the 16 float4 of b_tile that a half of a warp reads lie side by side.
+// Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
+//           + 67, columns alike: the 16 float4 of b_tile that a half of a warp reads lie side by side.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; from L2 each
-//           operand comes 32 times, 4.3 GB, 0.8 ms at 5.5 TB/s. For each l the 64 FMAs of a warp are 16 clocks of an
+//           operand comes 32 times, 4.3 GB, 0.4 ms at 10 TB/s. For each l the 64 FMAs of a warp are 16 clocks of an
 //           SM, and its four loads from shared memory six.
 // Gain      over gemm/v2_tiled: 4. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
 //           TFLOP/s: two blocks an SM hide only a part of the wait between a load and the barrier.
