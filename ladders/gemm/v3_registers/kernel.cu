@@ -12,7 +12,7 @@
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; from L2 each
 //           operand comes 32 times, 4.3 GB, 0.4 ms at 10 TB/s. For each l the 64 FMAs of a warp are 16 clocks of an
 //           SM, and its four loads from shared memory six.
-// Gain      over gemm/v2_tiled: 4. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
+// Gain      over gemm/v2_tiled: 6. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
 //           TFLOP/s: two blocks an SM hide only a part of the wait between a load and the barrier.
 // Limits    a grid of at most 2^31 - 1 tiles; small c fill few SMs. Rows of other lengths than multiples of four are
 //           loaded one element at a time.

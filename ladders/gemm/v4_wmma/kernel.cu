@@ -12,7 +12,7 @@
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; from L2 each operand
 //           comes 32 times, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k a warp reads 3 KB from shared memory for 32,768
 //           FMAs: 1,365 an SM and clock at 128 bytes, two thirds of what the tensor cores could do.
-// Gain      over gemm/v3_registers: 6, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies,
+// Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies,
 //           waits; the other block of its SM fills half of the gaps.
 // Limits    halves alone. A grid of at most 2^31 - 1 tiles. Rows of other lengths than multiples of eight are loaded
 //           one element at a time, which is slower than the products.
