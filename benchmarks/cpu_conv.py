@@ -27,7 +27,7 @@ from rich.table import Table
 
 from mini_dnn.errors import CheckError
 from mini_dnn.nn import numpy_conv
-from mini_dnn.ops.shapes import ConvShape
+from mini_dnn.ops.conv2d import LAYERS, ConvShape
 
 try:
     import torch
@@ -40,10 +40,7 @@ Calls = dict[str, Callable[[], np.ndarray]]  # "ours" and, where it is installed
 
 def shapes(batch: int) -> dict[str, ConvShape]:
     """The two convolutions of the course network."""
-    return {
-        "conv1": ConvShape(N=batch, C=1, H=86, W=86, M=4, R=7, S=7),
-        "conv2": ConvShape(N=batch, C=4, H=40, W=40, M=16, R=7, S=7),
-    }
+    return {name: layer.with_batch(batch) for name, layer in LAYERS.items()}
 
 
 def forward_calls(x: np.ndarray, w: np.ndarray) -> Calls:

@@ -14,32 +14,25 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import peers_floors
 import peers_ours
 import peers_picture
 from peers_common import TIMING, Budget, Clock, DefaultStream, Session
-from peers_problems import Problem, classification, convolutions
+from peers_problems import Subject, layers, network
 
-from mini_dnn import datasets
 from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
 from mini_dnn.device import Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.measuring.bench import ceilings
-from mini_dnn.measuring.machine import commit, cpu_name
-from mini_dnn.measuring.machine import versions as installed
-from mini_dnn.measuring.nvml import gpu_state
-from mini_dnn.nn.models import lenet
-from mini_dnn.nn.weights import load
-from mini_dnn.ops.course import BATCH
-from mini_dnn.report.peers import RUN_SCHEMA
+from mini_dnn.measuring.bench import head
+from mini_dnn.measuring.inference import Program
+from mini_dnn.report.peers import SCHEMA, PeersFile, content_of
 from mini_dnn.variant import Variant
 
+BATCH = 10_000
 IMPL = ["m3", "m3/fp32_split", "layers/fused"]
 GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order: the last takes longest
 BUDGET_S = 300.0
@@ -51,7 +44,7 @@ class Bench:
 
     device: Device
     default_stream: Clock  # for libraries
-    problems: Sequence[Problem]  # conv1, conv2, fused1, fused2, network
+    subjects: Sequence[Subject]  # conv1, conv2, fused1, fused2, network
     variants: Sequence[Variant]
     budget_s: float
 
@@ -66,12 +59,12 @@ def measure(groups: Sequence[str], bench: Bench, session: Session) -> None:
 
 
 def _measure_group(group: str, bench: Bench, session: Session) -> None:
-    device, problems, budget = bench.device, bench.problems, Budget(bench.budget_s)
+    device, subjects, budget = bench.device, bench.subjects, Budget(bench.budget_s)
     if group == "floors":
-        for case in peers_floors.cases(problems, device):
+        for case in peers_floors.cases(subjects, device):
             session.attempt(case, device)
     elif group == "ours":
-        for case in peers_ours.cases(bench.variants, problems, device):
+        for case in peers_ours.cases(bench.variants, subjects, device):
             session.attempt(case, device)
     elif group == "cupy":
         try:
@@ -81,7 +74,7 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
             session.skip({"peer": "CuPy"}, f"it cannot be imported: {error}")
             return
         session.record["versions"]["cupy"] = cupy.__version__
-        for case in peers_cupy.cases(problems, cupy):
+        for case in peers_cupy.cases(subjects, cupy):
             session.attempt(case, bench.default_stream, budget)
     else:
         try:
@@ -91,43 +84,40 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
             return
         session.record["versions"] |= peers_torch.versions()
         if group == "torch":
-            for case in peers_torch.eager_cases(problems):
+            for case in peers_torch.eager_cases(subjects):
                 session.attempt(case, bench.default_stream, budget)
         else:
-            peers_torch.run_compiled(session, problems, bench.default_stream, budget)
+            peers_torch.run_compiled(session, subjects, bench.default_stream, budget)
 
 
 def record_of(device: Device, data: str) -> dict[str, Any]:
     """What is said of the whole run."""
+    shared = head(data, device, TIMING)
+    place = shared.pop("device")
+    shared["versions"] |= getattr(device, "versions", {})
+    name = getattr(device, "device_name", device.description)
     return {
-        "schema": RUN_SCHEMA,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        **commit(),
-        "device": getattr(device, "device_name", device.description),
-        "gpu": device.description,
-        "cpu": cpu_name(),
-        "state": gpu_state(device),
-        "data": data,
-        "versions": {**installed(), **getattr(device, "versions", {})},
-        "method": asdict(TIMING),
-        "memory": ceilings(device),
+        "schema": SCHEMA,
+        **shared,
+        "device": name,
+        "gpu": place.name,
+        "cpu": place.cpu,
+        "state": place.state,
     }
 
 
-def problems_of(batch: int, data: datasets.ImageSet) -> list[Problem]:
-    """All problems at a batch; the network's with the shipped weights.
+def subjects_of(batch: int, program: Program) -> list[Subject]:
+    """All that is computed at a batch; the network's with the shipped weights.
 
     Raises
     ------
     UsageError
         There are fewer images.
     """
-    if not 0 < batch <= len(data.labels):
-        raise UsageError(f"--batch {batch}: expected 1 to {len(data.labels)}, the test images of {data.name}")
-    network = lenet.build(np.random.default_rng(0))
-    load(lenet.default_weights(data.name), network)
-    images = datasets.to_float(data.images[:batch])
-    return [*convolutions(batch), classification(network, images, data.labels[:batch])]
+    if batch < 1:
+        raise UsageError(f"--batch {batch}: expected 1 or more")
+    program.check_batch(batch)
+    return [*layers(batch), network(program, batch)]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -146,21 +136,21 @@ def run(args: argparse.Namespace) -> int:
     if args.picture:
         peers_picture.save(record, args.picture)
         print(f"drawn: {args.picture}")
-    return DIFFERS if any(row["wrong"] for row in record["skipped"]) else 0
+    return DIFFERS if any(row["wrong"] for row in record.skipped) else 0
 
 
-def measured(args: argparse.Namespace) -> dict[str, Any]:
+def measured(args: argparse.Namespace) -> PeersFile:
     """The record of a run on the GPU."""
     variants = peers_ours.variants(args.impl)
-    data = datasets.load("auto", "test", args.data_dir)
+    program = Program.load(data_dir=args.data_dir)
     with closing(open_device("cuda")) as device:
-        print(f"{device.description}, batch {args.batch:,}, {data.name}", flush=True)
-        problems = problems_of(args.batch, data)
-        session = Session(record_of(device, data.name), device, args.out)
-        measure(args.groups, Bench(device, DefaultStream(device), problems, variants, args.budget), session)
+        print(f"{device.description}, batch {args.batch:,}, {program.data.name}", flush=True)
+        subjects = subjects_of(args.batch, program)
+        session = Session(record_of(device, program.data.name), device, args.out)
+        measure(args.groups, Bench(device, DefaultStream(device), subjects, variants, args.budget), session)
     if args.out:
         print(f"written to {args.out}")
-    return session.record
+    return content_of(session.record, args.out or Path("the record"))
 
 
 def main(words: Sequence[str] | None = None) -> int:

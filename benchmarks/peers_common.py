@@ -16,7 +16,8 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.device.cuda import FLUSHES
 from mini_dnn.errors import CheckError
-from mini_dnn.measuring.bench import PUBLISHED, write
+from mini_dnn.measuring.bench import PUBLISHED
+from mini_dnn.measuring.files import write
 from mini_dnn.measuring.nvml import Watch
 from mini_dnn.running.timing import time_op
 
@@ -203,7 +204,8 @@ def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:
         clock.synchronize()
         errors = case.check(prepared.result())
         with Watch(gpu) as watch:
-            samples = time_op(prepared.op, clock, TIMING)  # type: ignore[arg-type]
+            timed = time_op(prepared.op, clock, TIMING)  # type: ignore[arg-type]
+        samples = timed.samples_ms
         setting = prepared.setting or case.setting
     return {
         **case.words,
@@ -212,6 +214,7 @@ def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:
         "op_ms_min": min(samples),
         "op_ms_max": max(samples),
         "repeats": len(samples),
+        "settled": timed.settled,
         **errors,
         "bytes": case.bytes,
         **case.facts,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from peers_common import Case, Prepared
-from peers_problems import Convolution, Problem
+from peers_problems import Subject
 
 DTYPES = {"fp32": "float32", "fp16": "float16"}
 UNROLLED_BYTES = 2 << 30  # of the windows of the images that are multiplied at a time
@@ -48,43 +48,43 @@ def in_parts(xp: Any, way: Callable[..., None], x: Any, w: Any, y: Any, images: 
         way(xp, x[n : n + images], w, y[n : n + images])
 
 
-def part_of(problem: Convolution, itemsize: int) -> int:
+def part_of(subject: Subject, itemsize: int) -> int:
     """Images whose windows take `UNROLLED_BYTES`."""
-    shape = problem.shape
+    shape = subject.problem
     return max(1, min(shape.N, UNROLLED_BYTES // (shape.K * shape.P * shape.Q * itemsize)))
 
 
-def cases(problems: Sequence[Problem], xp: Any) -> Iterator[Case]:
+def cases(subjects: Sequence[Subject], xp: Any) -> Iterator[Case]:
     """Both ways in both precisions, for each convolution alone; ``xp`` is CuPy, or NumPy to try it."""
-    for problem in problems:
-        if not isinstance(problem, Convolution) or problem.pool:
+    for subject in subjects:
+        if subject.operation.name != "conv2d":
             continue
         for precision, dtype in DTYPES.items():
-            images = part_of(problem, np.dtype(dtype).itemsize)
+            images = part_of(subject, np.dtype(dtype).itemsize)
             for setting, way in WAYS.items():
                 yield Case(
                     kind="library",
                     peer="CuPy",
-                    what=problem.what,
+                    what=subject.what,
                     precision=precision,
                     order="NCHW",
                     setting=f"{setting} (cuBLAS), {images} images at a time",
-                    bytes=problem.shape.min_bytes * np.dtype(dtype).itemsize // 4,
-                    prepare=partial(_prepared, problem, dtype, way, images, xp),
-                    check=partial(problem.check, precision=precision),
-                    facts={"batch": problem.shape.N},
+                    bytes=subject.problem.min_bytes * np.dtype(dtype).itemsize // 4,
+                    prepare=partial(_prepared, subject, dtype, way, images, xp),
+                    check=partial(subject.check_library, precision=precision),
+                    facts=subject.facts,
                 )
 
 
 @contextmanager
 def _prepared(
-    problem: Convolution, dtype: str, way: Callable[..., None], images: int, xp: Any
+    subject: Subject, dtype: str, way: Callable[..., None], images: int, xp: Any
 ) -> Iterator[Prepared]:
-    held = {name: xp.asarray(value.astype(dtype)) for name, value in problem.inputs.items()}
-    held["y"] = xp.full(problem.shape.y, np.nan, dtype)
+    held = {name: xp.asarray(value.astype(dtype)) for name, value in subject.arrays.items()}
+    held["y"] = xp.full(subject.problem.y, np.nan, dtype)
 
     def result() -> np.ndarray:
-        found = held["y"][xp.asarray(problem.compared)]
+        found = held["y"][xp.asarray(subject.fetched)]
         return np.asarray(found.get() if hasattr(found, "get") else found, np.float64)
 
     try:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from peers_common import Case, Prepared
-from peers_problems import Classification, Problem, spread
+from peers_problems import Subject, spread
 
 from mini_dnn.device.base import Buffer, Device, Scalar
 from mini_dnn.errors import CheckError, DeviceError, UsageError
@@ -78,32 +79,32 @@ class Cut:
 CUTS = (Cut(1, 1, 1), Cut(1, 1, 2), Cut(1, 2, 1), Cut(2, 1, 2), Cut(2, 2, 1), Cut(4, 1, 4), Cut(4, 2, 2))
 
 
-def cases(problems: Sequence[Problem], device: Device) -> Iterator[Case]:
-    """The driver's copy, pure reading, pure writing, and each problem's own mix.
+def cases(subjects: Sequence[Subject], device: Device) -> Iterator[Case]:
+    """The driver's copy, pure reading, pure writing, and each subject's own mix.
 
-    All have the first problem's batch.
+    All have the first subject's batch.
     """
-    batch = problems[0].shape.N
+    batch = subjects[0].problem.batch
+    facts = {"batch": batch}
     count = STREAM_ITEMS * batch
     block = np.random.default_rng(0).integers(0, 256, (count, STREAM_ITEM), np.uint8)
     copied = Mix("copy", STREAM_ITEM, STREAM_ITEM, block)
-    yield _case(copied, batch, "cuMemcpyDtoD", partial(_copied, copied, device))
+    yield _case(copied, facts, "cuMemcpyDtoD", partial(_copied, copied, device))
     for mix in (Mix("read", STREAM_ITEM, UNIT, block), Mix("write", 0, STREAM_ITEM, block[:, :0])):
-        yield _case(mix, batch, "", partial(_moved, mix, device))
-    for problem in problems:
-        mix = mix_of(problem)
-        yield _case(mix, batch, "", partial(_moved, mix, device))
+        yield _case(mix, facts, "", partial(_moved, mix, device))
+    for subject in subjects:
+        mix = mix_of(subject)
+        yield _case(mix, subject.facts, "", partial(_moved, mix, device))
 
 
-def mix_of(problem: Problem) -> Mix:
-    """The bytes of a problem's images and results; weights are too few to count."""
-    x = problem.inputs["images" if isinstance(problem, Classification) else "x"]
-    y = problem.shape.buffers[problem.output]
-    read, write = (int(np.prod(shape[1:])) * 4 for shape in (x.shape, y))
+def mix_of(subject: Subject) -> Mix:
+    """The bytes of a subject's images and results; weights are too few to count."""
+    x, y = subject.input, subject.problem.arrays[subject.output]
+    read, write = x[0].nbytes, y.nbytes // y.shape[0]
     images = next(n for n in (1, 2, 4) if n * read % UNIT == 0 and n * write % UNIT == 0)
     whole = len(x) // images * images
     source = x[:whole].reshape(whole // images, -1).view(np.uint8)
-    return Mix(problem.what, images * read, images * write, source)
+    return Mix(subject.what, images * read, images * write, source)
 
 
 def moved(mix: Mix, cut: Cut, item: int) -> np.ndarray:
@@ -120,7 +121,7 @@ def moved(mix: Mix, cut: Cut, item: int) -> np.ndarray:
     return np.concatenate(pieces)
 
 
-def _case(mix: Mix, batch: int, setting: str, prepare: Prepare) -> Case:
+def _case(mix: Mix, facts: Mapping[str, Any], setting: str, prepare: Prepare) -> Case:
     return Case(
         kind="floor",
         peer="bytes alone",
@@ -131,7 +132,7 @@ def _case(mix: Mix, batch: int, setting: str, prepare: Prepare) -> Case:
         bytes=mix.bytes,
         prepare=prepare,
         check=_check,
-        facts={"batch": batch},
+        facts=facts,
     )
 
 
@@ -161,7 +162,7 @@ def _moved(mix: Mix, device: Device) -> Iterator[Prepared]:
     with _buffers(mix, device) as buffers:
         fitting = [cut for cut in CUTS if cut.fits(mix)]
         quick = {cut: time_op(mover(mix, cut, device, *buffers), device, SWEEP_TIMING) for cut in fitting}
-        best = min(fitting, key=lambda cut: statistics.median(quick[cut] or [0.0]))
+        best = min(fitting, key=lambda cut: statistics.median(quick[cut].samples_ms or [0.0]))
         target = buffers[1]
 
         def result() -> np.ndarray:

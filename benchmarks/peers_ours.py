@@ -7,17 +7,16 @@ from contextlib import contextmanager
 
 import numpy as np
 from peers_common import Case, Prepared
-from peers_problems import Problem
+from peers_problems import NETWORK, WORDS, Subject
 
 from mini_dnn.device.base import Device
-from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
-from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring.bench import code_of
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import check_runnable, fitting
-from mini_dnn.variant import Variant, find, network_names
-
-OPS = {"conv": "conv2d", "fused": "conv2d_relu_pool", "network": "lenet"}  # by what `Case.what` begins with
+from mini_dnn.running.runner import check_runnable
+from mini_dnn.variant import Variant, find
+from mini_dnn.variant import names as names_of
 
 
 def variants(names: Sequence[str]) -> list[Variant]:
@@ -30,66 +29,61 @@ def variants(names: Sequence[str]) -> list[Variant]:
     VariantError
         There is none of that name.
     """
-    found = [find(name) for name in [*names, *network_names()]]
+    found = [find(name) for name in [*names, *names_of(NETWORK)]]
     for variant in found:
         if variant.host is not None:
             raise UsageError(f"--impl {variant.name} runs on the CPU; this run compares what runs on one GPU")
-    return [variant for variant in found if variant.op in OPS.values()]
+        if variant.op not in (*WORDS, NETWORK):
+            raise UsageError(f"--impl {variant.name} computes {variant.op}, which no library computes here")
+    return found
 
 
-def cases(chosen: Sequence[Variant], problems: Sequence[Problem], device: Device) -> Iterator[Case]:
-    """A case for each problem and each variant that solves it."""
-    for problem in problems:
-        op = OPS[problem.what.rstrip("12")]
+def cases(chosen: Sequence[Variant], subjects: Sequence[Subject], device: Device) -> Iterator[Case]:
+    """A case for each subject and each variant that solves it."""
+    for subject in subjects:
         for variant in chosen:
-            if variant.op == op:
-                yield _case(variant, problem, device)
+            if variant.op == subject.operation.name:
+                yield _case(variant, subject, device)
 
 
-def _case(variant: Variant, problem: Problem, device: Device) -> Case:
-    precision = "fp16" if variant.precision == "fp16_sum" else variant.precision
+def _case(variant: Variant, subject: Subject, device: Device) -> Case:
     return Case(
         kind="ours",
         peer=variant.name,
-        what=problem.what,
-        precision=precision,
+        what=subject.what,
+        precision="fp16" if variant.precision == "fp16_sum" else variant.precision,
         order="NCHW",
         setting=variant.idea,
-        bytes=problem.shape.min_bytes,
-        prepare=lambda: _prepared(variant, problem, device),
-        check=lambda found: problem.check(found, precision),
+        bytes=subject.problem.min_bytes,
+        prepare=lambda: _prepared(variant, subject, device),
+        check=lambda found: subject.check_ours(found, variant.precision),
         facts={
-            "batch": problem.shape.N,
+            **subject.facts,
             "variant": variant.name,
             "source_hash": source_hash(variant.source),
-            "code_hash": code_hash(variant.source),
+            "code_hash": code_of(variant),
         },
     )
 
 
 @contextmanager
-def _prepared(variant: Variant, problem: Problem, device: Device) -> Iterator[Prepared]:
+def _prepared(variant: Variant, subject: Subject, device: Device) -> Iterator[Prepared]:
     check_runnable(variant, device)
-    shape = problem.shape
-    if limit := variant.limit_for(shape):
-        raise VariantError(f"{variant.name} does not take {shape}: {limit}")
-    variant = fitting(variant, shape, device.max_shared_bytes)
-    module = device.compile(variant.source, variant.defines_for(shape))
-    execution = Execution(variant, shape, module, device)
-    output = execution.buffers[problem.output]
+    planned = variant.planned(subject.problem, device.max_shared_bytes)
+    execution = Execution(planned, device.compile(planned.source, planned.defines), device)
+    output = execution.buffers[subject.output]
 
     def result() -> np.ndarray:
-        found = np.empty((len(problem.compared), *output.shape[1:]), np.float32)
-        for at, image in enumerate(problem.compared):
-            device.copy_out(device.part(output, int(image), int(image) + 1), found[at : at + 1])
+        found = np.empty((len(subject.fetched), *output.shape[1:]), output.dtype)
+        for at, entry in enumerate(subject.fetched):
+            device.copy_out(device.part(output, int(entry), int(entry) + 1), found[at : at + 1])
         return found
 
     try:
         execution.fill()
-        for name, value in problem.inputs.items():
+        for name, value in subject.arrays.items():
             device.copy_in(execution.buffers[name], value)
         execution.set_up()
-        device.synchronize()
         yield Prepared(execution.kernels, result)
     finally:
         execution.free()

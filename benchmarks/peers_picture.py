@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,8 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from mini_dnn.errors import DataError, UsageError
-from mini_dnn.report.fields import NUMBER, check, read_json, refuse
-from mini_dnn.report.peers import RUN, RUN_ROW, RUN_SCHEMA
+from mini_dnn.measuring.files import read_json, refuse
+from mini_dnn.report.peers import SCHEMAS, PeerRow, PeersFile, content_of
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme, picture
 
@@ -51,7 +50,7 @@ def check_form(path: Path) -> None:
         raise UsageError(f"--picture {path}: a picture is written as {' or '.join(FORMS)}; name the file so")
 
 
-def read(file: Path) -> dict[str, Any]:
+def read(file: Path) -> PeersFile:
     """A stored record.
 
     Raises
@@ -60,26 +59,25 @@ def read(file: Path) -> dict[str, Any]:
         It is not one, or was written by an older version; names file and field.
     """
     content = read_json(file)
-    if not isinstance(content, dict) or content.get("schema") != RUN_SCHEMA:
+    known = SCHEMAS[1:]  # the first has libraries alone
+    if content.get("schema") not in known:
         raise DataError(
-            f"{file} is no comparison of this version, whose schema is {RUN_SCHEMA}; "
+            f"{file} is no comparison that this version draws, whose schemas are {' and '.join(known)}; "
             f"measure again: python benchmarks/peers.py --out {file}"
         )
-    check(content, RUN, file, "")
-    for at, row in enumerate(content["rows"]):
-        check(row, {**RUN_ROW, "op_ms": NUMBER}, file, f"rows[{at}].", positive=("batch", "op_ms"))
-    if not any(bars(content["rows"], parts) for parts in GROUPS.values()):
-        refuse(file, "rows", "have no operation with all its layers, so there is nothing to draw")
-    return content
+    found = content_of(content, file)
+    if not any(bars(found.rows, parts) for parts in GROUPS.values()):
+        refuse(file, "rows have no operation with all its layers, so there is nothing to draw")
+    return found
 
 
-def bars(rows: Iterable[Mapping[str, Any]], parts: Sequence[str]) -> list[Bar]:
+def bars(rows: Iterable[PeerRow], parts: Sequence[str]) -> list[Bar]:
     """What has times for all parts, the fastest first."""
     fastest: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in rows:
-        if row["kind"] != "floor" and row["what"] in parts:
-            of_name = fastest.setdefault((row["kind"], row["peer"], row["precision"]), {})
-            of_name[row["what"]] = min(row["op_ms"], of_name.get(row["what"], row["op_ms"]))
+        if row.kind != "floor" and row.what in parts:
+            of_name = fastest.setdefault((row.kind, row.peer, row.precision), {})
+            of_name[row.what] = min(row.op_ms, of_name.get(row.what, row.op_ms))
     found = [
         Bar(f"{peer}, {precision}", kind == "ours", sum(times.values()))
         for (kind, peer, precision), times in fastest.items()
@@ -88,15 +86,15 @@ def bars(rows: Iterable[Mapping[str, Any]], parts: Sequence[str]) -> list[Bar]:
     return sorted(found, key=lambda bar: bar.ms)
 
 
-def floor_ms(rows: Iterable[Mapping[str, Any]], parts: Sequence[str]) -> float | None:
+def floor_ms(rows: Iterable[PeerRow], parts: Sequence[str]) -> float | None:
     """The time that moving the bytes of all parts took; None if one was not measured."""
-    times = {row["what"]: row["op_ms"] for row in rows if row["kind"] == "floor"}
+    times = {row.what: row.op_ms for row in rows if row.kind == "floor"}
     return sum(times[part] for part in parts) if set(parts) <= set(times) else None
 
 
-def draw(record: Mapping[str, Any], theme: Theme) -> Figure:
+def draw(record: PeersFile, theme: Theme) -> Figure:
     """A chart for each operation, with one logarithmic axis for all."""
-    rows = record["rows"]
+    rows = record.rows
     charts = {title: (bars(rows, parts), floor_ms(rows, parts)) for title, parts in GROUPS.items()}
     charts = {title: chart for title, chart in charts.items() if chart[0]}
     heights = [len(found) * BAR + GROUP for found, _ in charts.values()]
@@ -112,8 +110,8 @@ def draw(record: Mapping[str, Any], theme: Theme) -> Figure:
     )
     ours, libraries = Patch(color=theme.series[0]), Patch(color=theme.soft, alpha=PALE)
     figure.legend([ours, libraries], ["mini_dnn", "libraries"], loc="outside upper right", ncols=2)
-    batches = " and ".join(f"{batch:,}" for batch in sorted({row["batch"] for row in rows}))
-    words = f"{record['device']}, batch {batches}, {record['started'][:10]}; each in its fastest setting"
+    batches = " and ".join(f"{batch:,}" for batch in sorted({row.batch for row in rows}))
+    words = f"{record.device}, batch {batches}, {record.started[:10]}; each in its fastest setting"
     figure.suptitle(words, x=0.01, ha="left", size=11)
     return figure
 
@@ -148,7 +146,7 @@ def _chart(
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def save(record: Mapping[str, Any], path: Path) -> None:
+def save(record: PeersFile, path: Path) -> None:
     """Write the picture, on a ground of its own: it reads on light and dark pages."""
     check_form(path)
     drawn = picture(partial(draw, record))

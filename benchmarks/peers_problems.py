@@ -4,137 +4,165 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mini_dnn import ops
 from mini_dnn.errors import CheckError
-from mini_dnn.nn.layers import MaxPool2d
-from mini_dnn.nn.models import lenet
-from mini_dnn.nn.network import Network
-from mini_dnn.ops.compare import conv2d_float64
-from mini_dnn.ops.course import layer_shape
-from mini_dnn.ops.fused import ConvPoolShape
-from mini_dnn.ops.shapes import ConvShape, LenetBatch
+from mini_dnn.measuring.inference import Program
+from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops.compare import compare
 
-CHECKED = 64  # images that are compared with float64, from all over the batch
-POOLS = {"conv1": 2, "conv2": 4}
-# of ||y - reference|| / ||reference||, and of the largest error over the largest value
+CHECKED = 64  # entries that are compared with float64, from all over the batch
+WORDS = {"conv2d": "conv{}", "conv2d_relu_pool": "fused{}"}  # for the problems of these, in their order
+NETWORK = "lenet"
+# What a library may be off, whatever the order of its sums: of ||y - reference|| / ||reference||, and of the
+# largest error over the largest value
 TOLERANCE = {"fp32": (1e-5, 1e-4), "tf32": (2e-3, 1e-2), "fp16": (2e-3, 1e-2)}
-OF_PROBABILITY = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2}
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution:
-    """A convolution, alone or with ReLU and max-pool, with random inputs."""
+class Subject:
+    """A problem with its inputs, and the float64 answer for some entries of the batch.
 
-    what: str  # "conv1", "conv2", "fused1" or "fused2"
-    shape: ConvShape  # a ConvPoolShape with ReLU and max-pool
-    x: np.ndarray
-    w: np.ndarray
-    compared: np.ndarray  # indices of images
-    expected: np.ndarray  # their results in float64
+    Parameters
+    ----------
+    what
+        It in a word: "conv1", "conv2", "fused1", "fused2" or "network".
+    operation, name, problem
+        Which problem it is.
+    arrays
+        All that is given, by name.
+    fetched
+        Indices of the entries whose results the check wants.
+    checked
+        Which of those have an answer.
+    expected, bound
+        Their answers, and how far an answer in some precision may be off.
+    labels
+        The right class of each entry of the batch; None where there are no classes.
+    """
 
-    output = "y"  # the buffer that a variant leaves its result in
+    what: str
+    operation: Operation
+    name: str
+    problem: Any
+    arrays: Arrays
+    fetched: np.ndarray
+    checked: np.ndarray
+    expected: np.ndarray
+    bound: Mapping[str, np.ndarray]  # by precision
+    labels: np.ndarray | None = None
 
     @property
-    def inputs(self) -> dict[str, np.ndarray]:
-        """Arrays by the names that a variant's buffers have."""
-        return {"x": self.x, "w": self.w}
+    def input(self) -> np.ndarray:
+        """The input that comes with each call."""
+        (name,) = (name for name, array in self.problem.named("in").items() if array.split)
+        return self.arrays[name]
 
     @property
-    def pool(self) -> int:
-        """Rows of a window of the pool; 0 without one."""
-        return self.shape.pool if isinstance(self.shape, ConvPoolShape) else 0
+    def output(self) -> str:
+        """The name of the result."""
+        (name,) = self.problem.named("out")
+        return name
 
-    def check(self, found: np.ndarray, precision: str) -> dict[str, float]:
-        """Errors of the results of the compared images.
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Which problem it is, for a row."""
+        return {"op": self.operation.name, "problem": self.name, "batch": self.problem.batch}
+
+    def check_library(self, found: np.ndarray, precision: str) -> dict[str, float]:
+        """Errors of a library's results of the fetched entries; of a network's, as `check_ours`.
 
         Raises
         ------
         CheckError
             They are too large, or something is no number.
         """
-        error = np.abs(found - self.expected)
-        relative = float(np.linalg.norm(error) / np.linalg.norm(self.expected))
-        largest = float(error.max())
+        if self.labels is not None:
+            return self.check_ours(found, precision)
+        errors = self._errors(found)
+        relative, largest = errors["relative_error"], errors["max_error"]
         of_norm, of_largest = TOLERANCE[precision]
         if not (relative <= of_norm and largest <= of_largest * np.abs(self.expected).max()):  # NaN fails
             raise CheckError(f"relative error {relative:.2e}, largest error {largest:.2e}, for {precision}")
-        return {"relative_error": relative, "max_error": largest}
+        return errors
 
-
-@dataclass(frozen=True, eq=False)
-class Classification:
-    """The whole network, from images on the device to probabilities."""
-
-    shape: LenetBatch
-    images: np.ndarray  # (N, 1, 86, 86) float32
-    labels: np.ndarray
-    weights: Mapping[str, np.ndarray]
-    expected: np.ndarray  # (CHECKED, 10) float64, of images all over the batch
-
-    what = "network"
-    output = "probabilities"
-
-    @property
-    def inputs(self) -> dict[str, np.ndarray]:
-        """Arrays by the names that a variant's buffers have."""
-        return {"images": self.images, **self.weights}
-
-    @property
-    def compared(self) -> np.ndarray:
-        """All of them, as the accuracy is of all."""
-        return np.arange(self.shape.N)
-
-    def check(self, found: np.ndarray, precision: str) -> dict[str, float]:
-        """Errors of the probabilities (N, 10), and the accuracy.
+    def check_ours(self, found: np.ndarray, precision: str) -> dict[str, float]:
+        """Errors of a variant's results of the fetched entries, under the operation's own bound.
 
         Raises
         ------
         CheckError
-            They are too large, or something is no number.
+            An element is off by more, or no number.
         """
-        error = np.abs(found[spread(self.shape.N)] - self.expected)
-        largest = float(error.max())
-        if not largest <= OF_PROBABILITY[precision]:  # NaN fails
-            raise CheckError(f"largest error of a probability {largest:.2e}, for {precision}")
-        return {
+        comparison = compare(found[self.checked], self.expected, self.bound[precision])
+        if not comparison.ok:
+            raise CheckError(f"{comparison}, for {precision}")
+        return self._errors(found)
+
+    def _errors(self, found: np.ndarray) -> dict[str, float]:
+        error = np.abs(found[self.checked] - self.expected)
+        errors = {
             "relative_error": float(np.linalg.norm(error) / np.linalg.norm(self.expected)),
-            "max_error": largest,
-            "accuracy": float(np.mean(found.argmax(axis=1) == self.labels)),
+            "max_error": float(error.max()),
         }
-
-
-Problem = Convolution | Classification
+        if self.labels is not None:
+            errors["accuracy"] = float(np.mean(found.argmax(axis=1) == self.labels))
+        return errors
 
 
 def spread(batch: int) -> np.ndarray:
-    """Indices of images all over a batch, the first and the last among them."""
+    """Indices of entries all over a batch, the first and the last among them."""
     return np.unique(np.linspace(0, batch - 1, CHECKED).astype(np.int64))
 
 
-def convolutions(batch: int) -> list[Convolution]:
+def layers(batch: int) -> list[Subject]:
     """conv1, conv2, fused1 and fused2, both layers with one input each."""
-    rng = np.random.default_rng(0)
-    compared = spread(batch)
-    alone, fused = [], []
-    for layer, pool in POOLS.items():
-        shape = layer_shape(layer, batch)
-        x, w = rng.standard_normal(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
-        y = conv2d_float64(x[compared], w)
-        alone.append(Convolution(layer, shape, x, w, compared, y))
-        pooled = MaxPool2d(pool, ceil_mode=True).forward(np.maximum(y, 0))
-        with_pool = ConvPoolShape(**vars(shape), pool=pool)
-        fused.append(Convolution(layer.replace("conv", "fused"), with_pool, x, w, compared, pooled))
-    return alone + fused
+    inputs: dict[str, Arrays] = {}
+    found = []
+    for op, word in WORDS.items():
+        operation = ops.find(op)
+        for at, (name, problem) in enumerate(operation.course.items(), 1):
+            if name not in inputs:
+                inputs[name] = operation.inputs(problem.with_batch(batch), seed=0)
+            found.append(subject(word.format(at), operation, name, problem.with_batch(batch), inputs[name]))
+    return found
 
 
-def classification(network: Network, images: np.ndarray, labels: np.ndarray) -> Classification:
-    """The network on (N, 1, 86, 86) float32 images."""
-    exact = lenet.build(np.random.default_rng(0), np.float64)
-    weights = {name: parameter.value for name, parameter in network.parameters().items()}
-    for name, value in weights.items():
-        exact.parameters()[name].value[:] = value
-    expected = exact.forward(images[spread(len(images))].astype(np.float64))
-    weights = {name: np.ascontiguousarray(value, np.float32) for name, value in weights.items()}
-    return Classification(LenetBatch(len(images)), images, labels, weights, expected)
+def network(program: Program, batch: int) -> Subject:
+    """The whole network, from float32 images on the device to probabilities."""
+    operation = ops.find(NETWORK)
+    weights = {name: np.ascontiguousarray(value, np.float32) for name, value in program.weights.items()}
+    arrays = {"images": program.images(batch, "float32"), **weights}
+    problem = operation.course["float32"].with_batch(batch)
+    return subject("network", operation, "float32", problem, arrays, program.data.labels[:batch])
+
+
+def subject(
+    what: str,
+    operation: Operation,
+    name: str,
+    problem: Any,
+    arrays: Arrays,
+    labels: np.ndarray | None = None,
+) -> Subject:
+    """The subject that these arrays are; of one with labels all results are fetched."""
+    chosen = spread(problem.batch)
+    cut = problem.with_batch(len(chosen))
+    given = {name: a[chosen] if cut.arrays[name].split else a for name, a in arrays.items()}
+    (output,) = problem.named("out")
+    precisions = (*TOLERANCE, "fp16_sum")
+    return Subject(
+        what=what,
+        operation=operation,
+        name=name,
+        problem=problem,
+        arrays=arrays,
+        fetched=chosen if labels is None else np.arange(problem.batch),
+        checked=np.arange(len(chosen)) if labels is None else chosen,
+        expected=operation.answer(cut, given)[output],
+        bound={precision: operation.bound(cut, given, precision)[output] for precision in precisions},
+        labels=labels,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from peers_common import Budget, Case, Clock, Prepared, Session
-from peers_problems import Classification, Convolution, Problem
+from peers_problems import NETWORK, Subject
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -94,36 +95,47 @@ def versions() -> dict[str, Any]:
     return found
 
 
-def eager_cases(problems: Sequence[Problem], where: str = "cuda") -> Iterator[Case]:
+@dataclass(frozen=True)
+class Way:
+    """How a subject is computed."""
+
+    precision: str
+    order: str
+    kind: type[Conv] = Conv  # of layers
+    wrap: Wrap = eager
+    where: str = "cuda"
+
+
+def eager_cases(subjects: Sequence[Subject], where: str = "cuda") -> Iterator[Case]:
     """Every precision and order of axes; of ReLU and pool also cuDNN's own fusion."""
-    for problem, precision, order in itertools.product(problems, DTYPES, FORMATS):
-        if problem.what.startswith("conv"):
-            yield _case(problem, "cuDNN", precision, order, BENCHMARK, Conv, eager, where)
+    for subject, precision, order in itertools.product(subjects, DTYPES, FORMATS):
+        way = Way(precision, order, where=where)
+        if subject.what.startswith("conv"):
+            yield _case(subject, "cuDNN", BENCHMARK, way)
             continue
-        setting = f"{BENCHMARK}, ReLU in place"
-        yield _case(problem, "PyTorch eager", precision, order, setting, Conv, eager, where)
-        if problem.what.startswith("fused"):
+        yield _case(subject, "PyTorch eager", f"{BENCHMARK}, ReLU in place", way)
+        if subject.what.startswith("fused"):
             setting = f"{BENCHMARK}, cudnn_convolution_relu, max_pool2d"
-            yield _case(problem, "PyTorch eager", precision, order, setting, CudnnConvRelu, eager, where)
+            yield _case(subject, "PyTorch eager", setting, replace(way, kind=CudnnConvRelu))
 
 
 def run_compiled(
-    session: Session, problems: Sequence[Problem], clock: Clock, budget: Budget, where: str = "cuda"
+    session: Session, subjects: Sequence[Subject], clock: Clock, budget: Budget, where: str = "cuda"
 ) -> None:
-    """torch.compile of each problem in the order of axes that is best without it; of the network in both.
+    """torch.compile of each subject in the order of axes that is best without it; of the network in both.
 
     The network first and its second order last, as the budget may end before all are compiled.
     """
-    network = [problem for problem in problems if isinstance(problem, Classification)]
-    fused = [problem for problem in problems if problem.what.startswith("fused")]
-    alone = [problem for problem in problems if problem.what.startswith("conv")]
-    jobs = [(problem, precision, 0) for problem in network + fused + alone for precision in DTYPES]
-    jobs += [(problem, precision, 1) for problem in network for precision in DTYPES]
-    for problem, precision, rank in jobs:
-        order = orders(session.rows, problem.what, precision)[rank]
+    network = [subject for subject in subjects if subject.operation.name == NETWORK]
+    fused = [subject for subject in subjects if subject.what.startswith("fused")]
+    alone = [subject for subject in subjects if subject.what.startswith("conv")]
+    jobs = [(subject, precision, 0) for subject in network + fused + alone for precision in DTYPES]
+    jobs += [(subject, precision, 1) for subject in network for precision in DTYPES]
+    for subject, precision, rank in jobs:
+        order = orders(session.rows, subject.what, precision)[rank]
         for mode in MODES:
-            setting = f'mode="{mode}"'
-            case = _case(problem, COMPILED, precision, order, setting, Conv, partial(compiled, mode), where)
+            way = Way(precision, order, wrap=partial(compiled, mode), where=where)
+            case = _case(subject, COMPILED, f'mode="{mode}"', way)
             if session.attempt(case, clock, budget) or budget.spent:
                 break
 
@@ -137,33 +149,25 @@ def orders(rows: Sequence[Mapping[str, Any]], what: str, precision: str) -> list
     return sorted(FORMATS, key=times.__getitem__)
 
 
-def _case(
-    problem: Problem,
-    peer: str,
-    precision: str,
-    order: str,
-    setting: str,
-    kind: type[Conv],
-    wrap: Wrap,
-    where: str,
-) -> Case:
-    if isinstance(problem, Classification):
-        bytes_ = problem.shape.min_bytes
-        setting += ", images converted from fp32" if precision == "fp16" else ""
+def _case(subject: Subject, peer: str, setting: str, way: Way) -> Case:
+    bytes_ = subject.problem.min_bytes
+    in_half = way.precision == "fp16"
+    if subject.operation.name == NETWORK:
+        setting += ", images converted from fp32" if in_half else ""
     else:
-        bytes_ = problem.shape.min_bytes * DTYPES[precision].itemsize // 4
-        setting += ", fp16 in memory" if precision == "fp16" else ""
+        bytes_ = bytes_ * DTYPES[way.precision].itemsize // 4
+        setting += ", fp16 in memory" if in_half else ""
     return Case(
         kind="library",
         peer=peer,
-        what=problem.what,
-        precision=precision,
-        order=order,
+        what=subject.what,
+        precision=way.precision,
+        order=way.order,
         setting=setting,
         bytes=bytes_,
-        prepare=lambda: _prepared(problem, precision, order, kind, wrap, where),
-        check=lambda found: problem.check(found, precision),
-        facts={"batch": problem.shape.N},
+        prepare=lambda: _prepared(subject, way),
+        check=lambda found: subject.check_library(found, way.precision),
+        facts=subject.facts,
     )
 
 
@@ -175,13 +179,11 @@ def use(precision: str) -> None:
 
 
 @contextmanager
-def _prepared(
-    problem: Problem, precision: str, order: str, kind: type[Conv], wrap: Wrap, where: str
-) -> Iterator[Prepared]:
-    use(precision)
-    module, x = on_device(problem, precision, order, kind, where)
-    compared = torch.from_numpy(problem.compared).to(where)
-    held: dict[str, Any] = {"run": wrap(module, x), "x": x}
+def _prepared(subject: Subject, way: Way) -> Iterator[Prepared]:
+    use(way.precision)
+    module, x = on_device(subject, way)
+    fetched = torch.from_numpy(subject.fetched).to(way.where)
+    held: dict[str, Any] = {"run": way.wrap(module, x), "x": x}
     del module, x  # what is held alone keeps their memory
 
     def op() -> None:
@@ -190,26 +192,25 @@ def _prepared(
 
     try:
         with torch.no_grad():
-            yield Prepared(op, lambda: held["y"][compared].double().cpu().numpy())
+            yield Prepared(op, lambda: held["y"][fetched].double().cpu().numpy())
     finally:
         held.clear()
-        if where == "cuda":
+        if way.where == "cuda":
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
 
 
-def on_device(
-    problem: Problem, precision: str, order: str, kind: type[Conv], where: str
-) -> tuple[nn.Module, Tensor]:
-    """The module of a problem, and its input."""
-    dtype, memory = DTYPES[precision], FORMATS[order]
+def on_device(subject: Subject, way: Way) -> tuple[nn.Module, Tensor]:
+    """The module of a subject, and its input."""
+    dtype, memory = DTYPES[way.precision], FORMATS[way.order]
 
     def tensor(array: Any, dtype: torch.dtype) -> Tensor:
-        found = torch.from_numpy(array).to(where)
+        found = torch.from_numpy(array).to(way.where)
         # not contiguous(): for one channel both orders are contiguous, and only to() changes the strides
         return found.to(dtype=dtype, memory_format=memory) if array.ndim == 4 else found.to(dtype)
 
-    if isinstance(problem, Convolution):
-        return kind(tensor(problem.w, dtype), problem.pool), tensor(problem.x, dtype)
-    weights = {name: tensor(value, dtype) for name, value in problem.weights.items()}
-    return Lenet(weights), tensor(problem.images, torch.float32)
+    if subject.operation.name == NETWORK:
+        weights = {name: tensor(subject.arrays[name], dtype) for name in subject.problem.named("weight")}
+        return Lenet(weights), tensor(subject.input, torch.float32)
+    pool = getattr(subject.problem, "pool", 0)
+    return way.kind(tensor(subject.arrays["w"], dtype), pool), tensor(subject.input, dtype)

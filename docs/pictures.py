@@ -13,10 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from mini_dnn import ops
 from mini_dnn.datasets import draw
 from mini_dnn.nn.models import lenet
 from mini_dnn.report.board import Board, Entry, boards
-from mini_dnn.report.load import RESULTS, Row, load
+from mini_dnn.report.load import RESULTS, load
+from mini_dnn.report.rows import Row, title
 from mini_dnn.report.tables import number
 
 DOCS = Path(__file__).resolve().parent
@@ -46,15 +48,15 @@ def main(folder: Path = DOCS) -> None:
 
 
 def measured() -> Board | None:
-    """The results of a GPU, if there are any."""
+    """The results of the default operation on a GPU, if there are any."""
     files = sorted(RESULTS.glob("*.json"))
-    found = boards(load(files)) if files else []
+    found = [board for board in boards(load(files)) if board.operation.name == ops.DEFAULT] if files else []
     return next((board for board in found if "copy_gbps" in board.ceilings and timed(board)), None)
 
 
 def timed(board: Board) -> list[Entry]:
     """The variants with op times on a GPU, slowest first."""
-    entries = [entry for entry in board.at(board.main_batch) if entry.sum_ms and not entry.any_row.on_host]
+    entries = [entry for entry in board.at(board.main) if entry.sum_ms and not entry.any_row.on_host]
     return sorted(entries, key=lambda entry: entry.sum_ms or 0.0, reverse=True)
 
 
@@ -210,23 +212,23 @@ def nothing_measured() -> Figure:
 
 
 def op_times(board: Board) -> Figure:
-    """Op times of the variants on a GPU, a panel a layer, beside what moving the bytes alone takes."""
+    """Op times of the variants on a GPU, a panel a problem, beside what moving the bytes alone takes."""
     entries = timed(board)
     height = 1.5 + 0.3 * len(entries)
     figure, _ = card(13.2, height)
-    for at, layer in enumerate(board.layers):
+    for at, problem in enumerate(board.problems(board.main)):
         axes = figure.add_axes((0.17 + 0.415 * at, 0.75 / height, 0.38, 1 - 1.35 / height))
-        bars(axes, [entry.rows[layer] for entry in entries], board.ceilings["copy_gbps"])
+        bars(axes, [entry.rows[problem] for entry in entries], board.ceilings["copy_gbps"])
         names = [entry.variant for entry in entries] if at == 0 else []
         axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel(f"{layer}, op time in ms (logarithmic)", color=INK)
-    words = f"{board.device}; batch {board.main_batch:,}; dashed: each input and output moved once"
+        axes.set_xlabel(f"{problem}, op time in ms (logarithmic)", color=INK)
+    words = f"{board.device}; {title(board.main)}; dashed: each input and output moved once"
     figure.text(0.5, 1 - 0.3 / height, words, ha="center", color=QUIET)
     return figure
 
 
 def bars(axes: Axes, rows: Sequence[Row], copy_gbps: float) -> None:
-    """Draw one layer's op times, and the time in which a plain copy moves as many bytes."""
+    """Draw one problem's op times, and the time in which a plain copy moves as many bytes."""
     times = [row.op_ms or 0.0 for row in rows]  # entries with a sum have them all
     floor = rows[0].min_bytes / copy_gbps / 1e6
     left = min(*times, floor) / 2  # a logarithmic axis has no zero for bars to start at

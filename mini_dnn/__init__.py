@@ -1,7 +1,7 @@
 """mini_dnn: a small network framework whose heavy operations run in CUDA kernels that you can read.
 
 Each operation of `mini_dnn.ops` is a function here, such as ``mini_dnn.softmax(x, device="emulator")``; see
-`mini_dnn.running.runner.compute`.
+`mini_dnn.running.compute.compute`.
 """
 
 from functools import partial
@@ -17,7 +17,9 @@ __all__ = ["MiniDnnError", "open_device"]
 def __getattr__(name: str) -> Any:
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mini_dnn.ops import find  # here: whoever imports a part of mini_dnn should not wait for all of it
-    from mini_dnn.running.runner import compute
+    from mini_dnn.ops import find, names  # here: whoever imports a part should not wait for all of mini_dnn
+    from mini_dnn.running.compute import compute
 
+    if name not in names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return partial(compute, find(name))

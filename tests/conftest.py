@@ -1,13 +1,61 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and what holds for all tests."""
 
+import signal
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mini_dnn.device import Device, open_device
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
+
+# The same examples each time, however long they take: neither luck nor a busy machine decides.
+settings.register_profile(
+    "mini_dnn", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("mini_dnn")
+
+
+@cache
+def why_no_gpu() -> str:
+    """Why no CUDA device can be opened; empty if one can."""
+    try:
+        open_device("cuda").close()
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build what all kernels share before workers start, each of which would build it for itself."""
+    if config.getoption("numprocesses", None):
+        with suppress(DeviceError):  # whoever needs a compiler tells that there is none
+            for checked in (False, True):
+                build_runtime(find_compiler(), ucontext=False, checked=checked)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that need a GPU where there is none."""
+    need_one = [item for item in items if item.get_closest_marker("gpu")]
+    reason = why_no_gpu() if need_one else ""
+    for item in need_one:  # the driver waits for a kernel that does not end, and lets no signal through
+        item.add_marker(pytest.mark.timeout(method="thread"))
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say why tests were skipped: a line a reason, where pytest has one for each place in a file."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason.removeprefix('Skipped: ')}")
 
 
 @pytest.fixture(scope="session")
@@ -18,19 +66,23 @@ def emulator() -> Iterator[Device]:
 
 @pytest.fixture(scope="session")
 def cuda() -> Iterator[Device]:
-    try:
-        opened = open_device("cuda")
-    except DeviceError as error:
-        pytest.skip(f"no GPU: {error}")
-    with closing(opened):
+    with closing(open_device("cuda")) as opened:
         yield opened
 
 
 @pytest.fixture(params=["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> Device:
-    """Each device in turn; the GPU is skipped, with the reason, where there is none."""
+    """Each device in turn."""
     opened: Device = request.getfixturevalue(request.param)
     return opened
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C reaches this process and its children, even if pytest was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -31,7 +31,7 @@ NASTY = (
     "\x00\x07\x08\r\rover",
 )
 
-slow = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=60)  # of the profile in conftest.py
 
 nasty = st.one_of(
     st.sampled_from(NASTY),

@@ -9,6 +9,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.grader import Setting
@@ -19,12 +21,11 @@ GOOD, DENIED = 0, 13  # how a confined process ends; the other numbers of errors
 ROOM = (
     1 << 40
 )  # bytes of address space: this process, which is forked, may have reserved a lot by other tests
-PATIENCE_S = 60
 QUICK = """
 name = "quick"
 
 [limits]
-seconds = 4
+seconds = 60
 memory_mb = 2048
 output_kb = 64
 files_mb = 16
@@ -43,6 +44,7 @@ precision = "fp16"
 host = true
 points = { correct = 4, hidden = 3 }
 """
+IMPATIENT = QUICK.replace("seconds = 60", "seconds = 4")  # where something hangs
 
 
 def names(where: str) -> list[str]:

@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.grading import measure
 from mini_dnn.grading.confined import roles
 from mini_dnn.grading.measure import Floor
 
+IDLE_MS = 60_000.0  # that a busy host may take for a wait which waits for nothing
 NO_FLOOR = Floor(bytes_per_ms=1e30, cached_bytes=0, flops_per_ms=0.0)
 
 
@@ -57,6 +59,7 @@ class ClockedEmulator(EmulatorDevice):
 def install() -> None:
     """Let the processes that are forked from this one take it for the GPU."""
     roles.open_device = _opened  # type: ignore[assignment]
+    measure.LATE_MS = IDLE_MS
     Floor.of = classmethod(lambda cls, device: NO_FLOOR)  # type: ignore[assignment, method-assign]
 
 

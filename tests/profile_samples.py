@@ -25,6 +25,23 @@ OLD_UNITS = """"ID","Kernel Name","gpu__time_duration.sum","dram__bytes.sum","dr
 "","","usecond","Mbyte","Gbyte/second","cycle/nsecond"
 "0","conv","1,250.50","3","2.5","1.5"
 """
+# A counter that one thread sets; a kernel whose input comes by bulk copies, and whose threads load weights
+# alone; the same work by loads of single floats from all over the input.
+BULK = f"""\
+"ID","Kernel Name","Block Size","Grid Size",\
+"gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum",\
+"dram__throughput.avg.pct_of_peak_sustained_elapsed","sm__throughput.avg.pct_of_peak_sustained_elapsed",\
+"launch__waves_per_multiprocessor","launch__thread_count","sm__maximum_warps_per_active_cycle_pct",\
+"launch__occupancy_limit_registers","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",\
+"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio","{STALL.format("long_scoreboard")}"
+"","","","","ns","byte","byte","%","%","","thread","%","block","sector","byte/sector","inst"
+"0","reset","(1, 1, 1)","(1, 1, 1)",\
+"1,600","256","0","0.01","0.00","0.00","1","100.00","32","0","0.00","9.00"
+"1","conv","(128, 1, 1)","(480, 1, 1)",\
+"260,000","256,000,000","739,840,000","78.00","43.00","1.82","61,440","12.50","2","1,505,280","8.00","2.00"
+"2","gather","(128, 1, 1)","(480, 1, 1)",\
+"900,000","256,000,000","739,840,000","41.00","43.00","1.82","61,440","12.50","2","152,000,000","8.00","2.00"
+"""
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 4 bytes

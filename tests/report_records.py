@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mini_dnn import ops
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
-from mini_dnn.ops.shapes import ConvShape
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
 from mini_dnn.variant import find, names
@@ -24,21 +24,24 @@ STATE = {
 CEILINGS = {"copy_gbps": 4270.0, "fp32_tflops": 60.0, "fp16_tflops": 700.0, "h2d_gbps": 55.0}
 WHOLE = "networks/lenet/whole"
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)  # of growth runs
-LAYERS = {"conv1": ConvShape(1, 1, 86, 86, 4, 7, 7), "conv2": ConvShape(1, 4, 40, 40, 16, 7, 7)}
+LAYERS = ops.find("conv2d").course
+VARIANTS = names("conv2d")
 
 
-def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **changes: Any) -> dict[str, Any]:
-    shape = LAYERS[layer].with_batch(batch)
+def fake_row(variant: str, batch: int, problem: str, op_ms: float | None, **changes: Any) -> dict[str, Any]:
     found = find(variant) if variant in names() else None
+    op = changes.get("op", found.op if found else "conv2d")
+    shape = ops.find(op).course[problem].with_batch(batch)
     return {
+        "op": op,
+        "problem": problem,
         "variant": variant,
         "parent": found.parent if found else None,
         "precision": found.precision if found else "fp32",
         "source_hash": None if not found or found.host else source_hash(found.source),
         "code_hash": None if not found or found.host else code_hash(found.source),
         "batch": batch,
-        "layer": layer,
-        "shape": vars(shape),
+        "shape": shape.fields,
         "flops": shape.flops,
         "min_bytes": shape.min_bytes,
         "op_ms": op_ms,
@@ -46,6 +49,7 @@ def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **change
         "op_ms_max": op_ms,
         "op_ms_quartiles": None,
         "median_error": 0.0031,
+        "settled": True,
         "repeats": 40,
         "parts": 1,
         "layer_ms": 120.0 + (op_ms or 0),
@@ -60,7 +64,7 @@ def fake_row(variant: str, batch: int, layer: str, op_ms: float | None, **change
 def fake_record(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     timing = {"warm_up": 5, "repeats": 20, "max_repeats": 500, "precision": 0.005, "budget_s": 5.0}
     return {
-        "schema": 2,
+        "schema": 3,
         "started": "2025-01-01T10:00:00+00:00",
         "commit": "0123456789abcdef",
         "dirty": False,
@@ -70,6 +74,19 @@ def fake_record(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
         "method": timing | {"cold_cache": True},
         "rows": rows,
     } | changes
+
+
+def as_schema(schema: int, record: dict[str, Any]) -> dict[str, Any]:
+    """The record as an older version wrote it, which knew one operation, and layers as its problems."""
+    rows = []
+    for row in record["rows"]:
+        new = {"op", "problem", "settled"} | ({"code_hash"} if schema == 1 else set())
+        rows.append({name: row[name] for name in row if name not in new} | {"layer": row["problem"]})
+    sweeps = [
+        {name: one[name] for name in one if name not in ("op", "problem")} | {"layer": one["problem"]}
+        for one in record.get("sweeps", [])
+    ]
+    return record | {"schema": schema, "rows": rows, "sweeps": sweeps}
 
 
 def fake_streams() -> dict[str, Any]:
@@ -83,19 +100,20 @@ def fake_streams() -> dict[str, Any]:
     return {"hidden_fraction": 0.93, "spans": spans}
 
 
-def fake_sweep(layer: str) -> dict[str, Any]:
+def fake_sweep(problem: str) -> dict[str, Any]:
     xs, ys = [128, 256, 512, 1024], [1, 2, 4]
     op_ms: list[list[float | None]] = [[8 / y + abs(x - 512) / 200 for x in xs] for y in ys]
     op_ms[0][3] = None
     axes = {"x_name": "TILE_COLS", "x_values": xs, "y_name": "THREAD_COLS", "y_values": ys}
-    return {"variant": "m3/sweep", "layer": layer, "batch": 10000, "op_ms": op_ms, "best": [512, 4], **axes}
+    where = {"op": "conv2d", "problem": problem, "batch": 10000}
+    return {"variant": "m3/sweep", **where, "op_ms": op_ms, "best": [512, 4], **axes}
 
 
 def fake_full() -> dict[str, Any]:
-    """All variants at three batches, each faster than the one before; streams, sweeps and ceilings."""
+    """All variants of conv2d at three batches, each faster than the one before; streams, sweeps, ceilings."""
     rows = []
     for batch in (100, 1000, 10000):
-        for at, variant in enumerate(names()):
+        for at, variant in enumerate(VARIANTS):
             for layer, whole in (("conv1", 9000.0), ("conv2", 17000.0)):
                 op_ms = whole / 1500 ** min(1, at) / 1.1**at * batch / 10000
                 if variant == "m3/constant_memory":
@@ -169,11 +187,12 @@ def _run_row(
     }
 
 
-def fake_growth(variant: str, layer: str, batch: int, op_ms: float, **changes: Any) -> dict[str, Any]:
-    """A row of a growth run; one of the whole network has no convolution's FLOPs."""
-    flops = LAYERS[layer].with_batch(batch).flops if layer in LAYERS else 1_000_000 * batch
-    where = {"layer": layer, "batch": batch, "parts": 1, "flops": flops, "op_ms": op_ms}
-    return {**_about(variant), **where} | changes
+def fake_growth(variant: str, problem: str, batch: int, op_ms: float, **changes: Any) -> dict[str, Any]:
+    """A row of a growth run."""
+    operation = find(variant).operation
+    flops = operation.course[problem].with_batch(batch).flops
+    where = {"op": operation.name, "problem": problem, "batch": batch, "parts": 1, "flops": flops}
+    return {**_about(variant), **where, "op_ms": op_ms} | changes
 
 
 def fake_serving(**changes: Any) -> dict[str, Any]:
@@ -186,15 +205,15 @@ def fake_serving(**changes: Any) -> dict[str, Any]:
         "over_longer": 1.0286,
     }
     growth = [
-        fake_growth(name, layer, n, at * (0.01 + n / 5e3))
-        for name, layer, at in (("layers/custom", "conv1", 0.5), (WHOLE, "lenet", 1.0))
+        fake_growth(name, problem, n, at * (0.01 + n / 5e3))
+        for name, problem, at in (("layers/custom", "conv1", 0.5), (WHOLE, "float32", 1.0))
         for n in BATCHES
     ]
     shared = fake_record([])
     del shared["rows"]
     return {
         **shared,
-        "schema": "serving-1",
+        "schema": "serving-2",
         "memory": {"h2d_gbps": 55.0},
         "latency": [{**_about(WHOLE), "send": "float32", "graph": graph, **us} for graph in (True, False)],
         "growth": growth,
@@ -210,6 +229,7 @@ def _about(variant: str) -> dict[str, Any]:
         "state": STATE,
         "op_ms_quartiles": None,
         "median_error": 0.001,
+        "settled": True,
         "repeats": 40,
     }
     return {"variant": variant, "code_hash": code, **quality}

@@ -236,6 +236,7 @@ def test_wrong_use(words: list[str], message: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 def test_on_a_gpu(program: Program, cuda: Device) -> None:
     serving = ServingBench(Setting(cuda, TIMING, CHECKED), "synthetic")
     for use_graph in (True, False):

@@ -26,7 +26,7 @@ WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
 HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
 SMALL = (ConvShape(2, 3, 7, 9, 5, 3, 2), ConvShape(1, 2, 12, 37, 17, 2, 5))
-CHECKABLE = [name for name in names("conv2d") if (v := find(name)).plan is not None and not v.needs_gpu]
+CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and not v.needs_gpu]
 
 Plan = Callable[[ConvShape], Sequence[Step]]
 
@@ -273,7 +273,7 @@ class TestVerb:
     def test_shape_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "--impl", "m1", "--shapes", "1,2,3"]) == 2
         told = capsys.readouterr().err
-        assert "'1,2,3' is no N,C,H,W,M,R,S such as 1,1,1,1,1,1,1: found 3 values; expected 7" in told
+        assert "'1,2,3' is no N,C,H,W,M,R,S such as 3,3,19,37,17,3,5: found 3 values; expected 7" in told
 
     def test_seed_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
@@ -283,6 +283,7 @@ class TestVerb:
 
 @pytest.mark.parametrize("name", CHECKABLE)
 def test_no_false_finding(name: str) -> None:
-    report = check(find(name), SMALL)
-    assert not report.findings, "\n".join(describe(report))
-    assert not any(result.refused for result in report.results)
+    variant = find(name)
+    report = check(variant, SMALL if variant.op == "conv2d" else None)
+    assert report.clean, "\n".join(describe(report))
+    assert variant.op != "conv2d" or not any(result.refused for result in report.results)

@@ -137,6 +137,28 @@ class TestVerb:
             "kinds": [],
         }
 
+    @pytest.mark.parametrize(
+        ("limit", "status", "told"),
+        [
+            ("s.R != s.S", 0, "no findings at 7 shapes; 4 more were not run"),
+            ("True", 1, "not enough was checked: no findings at 0 shapes; 11 more were not run"),
+        ],
+    )
+    def test_what_a_variant_refuses_is_replaced(
+        self,
+        limit: str,
+        status: int,
+        told: str,
+        install: Install,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        install()
+        refuses = f'op="conv2d", refuses=lambda s: "no" if {limit} else "",'
+        folder = edited(tmp_path, M1, "variant.py", 'op="conv2d",', refuses)
+        assert main(["check", "--device", "cuda", "--impl", folder]) == status
+        assert told in capsys.readouterr().out
+
     def test_wrong_result(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         install()
         folder = edited(tmp_path, M1, "kernel.cu", "* R + r) * S + s]", "* R + R - 1 - r) * S + S - 1 - s]")

@@ -61,9 +61,7 @@ def student(folder: Path, kernel: str = KERNEL, **changed: str) -> Path:
     return folder
 
 
-def launches(
-    variant: Variant, shape: ConvShape = SHAPE, arch: int = 90, static: int = 0
-) -> Finding | None:
+def launches(variant: Variant, shape: ConvShape = SHAPE, arch: int = 90, static: int = 0) -> Finding | None:
     """What is wrong with the launches, where shared arrays of a kernel take so many bytes."""
     return check_launches(
         lambda n: planned(variant, shape.with_batch(n)), shape.batch, arch, lambda kernel: static

@@ -1,6 +1,7 @@
 """What programs may rely on: the fields of ``check --json``, exit statuses, and quiet where nobody looks."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,51 @@ def test_progress_on_a_terminal(
     assert "checking" in error
     assert "1/1" in error
     assert "\x1b[1;31mrace\x1b[0m" in out
+
+
+TWO_MISTAKES = """\
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int n) {
+  __shared__ float tile[32];
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  tile[threadIdx.x / 2] = x[i];  // two threads an element, and nothing keeps i below n
+  __syncthreads();
+  if (i < n) y[i] = w[0] * tile[threadIdx.x / 2];
+}
+"""
+ONE_LAUNCH = """\
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+
+def plan(s):
+    n = s.N * s.H * s.W
+    return [Launch("conv", (ceil_div(n, 64),), (64,), ("x", "w", "y", n))]
+
+
+VARIANT = Variant("conv2d", "", plan)
+"""
+
+
+def test_two_mistakes_on_one_line_are_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each row, the list and the file tell of the same ones, each with the shapes at which it was met."""
+    (tmp_path / "kernel.cu").write_text(TWO_MISTAKES)
+    (tmp_path / "variant.py").write_text(ONE_LAUNCH)
+    out, shapes = tmp_path / "verdict.json", ["1,1,8,16,1,1,1", "1,1,9,16,1,1,1"]  # n = 128: no tail; 144
+    assert main(["check", "--impl", str(tmp_path), "--shapes", *shapes, "--json", str(out)]) == 1
+    told = capsys.readouterr().out
+    assert "RACE            (1, 1, 8, 16)" in told
+    assert "OUT-OF-BOUNDS (+1) (1, 1, 9, 16)" in told
+    assert re.findall(r"^\d\. ([\w-]+): ", told, re.MULTILINE) == ["race", "out-of-bounds"]
+    verdict = json.loads(out.read_text())
+    assert [shape["kinds"] for shape in verdict["shapes"]] == [["race"], ["out-of-bounds", "race"]]
+    race, beyond = verdict["findings"]
+    assert [finding["own"]["place"]["line"] for finding in (race, beyond)] == [4, 4]
+    assert [[shape["H"] for shape in finding["shapes"]] for finding in (race, beyond)] == [[8, 9], [9]]
+
+
+def test_one_mistake_that_shows_twice_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a barrier that is missing, in each order of threads another of two arrays tells."""
+    report = verdict(racy(tmp_path), 1, tmp_path)
+    told = capsys.readouterr().out
+    assert "RACE            (1, 3, 6, 7)" in told
+    assert [len(finding["shapes"]) for finding in report["findings"]] == [1]
+    assert report["shapes"][0]["kinds"] == ["race"]

@@ -208,7 +208,7 @@ def tree_of(commit: str, folder: Path) -> Path:
 
 
 def former_rule(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before there were operations, import lines counted, and all modules that a variant imports but these."""
+    """Before there were operations, imports counted, and all modules that a variant imports but these."""
     framework = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}
 
     def python_files(description: Path) -> list[Path]:

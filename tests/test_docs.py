@@ -12,15 +12,15 @@ from mini_dnn.cli import main
 from mini_dnn.device import Device
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import load
-from mini_dnn.ops.compare import check_conv2d
+from mini_dnn.ops.conv2d import OPERATION, ConvShape
 from mini_dnn.paths import ROOT
-from mini_dnn.running.runner import conv2d
+from mini_dnn.running.runner import run
+from mini_dnn.running.verify import verify
 from mini_dnn.variant import find, names
 
+FOLDERS = ("data", "docs", "milestones", "layers", "ladders", "networks")
 PAGES = sorted(
-    path
-    for pattern in ("*.md", "data/*.md", "docs/*.md", "milestones/**/*.md", "layers/**/*.md")
-    for path in ROOT.glob(pattern)
+    path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in FOLDERS)) for path in ROOT.glob(pattern)
 )
 LESSONS = [page.parent for page in PAGES if page.relative_to(ROOT).parts[0] in ("layers", "milestones")]
 MILESTONES = sorted(path.name for path in (ROOT / "milestones").glob("m*"))
@@ -148,17 +148,14 @@ def test_a_lesson_names_only_what_is_in_the_code(folder: Path) -> None:
     assert {name for name in named - known if not re.search(rf"\b{name}\b", code)} == set()
 
 
-@pytest.mark.parametrize("shape", [((3, 1, 12, 11), (4, 7, 7)), ((2, 3, 9, 8), (5, 2, 3))])
-def test_the_example_of_contributing(
-    shape: tuple, tmp_path: Path, device: Device, rng: np.random.Generator
-) -> None:
+@pytest.mark.parametrize("shape", [ConvShape(3, 1, 12, 11, 4, 7, 7), ConvShape(2, 3, 9, 8, 5, 2, 3)])
+def test_the_example_of_contributing(shape: ConvShape, tmp_path: Path, device: Device) -> None:
     page = ROOT / "CONTRIBUTING.md"
     (tmp_path / "variant.py").write_text(fenced(page, "python")[0])
     (tmp_path / "kernel.cu").write_text(fenced(page, "cuda")[0])
-    x_shape, (M, R, S) = shape
-    x = rng.standard_normal(x_shape, np.float32)
-    w = rng.standard_normal((M, x_shape[1], R, S), np.float32)
-    result = check_conv2d(x, w, conv2d(x, w, find(tmp_path), device))
+    arrays = OPERATION.inputs(shape, seed=0)
+    outputs = run(find(tmp_path), shape, arrays, device).outputs
+    result = verify(OPERATION, shape, arrays, outputs)
     assert result.ok, str(result)
 
 

@@ -10,7 +10,8 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.device.emulator.compiler import Compiler
+from mini_dnn.device.emulator.compiler import Compiler, find_compiler
+from mini_dnn.device.emulator.runtime_build import header_folder
 from mini_dnn.device.emulator.scan import scan
 from mini_dnn.errors import CompileError, DeviceError
 
@@ -189,3 +190,20 @@ def test_more_static_shared_memory_than_cuda_has_is_refused(emulator: EmulatorDe
         CompileError, match="kernel k has 49156 bytes of static shared memory; CUDA allows 49152"
     ):
         emulator.compile(source, {})
+
+
+def test_another_copy_of_this_project_has_headers_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In checked mode, where a finding's line is told from lines of headers by where these lie."""
+
+    def folders() -> tuple[Path, Path]:
+        return header_folder(compiler, tmp_path / "r.so", False), header_folder(
+            compiler, tmp_path / "r.so", True
+        )
+
+    compiler = find_compiler()
+    plain, checked = folders()
+    monkeypatch.setattr("mini_dnn.device.emulator.runtime_build.INCLUDE", tmp_path)
+    assert folders()[0] == plain
+    assert folders()[1] != checked

@@ -149,6 +149,7 @@ def test_vector_types(kernels: Kernels) -> None:
     np.testing.assert_array_equal(out[:, 1], v[:, 2] * v[:, 3] + k[:, 3])
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_even_an_endless_kernel(kernels: Kernels) -> None:
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

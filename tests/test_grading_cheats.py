@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
 
+from mini_dnn import ops
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
@@ -21,11 +25,12 @@ from mini_dnn.variant.scaffold import create
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
 
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
-    """Results with a grade in them, a rubric, another submission, and a grader."""
-    folder = tmp_path_factory.mktemp("grading")
-    setting = quick_setting(folder)
+HANGING = ("endless_kernel", "endless_plan", "memory_bomb")
+
+
+def grounds(folder: Path, text: str) -> Iterator[tuple[Path, Grader]]:
+    (folder / "any.toml").write_text(text)
+    setting = quick_setting(folder, rubric=rubric.load(folder / "any.toml"))
     (setting.out / "grades").mkdir(parents=True)
     (setting.out / "grades" / "other.json").write_text("{}")
     honest(folder, "other")
@@ -35,6 +40,18 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Gra
         yield folder, grader
 
 
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
+    """Results with a grade in them, a rubric, another submission, and a grader."""
+    yield from grounds(tmp_path_factory.mktemp("grading"), QUICK)
+
+
+@pytest.fixture(scope="module")
+def impatient_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
+    """The same, and the grader waits for an answer for no longer than a second."""
+    yield from grounds(tmp_path_factory.mktemp("grading"), QUICK.replace("seconds = 60", "seconds = 1"))
+
+
 def skipped(name: str) -> object:
     """Bare system calls are written for one kind of processor."""
     other = name.startswith("bare_") and platform.machine() != "x86_64"
@@ -42,8 +59,8 @@ def skipped(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])
-def test_no_credit_and_a_reason(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> None:
-    folder, grader = ground
+def test_no_credit_and_a_reason(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder, grader = request.getfixturevalue("impatient_ground" if name in HANGING else "ground")
     places = {"rubric": folder / "quick.toml", "out": folder / "out", "other": folder / "other"}
     grade = grader.grade(Submission(name, assemble(name, tmp_path, **places)))
     said = grade.refused + "\n" + "\n".join(check.message for check in grade.checks)
@@ -70,11 +87,14 @@ def test_checked_mode_is_not_silenced(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names_of_variants())
-def test_honest_submissions_are_not_refused(name: str, exact: Grader, tmp_path: Path) -> None:
-    folder = find(name).folder
-    if name == "m3/fp32_split":  # includes the final kernel; a submission stands alone, as what `new` makes
-        folder = create(str(tmp_path / "copy"), find(name))
-    grade = exact.grade(Submission("honest", folder))
+def test_honest_submissions_are_not_refused(
+    name: str, exact: Callable[[str], Grader], tmp_path: Path
+) -> None:
+    variant = find(name)
+    folder = variant.folder
+    if name in ("m3/fp32_split", "layers/fused"):  # include the final kernel; a submission stands alone
+        folder = create(str(tmp_path / "copy"), variant)
+    grade = exact(variant.op).grade(Submission("honest", folder))
     assert not grade.refused
     skipped = [check for check in grade.checks if check.status == "skipped"]
     assert grade.points == (0 if name == "m3/cublas" else 7), grade.checks
@@ -82,13 +102,20 @@ def test_honest_submissions_are_not_refused(name: str, exact: Grader, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
-    """A grader that takes every precision that a shipped variant claims."""
-    folder = tmp_path_factory.mktemp("honest")
-    (folder / "any.toml").write_text(
-        QUICK.replace('"fp16"', '"fp16_sum"').replace("seconds = 4", "seconds = 60")
-    )
-    with Grader(quick_setting(folder, rubric=rubric.load(folder / "any.toml")), folder) as grader:
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Grader]]:
+    """A grader for each operation, which takes every precision that a shipped variant claims."""
+    folder, graders = tmp_path_factory.mktemp("honest"), ExitStack()
+
+    @cache
+    def grader(op: str) -> Grader:
+        shapes = json.dumps([problem.numbers for problem in ops.find(op).check[1:3]])
+        text = QUICK.replace('"fp16"', '"fp16_sum"')
+        text = re.sub("shapes = .*", f"shapes = {shapes}", text) if op != ops.DEFAULT else text
+        (folder / f"{op}.toml").write_text(f'op = "{op}"\n{text}')
+        setting = quick_setting(folder, rubric=rubric.load(folder / f"{op}.toml"))
+        return graders.enter_context(Grader(setting, folder))
+
+    with graders:
         yield grader
 
 

@@ -26,7 +26,10 @@ STAND_IN = (
 )
 
 
-@pytest.fixture(params=["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)])
+ALONE = (pytest.mark.gpu, pytest.mark.gpu_alone)
+
+
+@pytest.fixture(params=["stand-in", pytest.param("cuda", marks=ALONE)])
 def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where times come from."""
     if request.param == "cuda":
@@ -39,7 +42,7 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 def grader_at(folder: Path, precision: str, performance: str) -> Grader:
-    text = QUICK.replace("hidden = 3 }", "performance = 10 }").replace("seconds = 4", "seconds = 120")
+    text = QUICK.replace("hidden = 3 }", "performance = 10 }").replace("seconds = 60", "seconds = 120")
     path = folder / "gpu.toml"
     path.write_text(f"{text.replace('fp16', precision)}\n[performance]\n{performance}\n")
     return Grader(quick_setting(folder, rubric=rubric.load(path), device="cuda"), folder)
@@ -92,6 +95,7 @@ def test_a_gpu_whose_kernels_reach_the_clock(
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> None:
     """With thresholds so steep that a hundredth of the time is a hundredth of the points."""
 

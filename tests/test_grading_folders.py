@@ -10,6 +10,7 @@ from grading_helpers import QUICK, honest
 
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric
+from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.submission import Submission, digest, named
 
 
@@ -68,3 +69,28 @@ def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> No
     (one.folder / "hw.zip").touch()
     assert "holds hw.zip; hw.zip is not unpacked here" in one.missing("layers/custom", asked)
     assert digest(one, asked) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("softmax/mine", "ladders/softmax/mine"),
+        ("softmax/mine", "softmax/mine"),
+        ("ladders/softmax/mine", "ladders/softmax/mine"),
+        ("networks/lenet/mine", "networks/lenet/mine"),
+        ("m3/mine", "project/milestones/m3/mine"),
+        ("softmax/mine", "project/ladders/softmax/mine"),
+    ],
+)
+def test_where_a_repository_has_its_variants(name: str, inside: str, tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(QUICK.replace("layers/custom", name))
+    asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("ann", tmp_path / "ann")
+    place = one.folder / inside
+    place.parent.mkdir(parents=True)
+    assert one.variant(name, asked) is None
+    shutil.move(honest(tmp_path), place)
+    assert one.variant(name, asked) == place
+    shutil.move(place, tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SubmissionError, match="is a symbolic link"):
+        one.variant(name, asked)

@@ -48,9 +48,9 @@ def test_optimisations_are_the_courses(rubric: Rubric) -> None:
 
 def test_hidden_batches_are_odd_ones(rubric: Rubric) -> None:
     assert rubric.hidden is not None
-    assert {1, 127, 4097, 9999} <= {shape.N for shape in rubric.hidden.shapes}
+    assert {1, 127, 4097, 9999} <= {shape.N for shape in rubric.hidden.problems}
     assert not set(rubric.hidden.seeds) & set(rubric.correct.seeds)
-    assert not set(rubric.hidden.shapes) & set(rubric.correct.shapes)
+    assert not set(rubric.hidden.problems) & set(rubric.correct.problems)
 
 
 def test_semesters_hide_different_things() -> None:
@@ -65,5 +65,5 @@ def test_shipped_variants_meet_the_precision_and_the_shapes(rubric: Rubric) -> N
     for asked in rubric.variants:
         shipped = find(asked.name)
         assert asked.precision == shipped.precision, asked.name
-        for shape in (*rubric.correct.shapes, *rubric.hidden.shapes, *rubric.checked.shapes):
+        for shape in (*rubric.correct.problems, *rubric.hidden.problems, *rubric.checked.problems):
             assert shipped.limit_for(shape) == "", (asked.name, shape)

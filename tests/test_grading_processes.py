@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from grading_helpers import honest
-from mini_dnn.ops.conv2d import ConvShape
+from waiting import wait_until
 
 from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.errors import ShapeError
 from mini_dnn.grading import plans
 from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.process import Answered, Confined, Ended, Limits
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
 from mini_dnn.grading.subject import new_cache
+from mini_dnn.ops import Array
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -36,10 +42,8 @@ def test_a_child_is_ended_however_early(server: ForkServer) -> None:
     """Even before it leads a process group."""
     for _ in range(100):
         pipes = [os.pipe() for _ in range(3)]
-        since = time.monotonic()
         pid = server.start("planner", Policy(), {"folder": "/"}, [pipes[0][0], pipes[1][1], pipes[2][1]])
         assert server.end(pid) == signal.SIGKILL
-        assert time.monotonic() - since < 10
         for pipe in pipes:
             os.close(pipe[0])
             os.close(pipe[1])
@@ -54,10 +58,8 @@ def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
     policy = Policy(readable=(str(source),))
     with Confined(server, "planner", arguments, policy, Limits(30, files_mb=1), private) as process:
         (private / "large").write_bytes(bytes(2 << 20))
-        since = time.monotonic()
         with pytest.raises(Ended, match="more than 1 MB of files"):
             process.ask({"head": True})
-    assert time.monotonic() - since < 10
 
 
 def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None:
@@ -71,7 +73,9 @@ def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None
     assert wire.REPLY.size == 12
 
 
-def test_answers_that_all_come_late(server: ForkServer, tmp_path: Path) -> None:
+def test_answers_that_all_come_late(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each in time: hundreds of them would keep the machine busy for a night."""
     lines = ["import time", "from mini_dnn.variant import Variant", "def plan(s):", "    time.sleep(0.3)"]
     lines += ["    return []", "VARIANT = Variant(op='conv2d', plan=plan, idea='')"]
@@ -79,13 +83,14 @@ def test_answers_that_all_come_late(server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").touch()
     policy = Policy(readable=(str(tmp_path),))
     question = {"plan": [1, 1, 1, 1, 1, 1, 1], "op": "conv2d", "max_shared_bytes": 0}
-    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(0.6)) as process:
+    monkeypatch.setattr("mini_dnn.grading.confined.process.ANSWERS", 0.02)
+    with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(60)) as process:
 
         def ask_often() -> None:
             for _ in range(30):
                 process.ask(question)
 
-        with pytest.raises(Ended, match=r"took more than 6 s in all, where one may take 0\.6"):
+        with pytest.raises(Ended, match=r"took more than 1\.2 s in all, where one may take 60"):
             ask_often()
 
 
@@ -97,10 +102,7 @@ def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> Non
     assert processes_of(tmp_path)
     assert server._process is not None
     os.kill(server._process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while processes_of(tmp_path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
     with pytest.raises(Ended):
         process.ask({"head": True})
 
@@ -178,6 +180,32 @@ def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
     policy = Policy(readable=(str(tmp_path),))
     with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process:
         assert process.ask({"head": True}) == b"1"
-        time.sleep(1.0)  # the true answer comes, and nobody waits for it
+        select.select([process._replies], [], [])  # the true answer comes, and nobody waits for it
         with pytest.raises(Ended, match="before it was asked"):
             process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})
+
+
+def test_arrays_travel_as_their_bytes() -> None:
+    known = {"odd": Array((3,), "uint8"), "x": Array((2, 2)), "halves": Array((1, 2), "float16")}
+    given = {name: np.ones(array.shape, array.dtype) for name, array in known.items()}
+    data = b"".join(wire.packed(given.values()))
+    assert len(data) == 3 + 16 + 4
+    found = wire.unpacked(data, known)
+    for name, array in given.items():
+        assert np.array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+        assert found[name].flags.aligned
+    for wrong in (data[:-1], data + b"1", b""):
+        with pytest.raises(
+            ShapeError, match=f"found {len(wrong)} bytes; expected 23, those of odd, x, halves"
+        ):
+            wire.unpacked(wrong, known)
+
+
+def test_confined_processes_import_little() -> None:
+    """What they have imported can be used against the grader, and takes time and memory for each of them."""
+    code = "from mini_dnn import ops; from mini_dnn.grading.confined import forkserver, roles; ops.names(); "
+    code += "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "mini_dnn" in found.stdout.split()
+    assert not {"h5py", "PIL", "pooch", "requests", "matplotlib", "tqdm"} & set(found.stdout.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from mini_dnn.grading.rubric import load
 from mini_dnn.ops import conv2d
 from mini_dnn.ops.conv2d import LAYERS, ConvShape, conv2d_float64
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.paths import ROOT
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import names
 
@@ -42,9 +44,19 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
     found = load(rubric_file(tmp_path, QUICK))
     assert found.correct.problems == (ConvShape(2, 2, 9, 21, 3, 2, 5),)
     assert found.correct.seeds == (1,)
-    assert (found.limits.seconds, found.limits.compile_seconds) == (4.0, 180.0)
+    assert (found.limits.seconds, found.limits.compile_seconds) == (60.0, 180.0)
     assert found.single == found.ranking == "layers/custom"
     assert found.variant("layers/custom").points == {"correct": 4.0, "hidden": 3.0}
+
+
+def test_the_example_of_the_course_page(tmp_path: Path) -> None:
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```$", (ROOT / "docs/course.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    found = load(rubric_file(tmp_path, text))
+    assert found.op == "softmax"
+    assert found.performance is not None
+    assert found.performance.problems == {"tokens": ops.find("softmax").course["tokens"]}
 
 
 NETWORK = """
@@ -117,8 +129,8 @@ RELATIVE_TO = "[performance]\nbatch = 1\nfull = 0.5\nnone = 1\nreference ="
         ('name = "quick"', "", "'name' is missing"),
         ('name = "quick"', "name = 3", "'name' is 3; expected a string"),
         ('name = "quick"', 'nmae = "quick"\nname = "q"', "unknown key 'nmae'; known are"),
-        ("seconds = 4", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
-        ("seconds = 4", "second = 4", "unknown key 'limits.second'"),
+        ("seconds = 60", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
+        ("seconds = 60", "second = 60", "unknown key 'limits.second'"),
         ("memory_mb = 2048", "memory_mb = true", "expected a whole number"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "found 3 values; expected 7: N,C,H,W,M,R,S"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9, 21, 3, 20, 5]]", "the filter 20 x 5 is larger"),

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from grading_helpers import QUICK, assemble, honest, quick_setting
+from grading_helpers import IMPATIENT, QUICK, assemble, honest, quick_setting
+from waiting import wait_until
 
 from mini_dnn.cli import main
 from mini_dnn.grading.confined.sandbox import Isolation
@@ -29,7 +30,7 @@ MIXED = ("nan_output", "exits", "endless_plan", "reads_rubric", "output_flood", 
 def mixed(tmp_path: Path) -> Path:
     """A folder with submissions that are right, wrong, crashing, hanging, and forbidden."""
     folder = tmp_path / "submissions"
-    (tmp_path / "quick.toml").write_text(QUICK)
+    (tmp_path / "quick.toml").write_text(IMPATIENT)
     places = {"rubric": tmp_path / "quick.toml", "out": tmp_path / "out", "other": folder / "right0"}
     for name in MIXED:
         assemble(name, folder, **places)
@@ -68,10 +69,7 @@ def left_behind(out: Path) -> list[str]:
 
 
 def wait_until_none_is_left(out: Path) -> None:
-    deadline = time.monotonic() + 10
-    while left := left_behind(out):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    wait_until(lambda: not left_behind(out), lambda: left_behind(out))
 
 
 def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_path: Path) -> None:
@@ -103,15 +101,15 @@ def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_
     assert points == {name: 7.0 * name.startswith("right") for name in results(whole)}
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_it_ends_at_once(mixed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, *command(mixed, out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    while not (out / "grades").is_dir():
-        time.sleep(0.01)
+    wait_until((out / "grades").is_dir)
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=20)
+    told, _ = process.communicate()
     assert process.returncode == 130
     assert "the same command goes on from there" in told
     wait_until_none_is_left(out)
@@ -249,8 +247,7 @@ def test_without_isolation_it_asks(
 def test_two_runs_into_one_folder(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     with subprocess.Popen([sys.executable, *command(mixed, out)], stdout=subprocess.DEVNULL) as process:
-        while not (out / ".work").is_dir():
-            time.sleep(0.01)
+        wait_until((out / ".work").is_dir)
         assert main(command(mixed, out)[1:]) == 2
         assert "another run" in capsys.readouterr().err
         process.kill()

@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from slurm_stand_ins import install, scripts
+from waiting import wait_until
 
 from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.grading import executors
@@ -48,13 +47,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def python(code: str, *words: str | Path) -> list[str]:
     return [sys.executable, "-c", code, *map(str, words)]
-
-
-def eventually(what: Callable[[], bool], seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while not what() and time.monotonic() < end:
-        time.sleep(0.05)
-    return what()
 
 
 def is_alive(pid: int) -> bool:
@@ -127,11 +119,11 @@ def test_local_jobs_end_with_the_process_that_started_them(tmp_path: Path) -> No
         "run_on('local', Profile(), [json.loads(sys.argv[1])], pathlib.Path(sys.argv[2]))"
     )
     with subprocess.Popen(python(starts, json.dumps(command), tmp_path / "jobs")) as owner:
-        assert eventually(lambda: pid_file.exists() and pid_file.read_text() != "")
+        wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
         pid = int(pid_file.read_text())
         assert is_alive(pid)
         owner.send_signal(signal.SIGKILL)
-    assert eventually(lambda: not is_alive(pid)), "the command outlives the run"
+    wait_until(lambda: not is_alive(pid), lambda: "the command outlives the run")
     assert run_on("local", Profile(), [python("pass")], tmp_path / "jobs") == [0], "and the folder is free"
 
 
@@ -152,7 +144,7 @@ def test_a_folder_serves_one_run_at_a_time(tmp_path: Path) -> None:
     first = threading.Thread(target=run_on, args=("local", Profile(), [python(WAITS, go)], tmp_path / "jobs"))
     first.start()
     try:
-        assert eventually(lambda: (tmp_path / "jobs/jobs.json").exists())
+        wait_until((tmp_path / "jobs/jobs.json").exists)
         with pytest.raises(UsageError, match="another run is using"):
             run_on("local", Profile(), [python("pass")], tmp_path / "jobs")
     finally:
@@ -208,12 +200,17 @@ def test_slurm_jobs_are_not_submitted_twice(tmp_path: Path, cluster: Path) -> No
         "run_on('slurm', Profile(), json.loads(sys.argv[1]), pathlib.Path(sys.argv[2]))"
     )
     with subprocess.Popen(python(starts, json.dumps(commands), jobs)) as first:
-        assert eventually((jobs / "jobs.json").exists)
+        wait_until((jobs / "jobs.json").exists)
         first.kill()
-    release = threading.Timer(2, go.touch)
-    release.start()
+
+    def release() -> None:
+        wait_until(lambda: len(scripts(cluster)) == 2)
+        go.touch()
+
+    waiting = threading.Thread(target=release)
+    waiting.start()
     assert run_on("slurm", PROFILE, [*commands, python("pass")], jobs) == [0, 0, 0]
-    release.join()
+    waiting.join()
     assert sorted("--array=0-1" in script for script in scripts(cluster)) == [False, True]
 
 

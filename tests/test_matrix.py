@@ -17,8 +17,9 @@ from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import DeviceError
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.compare import Comparison, compare_all
+from mini_dnn.ops.compare import PRECISIONS, Comparison, compare_all
 from mini_dnn.running.runner import Result, run
+from mini_dnn.running.verify import verify
 from mini_dnn.variant import Variant, find, names
 
 IN_PARTS = 7  # entries of a batch that is cut, of which 3 are done at a time
@@ -130,3 +131,22 @@ def test_a_small_error_is_found(op: str) -> None:
             found = compare_all(wrong, right, allowed)
             assert (found.ok, found.differing, found.array) == (False, 1, name)
             assert found.first == tuple(side - 1 for side in array.shape)
+
+
+@pytest.mark.parametrize("op", ops.names())
+def test_every_precision_has_a_bound(op: str) -> None:
+    """One for each element, and the less exact a precision is, the larger."""
+    for problem in problems(op):
+        outputs = problem.named("out")
+        last = {name: np.zeros(array.shape) for name, array in outputs.items()}
+        for precision in PRECISIONS:
+            found = bound(op, problem, precision)
+            assert {name: limit.shape for name, limit in found.items()} == {
+                name: array.shape for name, array in outputs.items()
+            }
+            assert all(
+                np.isfinite(limit).all() and (limit >= last[name]).all() for name, limit in found.items()
+            )
+            last = found
+        arrays, expected = given(op, problem), answer(op, problem)
+        assert verify(ops.find(op), problem, arrays, expected, "tf32").ok

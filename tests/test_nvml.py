@@ -88,10 +88,8 @@ def test_what_happens_only_in_between_is_seen(monkeypatch: pytest.MonkeyPatch) -
     throttled = Reading(1200, 3201, 85, 690.0, 0x20)
     nvml = use(monkeypatch, itertools.chain([CALM, throttled], itertools.repeat(CALM)))
     with Watch(GPU, interval_s=0.001) as watch:
-        since = time.perf_counter()
-        while len(nvml.threads) < 2 and time.perf_counter() - since < 10:
+        while len(nvml.threads) < 2:
             time.sleep(0.001)  # the measurement
-        time.sleep(0.01)
     state = watch.state
     assert state is not None
     assert state["driver"] == "580.1"

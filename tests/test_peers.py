@@ -8,23 +8,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import peers
 import peers_cupy
 import peers_floors
 import peers_ours
 import pytest
-from peers_common import Budget, Case, Prepared, Session
+from peers_common import TIMING, Budget, Case, Prepared, Session
 from peers_floors import CUTS, Cut, Mix
-from peers_problems import Problem, classification, convolutions, spread
+from peers_problems import Subject, layers, network, spread
 
-from mini_dnn.datasets import draw, to_float
+from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CheckError
+from mini_dnn.measuring.inference import Program
 from mini_dnn.nn.models import lenet
-from mini_dnn.variant import find, network_names
+from mini_dnn.nn.weights import WeightsInfo
+from mini_dnn.running.timing import WINDOW
+from mini_dnn.variant import find, names
 
 BATCH = 2
 
@@ -51,11 +55,16 @@ class TickingClock:
         pass
 
 
+def a_program() -> Program:
+    """A network whose weights are not trained, and two images."""
+    data = ImageSet("synthetic", "test", *draw(BATCH), origin="drawn", note="")
+    trained = lenet.build(np.random.default_rng(5))
+    return Program(trained, WeightsInfo("synthetic", {}, 5, ""), Path("none.h5"), data)
+
+
 @pytest.fixture(scope="module")
-def problems() -> list[Problem]:
-    images, labels = draw(BATCH)
-    network = lenet.build(np.random.default_rng(5))
-    return [*convolutions(BATCH), classification(network, to_float(images), labels)]
+def subjects() -> list[Subject]:
+    return [*layers(BATCH), network(a_program(), BATCH)]
 
 
 @pytest.fixture
@@ -63,40 +72,44 @@ def session() -> Session:
     return Session({"versions": {}}, None)
 
 
-def test_ours_are_checked_and_timed(problems: list[Problem], session: Session, emulator: Device) -> None:
+def test_ours_are_checked_and_timed(subjects: list[Subject], session: Session, emulator: Device) -> None:
     variants = peers_ours.variants(["m1", "layers/fused"])
-    for case in peers_ours.cases(variants, problems, emulator):
+    for case in peers_ours.cases(variants, subjects, emulator):
         clock = TickingClock()
         assert session.attempt(case, clock), session.record["skipped"]
         row = session.rows[-1]
-        assert clock.flushes == row["repeats"] >= 20
+        warm_up = TIMING.warm_up + 2 * WINDOW  # two windows agree at once
+        assert clock.flushes - warm_up == row["repeats"] >= 20
+        assert row["settled"] is True
         assert row["op_ms"] == row["op_ms_min"] == row["op_ms_max"] == 1.0
         assert 0 < row["relative_error"] < 1e-3
         assert row["variant"] == row["peer"]
         assert len(row["code_hash"]) == len(row["source_hash"]) == 64
+    fused = session.rows[3]
+    assert (fused["op"], fused["problem"], fused["batch"]) == ("conv2d_relu_pool", "conv2", BATCH)
     found = [(row["what"], row["peer"]) for row in session.rows]
     expected = [("conv1", "m1/direct"), ("conv2", "m1/direct")]
     expected += [("fused1", "layers/fused"), ("fused2", "layers/fused")]
-    assert found == expected + [("network", name) for name in network_names() if find(name).op == "lenet"]
+    assert found == expected + [("network", name) for name in names("lenet")]
     sizes = {row["what"]: row["bytes"] for row in session.rows}
     assert sizes["conv1"] == BATCH * (29_584 + 102_400) + 4 * 196
-    assert sizes["network"] == problems[-1].shape.min_bytes
+    assert sizes["network"] == subjects[-1].problem.min_bytes
 
 
 def test_a_wrong_result_gets_no_time(
-    problems: list[Problem], session: Session, tmp_path: Path, capsys: pytest.CaptureFixture
+    subjects: list[Subject], session: Session, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    problem = problems[0]
+    subject = subjects[0]
 
     def case(y: np.ndarray) -> Case:
         return Case(
-            *("library", "none", problem.what, "fp32", "NCHW", "", 1),
+            *("library", "none", subject.what, "fp32", "NCHW", "", 1),
             prepare=lambda: closing_prepared(Prepared(lambda: None, lambda: y)),
-            check=lambda found: problem.check(found, "fp32"),
+            check=lambda found: subject.check_library(found, "fp32"),
         )
 
-    assert session.attempt(case(problem.expected), TickingClock())
-    one_pixel, nan = problem.expected.copy(), problem.expected.copy()
+    assert session.attempt(case(subject.expected), TickingClock())
+    one_pixel, nan = subject.expected.copy(), subject.expected.copy()
     one_pixel[1, 2, 3, 4] += 1
     nan[0, 0, 0, 0] = np.nan
     for y in (one_pixel, nan, np.zeros_like(nan)):
@@ -117,16 +130,28 @@ def closing_prepared(prepared: Prepared) -> Any:
     return Block()
 
 
-def test_a_wrong_classification_is_refused(problems: list[Problem]) -> None:
-    problem = problems[-1]
-    probabilities = problem.expected.copy()  # a batch of 2: all are compared
-    assert problem.check(probabilities, "fp32")["max_error"] == 0
-    with pytest.raises(CheckError, match="probability"):
-        problem.check(probabilities[::-1], "fp16")
+def test_a_wrong_classification_is_refused(subjects: list[Subject]) -> None:
+    subject = subjects[-1]
+    probabilities = subject.expected.copy()  # a batch of 2: all are compared
+    assert subject.check_library(probabilities, "fp32")["max_error"] == 0
+    with pytest.raises(CheckError, match="elements differ from float64"):
+        subject.check_library(probabilities[::-1], "fp16")
 
 
-def test_failure_and_budget_are_named(session: Session, problems: list[Problem], emulator: Device) -> None:
-    (case,) = peers_ours.cases([find("m1")], problems[:1], emulator)
+def test_ours_are_held_to_the_bound_of_their_operation(subjects: list[Subject]) -> None:
+    """An error that norms do not see: one element that is off by more than its own bound."""
+    subject = subjects[0]
+    found = subject.expected.copy()
+    assert subject.check_ours(found, "fp32") == {"relative_error": 0.0, "max_error": 0.0}
+    found[0, 0, 0, 0] += 1.01 * subject.bound["fp32"][0, 0, 0, 0]
+    assert subject.check_library(found, "fp32")["max_error"] > 0
+    with pytest.raises(CheckError, match=r"1 of \d+ elements differ from float64; .* for fp32"):
+        subject.check_ours(found, "fp32")
+    assert subject.check_ours(found, "fp16")["max_error"] > 0
+
+
+def test_failure_and_budget_are_named(session: Session, subjects: list[Subject], emulator: Device) -> None:
+    (case,) = peers_ours.cases([find("m1")], subjects[:1], emulator)
     name = {"kind": "ours", "peer": "m1/direct", "what": "conv1", "precision": "fp32", "order": "NCHW"}
 
     def fail() -> Any:
@@ -190,8 +215,8 @@ def test_floors_compile() -> None:
         assert build_cubin(peers_floors.SOURCE, {"LAG": lag}, "sm_90")[:4] == b"\x7fELF"
 
 
-def test_floors_have_the_bytes_of_the_operations(problems: list[Problem]) -> None:
-    mixes = {problem.what: peers_floors.mix_of(problem) for problem in problems}
+def test_floors_have_the_bytes_of_the_operations(subjects: list[Subject]) -> None:
+    mixes = {subject.what: peers_floors.mix_of(subject) for subject in subjects}
     sizes = {what: (mix.read, mix.write, mix.items) for what, mix in mixes.items()}
     assert sizes == {
         "conv1": (29_584, 102_400, BATCH),
@@ -207,25 +232,25 @@ def test_floors_have_the_bytes_of_the_operations(problems: list[Problem]) -> Non
 
 
 @pytest.mark.parametrize("bytes_", [1, 1 << 30], ids=["an image a part", "all at once"])
-def test_array_convolutions(problems: list[Problem], session: Session, bytes_: int, monkeypatch: Any) -> None:
+def test_array_convolutions(subjects: list[Subject], session: Session, bytes_: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(peers_cupy, "UNROLLED_BYTES", bytes_)
-    for case in peers_cupy.cases(problems[:2], np):
+    for case in peers_cupy.cases(subjects[:2], np):
         assert session.attempt(case, TickingClock()), session.record["skipped"]
     assert len(session.rows) == 2 * 2 * 2
     assert {row["setting"].split(", ")[-1] for row in session.rows} == {f"{min(bytes_, 2)} images at a time"}
 
 
 def test_a_run_is_written_and_drawn(
-    problems: list[Problem], emulator: Device, tmp_path: Path, capsys: pytest.CaptureFixture
+    subjects: list[Subject], emulator: Device, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "run.json"
     session = Session(peers.record_of(emulator, "synthetic"), None, out)
     variants = peers_ours.variants(["m1"])
-    bench = peers.Bench(emulator, TickingClock(), problems, variants, budget_s=1.0)
+    bench = peers.Bench(emulator, TickingClock(), subjects, variants, budget_s=1.0)
     clocked = {"__getattr__": lambda self, name: getattr(emulator, name)}
     with_clock = type("WithClock", (TickingClock,), clocked)()
     peers.measure(["ours"], replace(bench, device=with_clock), session)
-    assert json.loads(out.read_text()) == json.loads(json.dumps(session.record))
+    assert json.loads(out.read_text()) == msgspec.to_builtins(session.record)
     picture = tmp_path / "run.svg"
     assert peers.main(["--from", str(out), "--picture", str(picture)]) == 0
     assert "drawn" in capsys.readouterr().out
@@ -233,12 +258,12 @@ def test_a_run_is_written_and_drawn(
 
 
 def test_libraries_that_are_missing_are_named(
-    problems: list[Problem], session: Session, monkeypatch: Any
+    subjects: list[Subject], session: Session, monkeypatch: Any
 ) -> None:
     for name in ("torch", "cupy"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "peers_torch", raising=False)
-    bench = peers.Bench(None, TickingClock(), problems, [], 1.0)  # type: ignore[arg-type]
+    bench = peers.Bench(None, TickingClock(), subjects, [], 1.0)  # type: ignore[arg-type]
     peers.measure(["cupy", "compile", "torch"], bench, session)
     missing = [row["peer"] for row in session.record["skipped"]]
     assert missing == ["PyTorch (torch)", "CuPy", "PyTorch (compile)"]

@@ -40,7 +40,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
             ["--from", "{run}", "--picture", "{folder}/x.svg", "--out", "{folder}/x"],
             "leave one of them out",
         ),
-        (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schema is peers-2"),
+        (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schemas are peers-2 and peers-3"),
         (["--from", "{empty}", "--picture", "{folder}/x.svg"], "nothing to draw"),
         (["--from", "{folder}/none.json", "--picture", "{folder}/x.svg"], "cannot be read"),
         (["--budget", "0"], "a number of seconds above 0"),

@@ -1,43 +1,39 @@
 """PyTorch as a peer, where it is installed, on the CPU; and the clock of the default stream on a GPU."""
 
-import numpy as np
 import pytest
 from peers_common import DefaultStream
-from peers_problems import Problem, classification, convolutions
+from peers_problems import Subject, layers, network
+from test_peers import a_program
 
-from mini_dnn.datasets import draw, to_float
 from mini_dnn.device import Device
-from mini_dnn.nn.models import lenet
 from mini_dnn.running.timing import Timing, time_op
 
 
 @pytest.fixture(scope="module")
-def problems() -> list[Problem]:
-    images, labels = draw(2)
-    network = lenet.build(np.random.default_rng(5))
-    return [*convolutions(2), classification(network, to_float(images), labels)]
+def subjects() -> list[Subject]:
+    return [*layers(2), network(a_program(), 2)]
 
 
 @pytest.mark.gpu
 def test_the_default_stream_has_a_clock(cuda: Device) -> None:
     clock = DefaultStream(cuda)
-    samples = time_op(clock.flush_cache, clock, Timing(warm_up=1, repeats=6))  # type: ignore[arg-type]
-    assert all(ms > 0.01 for ms in samples)  # it writes twice the L2 cache several times
+    timed = time_op(clock.flush_cache, clock, Timing(warm_up=1, repeats=6))  # type: ignore[arg-type]
+    assert all(ms > 0.01 for ms in timed.samples_ms)  # it writes twice the L2 cache several times
 
 
-def test_modules_agree_with_float64(problems: list[Problem]) -> None:
+def test_modules_agree_with_float64(subjects: list[Subject]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     import peers_torch
 
-    for case in peers_torch.eager_cases(problems, "cpu"):
+    for case in peers_torch.eager_cases(subjects, "cpu"):
         if "cudnn_convolution_relu" in case.setting:
             continue
         with case.prepare() as prepared:
             prepared.op()
             assert case.check(prepared.result())["max_error"] > 0
-    for problem in problems:
+    for subject in subjects:
         for order, memory in peers_torch.FORMATS.items():
-            _, x = peers_torch.on_device(problem, "fp32", order, peers_torch.Conv, "cpu")
+            _, x = peers_torch.on_device(subject, peers_torch.Way("fp32", order, where="cpu"))
             assert x.stride() == torch.empty(x.shape, memory_format=memory).stride()
 
 

@@ -76,6 +76,18 @@ class TestVerb:
         assert names == {"conv2.ncu-rep", "conv2.csv", "conv2.log", "commands.txt", "summary.txt"}
         assert "near its peak" in (folder / "summary.txt").read_text()
 
+    def test_what_a_variant_refuses_is_left_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        """Where nobody asks for it by name."""
+        install(tmp_path, monkeypatch, "compute-sanitizer", "sys.exit(5)")
+        words = ["--impl", "networks/lenet/fused_pool", "--tool", "sanitizer", "--out", str(tmp_path / "out")]
+        assert main(["profile", *words]) == 2
+        out = capsys.readouterr().out
+        assert "float32   (10,1,86,86) float32" in out
+        assert "uint8     (10,1,86,86) uint8" in out
+        assert "uint8-28" not in out
+
     def test_counters_for_administrators(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
     ) -> None:
@@ -130,7 +142,10 @@ class TestVerb:
             (["--tool", "ncu", "--batch", "0"], "--batch 0: expected 1 or more"),
             (["--tool", "ncu", "--at", "conv3"], "conv2d has no such problem; there are conv1, conv2"),
             (["--tool", "ncu", "--shapes", "1,2"], "--shapes '1,2' is no N,C,H,W,M,R,S"),
-            (["--tool", "ncu", "--impl", "networks/lenet/fused_pool"], "does not take uint8-28"),
+            (
+                ["--tool", "ncu", "--impl", "networks/lenet/fused_pool", "--at", "uint8-28"],
+                "does not take uint8-28",
+            ),
         ],
     )
     def test_wrong_use(self, capsys: Output, flags: list[str], message: str) -> None:
@@ -242,6 +257,7 @@ def test_sanitizer_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, subtoo
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
 def test_profilers_on_a_gpu(cuda: object, tmp_path: Path, capsys: Output, tool: str) -> None:
     needs(tool)

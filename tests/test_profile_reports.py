@@ -4,7 +4,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from profile_samples import CLEAN, INITCHECK, MEMCHECK, NSYS, OLD_UNITS, RACECHECK, RAW, STALL, SYNCCHECK
+from profile_samples import (
+    BULK,
+    CLEAN,
+    INITCHECK,
+    MEMCHECK,
+    NSYS,
+    OLD_UNITS,
+    RACECHECK,
+    RAW,
+    STALL,
+    SYNCCHECK,
+)
 
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.sanitizer import Finding, Place
@@ -88,6 +99,29 @@ class TestNcu:
         found = advice.hints(Kernel("k", "", "", metrics))
         assert len(found) == (1 if words else 0)
         assert words in "".join(found)
+
+    def test_a_launch_of_one_thread_is_not_advised(self) -> None:
+        reset = ncu.parse(BULK)[0]
+        text = "reset  grid (1, 1, 1), block (1, 1, 1)\n  time       0.002 ms under the profiler"
+        assert "\n".join(advice.describe(reset)).startswith(text)
+        assert (len(advice.describe(reset)), advice.hints(reset)) == (2, [])
+
+    @pytest.mark.parametrize(
+        ("grid", "block", "is_advised"),
+        [("(1, 1, 1)", "(32, 1, 1)", False), ("(33, 1, 1)", "(1, 1, 1)", True), ("", "", True)],
+    )
+    def test_threads_are_counted_where_the_report_does_not(
+        self, grid: str, block: str, is_advised: bool
+    ) -> None:
+        metrics = {"launch__waves_per_multiprocessor": 0.01}
+        assert bool(advice.hints(Kernel("k", grid, block, metrics))) == is_advised
+
+    def test_bulk_copies_are_no_scattered_loads(self) -> None:
+        _, conv, gather = ncu.parse(BULK)
+        assert "bytes loaded are used" not in "\n".join(advice.describe(conv))
+        assert not any("scattered" in hint for hint in advice.hints(conv))
+        assert "8 of each 32 bytes loaded are used" in "\n".join(advice.describe(gather))
+        assert any("scattered" in hint for hint in advice.hints(gather))
 
     def test_command(self, tmp_path: Path) -> None:
         words = ncu.command("ncu", job(tmp_path), "conv2", tmp_path / "conv2.ncu-rep")

@@ -1,39 +1,43 @@
 """What the stored results must bear out."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 
-from mini_dnn.report.board import COURSE_BATCH, Entry, boards, throttling
+from mini_dnn.measuring.records import Sweep
+from mini_dnn.report.board import Entry, boards, throttling
 from mini_dnn.report.load import RESULTS, load, results_files
+from mini_dnn.report.rows import course_at, table_of
 from mini_dnn.variant import find
 
 WITHIN = 1.01  # of the best pair's time
 
 
-def pair_times(sweeps: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], float]:
+def pair_times(sweeps: Iterable[Sweep]) -> dict[tuple[int, int], float]:
     """Op times of all layers together by pair of values; without pairs that one layer cannot run."""
     times: dict[tuple[int, int], list[float | None]] = defaultdict(list)
     for sweep in sweeps:
-        for y, line in zip(sweep["y_values"], sweep["op_ms"], strict=True):
-            for x, op_ms in zip(sweep["x_values"], line, strict=True):
+        for y, line in zip(sweep.y_values, sweep.op_ms, strict=True):
+            for x, op_ms in zip(sweep.x_values, line, strict=True):
                 times[x, y].append(op_ms)
     known = {pair: [ms for ms in found if ms is not None] for pair, found in times.items()}
     return {pair: sum(known[pair]) for pair, found in times.items() if len(known[pair]) == len(found)}
 
 
 def test_times_of_pairs_are_summed_over_the_layers() -> None:
-    axes = {"x_values": [1, 2], "y_values": [3]}
-    sweeps = [axes | {"op_ms": [[1.0, 2.0]]}, axes | {"op_ms": [[5.0, None]]}]
-    assert pair_times(sweeps) == {(1, 3): 6.0}
+    def sweep(*op_ms: float | None) -> Sweep:
+        axes = {"x_name": "X", "x_values": [1, 2], "y_name": "Y", "y_values": [3], "op_ms": [list(op_ms)]}
+        return Sweep(op="conv2d", problem="", variant="", batch=1, best=(1, 3), **axes)  # type: ignore[arg-type]
+
+    assert pair_times([sweep(1.0, 2.0), sweep(5.0, None)]) == {(1, 3): 6.0}
 
 
 def test_the_sweep_keeps_the_best_pair() -> None:
-    latest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    latest: dict[tuple[str, str], Sweep] = {}
     for record in load(results_files([RESULTS])).records:
-        latest |= {(s["variant"], s["layer"]): s for s in record.sweeps if s["batch"] == COURSE_BATCH}
+        of_course = [s for s in record.sweeps if table_of(s.op, s.problem, s.batch) == course_at(s.op)]
+        latest |= {(sweep.variant, sweep.problem): sweep for sweep in of_course}
     if not latest:
         pytest.skip("no sweep is stored: run.py bench --sweep --impl m3/sweep --out FILE.json")
     for name in {variant for variant, _ in latest}:
@@ -45,9 +49,10 @@ def test_the_sweep_keeps_the_best_pair() -> None:
 
 
 def headlines() -> list[Entry]:
-    """What the tables of the READMEs say: every variant at the course's batch, on the first device."""
-    results = load(results_files([RESULTS]))
-    return [entry for entry in boards(results)[0].at(COURSE_BATCH) if not entry.any_row.on_host]
+    """What the tables of the READMEs say: every variant at the course's problems, on the first device."""
+    found = boards(load(results_files([RESULTS])))
+    of_device = [board for board in found if board.device == found[0].device]
+    return [entry for board in of_device for entry in board.course if not entry.any_row.on_host]
 
 
 @pytest.mark.parametrize("entry", headlines(), ids=lambda entry: entry.variant)
@@ -56,11 +61,10 @@ def test_figures_are_of_the_present_code_and_complete(entry: Entry) -> None:
     assert not entry.stale, f"{entry.variant}: {entry.stale}; measure it again, or take the figures out"
     for row in entry.rows.values():
         assert row.op_ms
-        assert "NVIDIA" in row.record.device
+        assert "NVIDIA" in row.record.device.name
         assert row.record.commit
         assert row.state
-        assert {"driver", "sm_mhz", "memory_mhz", "throttle_reasons"} <= set(row.state)
-        assert row.state["sm_mhz"] > 0
+        assert row.state.sm_mhz > 0
         assert not throttling(row)
         assert row.repeats >= 10
         assert row.median_error is not None
@@ -69,5 +73,5 @@ def test_figures_are_of_the_present_code_and_complete(entry: Entry) -> None:
 
 
 def test_a_figure_of_other_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_dnn.report.board.code_hash", lambda folder: "another")
+    monkeypatch.setattr("mini_dnn.measuring.bench.code_hash", lambda folder: "another")
     assert all(entry.stale for entry in headlines())

@@ -19,6 +19,7 @@ from report_records import (
     GPU,
     LAYERS,
     STATE,
+    as_schema,
     board_of,
     both,
     fake_full,
@@ -29,13 +30,16 @@ from report_records import (
 )
 
 from mini_dnn.cli import main
-from mini_dnn.report.board import Roof, boards
+from mini_dnn.device.code_hash import code_hash
+from mini_dnn.measuring.roof import Roof
+from mini_dnn.report.board import boards
+from mini_dnn.report.course import course_table
 from mini_dnn.report.load import RESULTS, load, results_files
 from mini_dnn.report.page import write_report
 from mini_dnn.report.roofline import clear_of, roofline, spread
-from mini_dnn.report.tables import course_table, number, peers_table, rates_table, times_table
+from mini_dnn.report.tables import number, peers_table, rates_table, times_table
 from mini_dnn.report.theme import LIGHT
-from mini_dnn.variant import names
+from mini_dnn.variant import find, names
 
 
 def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
@@ -166,8 +170,10 @@ def test_changed_and_removed_kernels_are_stale(tmp_path: Path) -> None:
 
 
 def test_rows_that_do_not_say_their_code_are_stale(tmp_path: Path) -> None:
-    old = [{key: row[key] for key in row if key != "code_hash"} for row in both("m1/direct", 5.0, 9.0)]
-    board = board_of(tmp_path, old + both("m3/fusion", 1.0, 1.0), schema=1)
+    record = as_schema(1, fake_record(both("m1/direct", 5.0, 9.0) + both("m3/fusion", 1.0, 1.0)))
+    for row in record["rows"][2:]:
+        row["code_hash"] = code_hash(find("m3/fusion").source)  # in some it was added later
+    (board,) = boards(load([stored(tmp_path, record)]))
     assert "does not say which code" in board.entries["m1/direct", 10000].stale
     assert board.entries["m3/fusion", 10000].stale == ""
 
@@ -214,7 +220,7 @@ def test_page_warns_of_what_spoils_figures(tmp_path: Path) -> None:
 def test_csv_has_every_row(tmp_path: Path) -> None:
     write_report(load([stored(tmp_path, fake_record(both("m1/direct", 6.0, 9.0)))]), tmp_path / "out")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "ops.csv").read_text())))
-    assert [(row["layer"], row["op_ms"], row["sum_op_ms"]) for row in rows] == [
+    assert [(row["problem"], row["op_ms"], row["sum_op_ms"]) for row in rows] == [
         ("conv1", "6.0", "15.0"),
         ("conv2", "9.0", "15.0"),
     ]

@@ -34,12 +34,17 @@ FINAL = "layers/custom"
 def board_beside(
     folder: Path, growth: list[dict[str, Any]], bench: list[dict[str, Any]] | None = None, **changes: Any
 ) -> Board:
-    """The board of a growth run and of a run of ``bench``, here of one other variant."""
+    """The first board of a growth run and of a run of ``bench``, here of one other variant."""
+    return boards_beside(folder, growth, bench, **changes)[0]
+
+
+def boards_beside(
+    folder: Path, growth: list[dict[str, Any]], bench: list[dict[str, Any]] | None = None, **changes: Any
+) -> list[Board]:
     rows = both("m1/direct", 2.0, 3.0) if bench is None else bench
     files = [stored(folder, fake_record(rows), "bench.json")]
     files.append(stored(folder, fake_serving(growth=growth, **changes), "serving.json"))
-    (board,) = boards(load(files))
-    return board
+    return boards(load(files))
 
 
 def final_growth(one: float, two: float, **changes: Any) -> list[dict[str, Any]]:
@@ -51,14 +56,28 @@ def final_growth(one: float, two: float, **changes: Any) -> list[dict[str, Any]]
 def test_convolutions_of_the_courses_batches_become_rows(tmp_path: Path) -> None:
     growth = [
         fake_growth(name, layer, batch, batch / 1e4)
-        for name, layer in ((FINAL, "conv1"), (FINAL, "conv2"), (WHOLE, "lenet"))
+        for name, layer in ((FINAL, "conv1"), (FINAL, "conv2"), (WHOLE, "float32"))
         for batch in BATCHES
     ]
-    board = board_beside(tmp_path, growth)
+    board, of_network = boards_beside(tmp_path, growth)
     of_growth = {key for key in board.entries if key[0] != "m1/direct"}
     assert of_growth == {(FINAL, 100), (FINAL, 1_000), (FINAL, 10_000)}
     assert [board.entries[FINAL, batch].sum_ms for batch in (100, 1_000, 10_000)] == [0.02, 0.2, 2.0]
-    assert board.layers == ["conv1", "conv2"]  # the whole network is none of the layers
+    assert board.problems(10_000) == ["conv1", "conv2"]
+    assert of_network.operation.name == "lenet"
+    assert list(of_network.entries) == [(WHOLE, 100), (WHOLE, 1_000), (WHOLE, 10_000)]
+
+
+def test_older_files_name_whole_networks_by_their_operation(tmp_path: Path) -> None:
+    growth = [fake_growth(WHOLE, "float32", 10_000, 0.3), *final_growth(0.33, 0.27)]
+    for row in growth:
+        op, problem = row.pop("op"), row.pop("problem")
+        row["layer"] = problem if op == "conv2d" else op
+    (board,) = boards_beside(tmp_path, growth, schema="serving-1")
+    assert board.entries[FINAL, 10_000].sum_ms == pytest.approx(0.6)
+    ((serving,),) = [board.servings]
+    found = {(row.op, row.problem) for row in serving.content.growth}
+    assert found == {("lenet", "lenet"), ("conv2d", "conv1"), ("conv2d", "conv2")}
 
 
 def test_a_row_says_what_one_of_bench_says_but_for_the_network(tmp_path: Path) -> None:
@@ -69,11 +88,11 @@ def test_a_row_says_what_one_of_bench_says_but_for_the_network(tmp_path: Path) -
     assert not ours.stale
     for layer in ("conv1", "conv2"):
         row, expected = ours.rows[layer], theirs.rows[layer]
-        assert (row.layer_ms, row.accuracy) == (None, None)
-        assert expected.layer_ms is not None
-        assert expected.accuracy is not None
-        assert row == dataclasses.replace(expected, record=row.record, layer_ms=None, accuracy=None)
-    assert (row.record.device, row.record.file.name) == (GPU, "serving.json")
+        lacking = {"layer_ms", "accuracy", "op_ms_min", "op_ms_max", "compile_ms", "error_of_bound"}
+        assert all(getattr(row, name) is None for name in lacking)
+        assert all(getattr(expected, name) is not None for name in lacking)
+        assert row == dataclasses.replace(expected, record=row.record, **dict.fromkeys(lacking))
+    assert (row.record.device.name, row.record.file.name) == (GPU, "serving.json")
     assert (row.record.method, row.record.commit) == (expected.record.method, expected.record.commit)
 
 
@@ -91,7 +110,7 @@ def test_ceilings_of_the_growth_run_count_too(tmp_path: Path) -> None:
         {"variant": "m1/no_more"},
         {"parts": 2},
         {"batch": 5_000},
-        {"layer": "lenet"},
+        {"problem": "conv9"},
     ],
     ids=lambda changes: "-".join(changes),
 )
@@ -116,7 +135,7 @@ def test_the_whole_report_can_be_written(tmp_path: Path) -> None:
     serving = stored(tmp_path, fake_serving(growth=final_growth(0.33, 0.27)), "serving.json")
     write_report(load([bench, serving]), tmp_path / "out")
     rows = csv.DictReader(io.StringIO((tmp_path / "out" / "ops.csv").read_text()))
-    found = {(row["variant"], row["layer"]): row for row in rows}
+    found = {(row["variant"], row["problem"]): row for row in rows}
     assert found[FINAL, "conv1"]["op_ms"] == "0.33"
     assert (found[FINAL, "conv1"]["layer_ms"], found[FINAL, "conv1"]["accuracy"]) == ("", "")
     assert found["m1/direct", "conv1"]["accuracy"] == "0.8714"
@@ -130,7 +149,7 @@ def test_a_whole_run_of_the_same_code_counts(started: str, tmp_path: Path) -> No
     entry = board.entries[FINAL, 10_000]
     assert entry.sum_ms == pytest.approx(3.0)
     assert entry.any_row.accuracy == 0.8714
-    assert len(board.runs[FINAL, 10_000, "conv1"]) == 2  # both are of the same code
+    assert len(board.runs[FINAL, "conv1", 10_000]) == 2  # both are of the same code
 
 
 def test_a_growth_run_of_other_code_replaces_nothing(tmp_path: Path) -> None:
@@ -152,5 +171,5 @@ def test_growth_alone_makes_no_report(tmp_path: Path) -> None:
 def test_a_growth_row_without_a_field_is_refused_by_name(field: str, tmp_path: Path) -> None:
     growth = final_growth(0.33, 0.27)
     del growth[0][field]
-    with pytest.raises(DataError, match=rf"growth\[0\]\.{field}"):
+    with pytest.raises(DataError, match=rf"growth\[0\]: Object missing required field `{field}`"):
         board_beside(tmp_path, growth, both("m1/direct", 2.0, 3.0))

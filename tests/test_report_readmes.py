@@ -33,7 +33,7 @@ def test_readme_tables_come_from_the_results(checkout: Path) -> None:
         + both("m1/direct", 8.0, 8.0)
     )
     board = board_of(checkout, rows)
-    tables = readmes.updated(board, checkout)
+    tables = readmes.updated([board], checkout)
     _, top = tables[checkout / "README.md"]
     _, m3 = tables[checkout / "milestones" / "m3" / "README.md"]
     assert top.startswith("# Top\n<!-- op-times:start -->\n")
@@ -47,7 +47,7 @@ def test_readme_tables_come_from_the_results(checkout: Path) -> None:
     assert "between pinned arrays. Written" in m3  # no rates, so nothing to compare with
     for path, (_, text) in tables.items():
         path.write_text(text)
-    assert all(now == wanted for now, wanted in readmes.updated(board, checkout).values())
+    assert all(now == wanted for now, wanted in readmes.updated([board], checkout).values())
 
 
 def test_the_final_kernel_stands_once_and_at_the_end(checkout: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_final_kernel_stands_once_and_at_the_end(checkout: Path) -> None:
         + both("m3/fusion", 3.0, 2.0)
     )
     assert find("m3/fp32_split").parent == "layers/custom"
-    _, text = readmes.updated(board_of(checkout, rows), checkout)[
+    _, text = readmes.updated([board_of(checkout, rows)], checkout)[
         checkout / "milestones" / "m3" / "README.md"
     ]
     names = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
@@ -73,11 +73,11 @@ def test_readme_without_its_second_marker_is_refused(checkout: Path) -> None:
     board = board_of(checkout, both("m1/direct", 5.0, 9.0))
     (checkout / "README.md").write_text("<!-- op-times:end --> <!-- op-times:start -->")
     with pytest.raises(UsageError, match=r"README\.md: expected one '<!-- op-times:start -->'"):
-        readmes.updated(board, checkout)
+        readmes.updated([board], checkout)
     for path in checkout.rglob("README.md"):
         path.write_text("nothing")
     with pytest.raises(UsageError, match="no README under"):
-        readmes.updated(board, checkout)
+        readmes.updated([board], checkout)
 
 
 def test_verb_writes_the_tables_and_tells_when_they_are_behind(
@@ -96,6 +96,6 @@ def test_verb_writes_the_tables_and_tells_when_they_are_behind(
 def test_readmes_of_this_repository_are_those_of_its_results() -> None:
     if not list(RESULTS.glob("*.json")):
         pytest.skip("there are no stored results")
-    board = boards(load(results_files([])))[0]
-    behind = [str(path) for path, (now, wanted) in readmes.updated(board, ROOT).items() if now != wanted]
+    found = boards(load(results_files([])))
+    behind = [str(path) for path, (now, wanted) in readmes.updated(found, ROOT).items() if now != wanted]
     assert not behind, "run.py report --readmes writes their tables anew"

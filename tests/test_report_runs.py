@@ -4,7 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_records import CEILINGS, LAYERS, board_of, both, fake_record, fake_row, fake_streams, stored
+from report_records import (
+    CEILINGS,
+    LAYERS,
+    as_schema,
+    board_of,
+    both,
+    fake_record,
+    fake_row,
+    fake_streams,
+    stored,
+)
 
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.document import Table, Text
@@ -80,9 +90,9 @@ def streaming(layer: str, batch: int, layer_ms: float, **changes: Any) -> dict[s
 
 
 def test_layers_beside_the_slower_copy(tmp_path: Path) -> None:
-    shape = LAYERS["conv1"].with_batch(10000)
-    assert (shape.x_bytes, shape.y_bytes) == (4 * 10000 * 86 * 86, 4 * 10000 * 4 * 80 * 80)
-    out_ms = shape.y_bytes / 25e6  # 40.96: in takes 5.9
+    arrays = LAYERS["conv1"].arrays
+    assert (arrays["x"].nbytes, arrays["y"].nbytes) == (4 * 10000 * 86 * 86, 4 * 10000 * 4 * 80 * 80)
+    out_ms = arrays["y"].nbytes / 25e6  # 40.96: in takes 5.9
     rows = [streaming("conv1", 10000, 1.2 * out_ms), streaming("conv2", 10000, 1.1 * 185e6 * 4 / 25e6)]
     entries = board_of(tmp_path, rows, memory=RATES).at(10000)
     table = overlap_table(entries)
@@ -90,11 +100,18 @@ def test_layers_beside_the_slower_copy(tmp_path: Path) -> None:
     assert table.rows[0][2:] == ["93 %", "1.50", "49.2", "41.0", "1.20"]
     assert table.rows[1][-1] == "1.10"
     assert verdict(entries) == "Beyond 1.15: `m3/streams`, conv1 (1.20)."
-    old = board_of(tmp_path, rows, memory=RATES, schema=1).at(10000)
-    assert "with the NaN fill" in verdict(old)
+    (old,) = boards(load([stored(tmp_path, as_schema(1, fake_record(rows, memory=RATES)))]))
+    assert "with the NaN fill" in verdict(old.at(10000))
     unknown = board_of(tmp_path, rows).at(10000)
     assert overlap_table(unknown).rows[0][-2:] == ["–", "–"]
     assert verdict(unknown) == ""
+
+
+def test_weights_are_not_copied_with_each_call(tmp_path: Path) -> None:
+    """Input in and output out, from the arrays of whatever the operation is."""
+    row = fake_row("networks/lenet/whole", 10000, "uint8", 1.5, layer_ms=10.0, streams=fake_streams())
+    table = overlap_table(board_of(tmp_path, [row], memory=RATES).at(10000))
+    assert table.rows[0][-2:] == ["1.48", "6.76"]  # 10,000 images of 7,396 bytes at 50 GB/s
 
 
 def test_a_batch_in_one_part_hides_nothing(tmp_path: Path) -> None:
@@ -113,14 +130,15 @@ def test_overlapping_gains_no_op_time(tmp_path: Path) -> None:
     assert table.rows[names.index("`m3/streams`")][5:7] == ["–", "–"]
     assert table.strong == {names.index("`m3/stack_2`")}
     (tmp_path / "README.md").write_text("<!-- op-times:start --><!-- op-times:end -->")
-    ((_, text),) = updated(board, tmp_path).values()
+    ((_, text),) = updated([board], tmp_path).values()
     assert "| layer time, below |" in text
     assert "50.0 + 50.0 ms between pinned arrays, 1.22 and 1.69 times what the slower" in text
 
 
 @pytest.mark.parametrize("schema", [1, 2])
 def test_old_layer_times_are_noted(tmp_path: Path, schema: int) -> None:
-    path = stored(tmp_path, fake_record(both("m1/direct", 5.0, 9.0), schema=schema, dirty=None))
+    record = as_schema(schema, fake_record(both("m1/direct", 5.0, 9.0), dirty=None))
+    path = stored(tmp_path, record)
     write_report(load([path]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert ("Layer times of `results.json` are of an older kind" in text) == (schema == 1)

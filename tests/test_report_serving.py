@@ -12,7 +12,7 @@ from report_records import BATCHES, GPU, WHOLE, both, fake_record, fake_serving,
 from mini_dnn.errors import DataError
 from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
-from mini_dnn.report.serving import Growth
+from mini_dnn.report.serving import Curve
 from mini_dnn.report.serving_page import growth_plot
 from mini_dnn.report.theme import LIGHT
 
@@ -33,8 +33,8 @@ def test_tables_and_plot(tmp_path: Path) -> None:
     throughput = "| uint8 | 10,000 | 20 | 1,850,000 | 5.40 | 5.25 | 2.10 | 1.029 | 1,980 |"
     assert f"| `{WHOLE}` {throughput}" in page
     growth = "| 0.0102 | 0.0120 | 0.0300 | 0.210 | 2.01 | 20.0 | 10.0 | 200 | 0.00 % |"
-    assert f"| `{WHOLE}` | lenet {growth}" in page
-    assert "![Op time an image](growth.png)" in page
+    assert f"| `{WHOLE}` | float32 {growth}" in page
+    assert "![Op time an entry](growth.png)" in page
     assert "Warning" not in page
     pixels = np.asarray(Image.open(tmp_path / "out" / "growth.png").convert("L"))
     assert pixels.std() > 10  # something is drawn
@@ -43,8 +43,7 @@ def test_tables_and_plot(tmp_path: Path) -> None:
 def test_no_part_without_a_file_of_the_device(tmp_path: Path) -> None:
     assert "Serving" not in page_of(tmp_path)
     elsewhere = {"name": GPU + ", another", "cpu": "", "state": None}
-    record = fake_serving(device=elsewhere)  # and with no convolution, whose op times would be that device's
-    record["growth"] = [row for row in record["growth"] if row["variant"] == WHOLE]
+    record = fake_serving(device=elsewhere, growth=[])  # whose op times would be that device's
     assert "Serving" not in page_of(tmp_path, record)
 
 
@@ -67,21 +66,21 @@ def test_what_is_stale_or_changed_is_told(tmp_path: Path) -> None:
 
 def test_the_line_and_how_far_times_lie_from_it() -> None:
     n = np.array(BATCHES)
-    straight = Growth("v", "conv1", n, np.where(n < 1000, 7.0, 0.02 + n * 3e-4))
+    straight = Curve("v", "conv1", n, np.where(n < 1000, 7.0, 0.02 + n * 3e-4))
     line = straight.line
     assert line is not None
     assert line.op_ms == pytest.approx(0.02)
-    assert line.image_ms == pytest.approx(3e-4)
+    assert line.entry_ms == pytest.approx(3e-4)
     assert line.deviation < 1e-9
-    bent = Growth("v", "conv1", n, np.where(n == 10_000, 1.1, 1.0) * n * 3e-4).line
+    bent = Curve("v", "conv1", n, np.where(n == 10_000, 1.1, 1.0) * n * 3e-4).line
     assert bent is not None
     assert 0.04 < bent.deviation < 0.1
-    assert Growth("v", "conv1", n[:5], np.ones(5)).line is None
+    assert Curve("v", "conv1", n[:5], np.ones(5)).line is None
 
 
 def test_the_plot_shows_a_cost_an_image() -> None:
     n = np.array(BATCHES)
-    figure = growth_plot([Growth("m3/x", "conv1", n, 0.02 + n * 3e-4)], LIGHT)
+    figure = growth_plot([Curve("m3/x", "conv1", n, 0.02 + n * 3e-4)], LIGHT)
     FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes
     lines = {line.get_label(): line for line in axes.lines}
@@ -95,10 +94,10 @@ def test_the_plot_shows_a_cost_an_image() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "value", "message"),
     [
-        ("latency", "p99_us", "fast", r"latency\[0\]\.p99_us is 'fast'; expected int or float"),
-        ("growth", "batch", 0, r"growth\[0\]\.batch is 0; expected more than 0"),
-        ("throughput", "over_longer", None, r"throughput\[0\]\.over_longer is None"),
-        ("throughput", "state", {}, r"throughput\[0\]\.state\.sm_mhz is missing"),
+        ("latency", "p99_us", "fast", r"latency\[0\]\.p99_us: Expected `float`, got `str`"),
+        ("growth", "batch", 0, r"growth\[0\]\.batch: Expected `int` >= 1"),
+        ("throughput", "over_longer", None, r"throughput\[0\]\.over_longer: Expected `float`, got `null`"),
+        ("throughput", "state", {}, r"throughput\[0\]\.state: Object missing required field `\w+`"),
     ],
 )
 def test_files_that_are_refused(kind: str, name: str, value: Any, message: str, tmp_path: Path) -> None:

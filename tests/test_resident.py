@@ -51,16 +51,6 @@ def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulat
     assert error < {"fp32": 1e-4, "fp16": 5e-3}[variant.precision]
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_checked_mode_finds_nothing(step: str, network: Network) -> None:
-    images = pictures(3)
-    device = CheckedEmulator()
-    variant = find_step(step)
-    resident = opened(network, variant, device, LenetBatch(2))
-    assert_right(network, images, resident.predict(to_float(images)), variant.precision)
-    device.close()
-
-
 def tensor_cores(few: bool, monkeypatch: pytest.MonkeyPatch, **defines: int) -> Variant:
     """The network on tensor cores, with a block for each image, or so few that they take turns."""
     variant = find_step("tensor")

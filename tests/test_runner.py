@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from convolutions import planned
 
+import mini_dnn
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
 from mini_dnn.ops.conv2d import ConvShape
-from mini_dnn.running.runner import Result, largest_part, run
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.running.parts import largest_part
+from mini_dnn.running.runner import Result, run
 from mini_dnn.running.timing import Timing
-from mini_dnn.variant import Launch, Planned, Variant, find
+from mini_dnn.variant import Array, Launch, Planned, Variant, find
 
 COPY = """
 extern "C" __global__ void copy(const float* x, float* y, int n) {
@@ -111,6 +114,25 @@ def test_largest_part_fits_memory_exactly() -> None:
         largest_part(plans(variant, shape), shape, filters + per_image - 1)
 
 
+@pytest.mark.parametrize(("dtype", "itemsize"), [("uint8", 1), ("float16", 2), ("int64", 8)])
+def test_largest_part_counts_bytes(dtype: str, itemsize: int) -> None:
+    """Of scratch buffers, and of a batch of images in bytes."""
+    shape = ConvShape(1000, 1, 2, 2, 1, 1, 1)
+    launch = Launch("k", (1,), (1,), ())
+    one = Variant("conv2d", "", lambda s: [launch], scratch=lambda s: {"a": Array((s.N, 9), dtype)})
+    per_image = 4 * (4 + 4) + 9 * itemsize
+    for images in (1, 7, 999):
+        assert largest_part(plans(one, shape), shape, 4 + images * per_image) == images
+        assert largest_part(plans(one, shape), shape, 4 + (images + 1) * per_image - 1) == images
+    batch = LenetBatch(1000, is_bytes=True)
+    network = Variant("lenet", "", lambda s: [launch])
+    weights = sum(array.nbytes for array in batch.named("weight").values())
+    for images in (1, 7, 999):
+        assert largest_part(plans(network, batch), batch, weights + images * (86 * 86 + 40)) == images
+        free = weights + (images + 1) * (86 * 86 + 40) - 1
+        assert largest_part(plans(network, batch), batch, free) == images
+
+
 def test_largest_part_keeps_within_the_grid() -> None:
     shape = ConvShape(100_000, 1, 2, 2, 1, 1, 1)  # m1 has one image a block along z: at most 65,535
     assert largest_part(plans(find("m1"), shape), shape, 10**12) == 65_535
@@ -122,6 +144,16 @@ def test_host_variant_takes_parts_and_reports() -> None:
     assert np.array_equal(result.y, np.repeat(X, 3, axis=0))
     assert seen == [3, 6]
     assert result.op_ms == result.layer_ms > 0
+
+
+def test_api_has_a_function_for_each_operation(tmp_path: Path) -> None:
+    y = mini_dnn.conv2d(X, ONE, copies(tmp_path), "emulator")
+    assert np.array_equal(y, X)
+    assert np.array_equal(mini_dnn.conv2d(X, ONE, device="emulator", impl="cpu"), X)
+    pooled = mini_dnn.conv2d_relu_pool(X, ONE, pool=2, device="emulator")
+    assert pooled.shape == (2, 1, 3, 4)
+    for name in ("operation", "compare", "nothing"):  # a file of mini_dnn/ops is not yet an operation
+        assert not hasattr(mini_dnn, name)
 
 
 def test_api_refuses_what_does_not_fit() -> None:

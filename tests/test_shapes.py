@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.conv2d import ConvShape, as_float32, conv_arrays
+from mini_dnn.ops.conv2d import ConvShape, conv_arrays
+from mini_dnn.ops.problem import as_float32
 
 CONV1 = ConvShape(10000, 1, 86, 86, 4, 7, 7)
 CONV2 = ConvShape(10000, 4, 40, 40, 16, 7, 7)

@@ -1,5 +1,7 @@
 """Variants are found by their folders, and broken ones say what is broken."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from convolutions import planned
 
 from mini_dnn.errors import VariantError
 from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.paths import ROOT
 from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, names
 
 MINIMAL = """
@@ -67,6 +70,33 @@ def test_a_dataclass_in_a_variant(tmp_path: Path) -> None:
     head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
     text = head + "@dataclass\nclass T:\n    a: int\n" + MINIMAL
     assert find(write(tmp_path / "mine", text)).idea == "mine"
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div", "ConvShape Launch ceil_div"),
+        ("from mini_dnn.variant import CopyToSymbol, Gemm, LenetBatch, Step, Sweep", "Gemm LenetBatch Sweep"),
+        ("from mini_dnn.fused import ConvPoolShape", "ConvPoolShape"),
+        ("from mini_dnn.numpy_conv import conv2d_forward", "conv2d_forward"),
+        ("from mini_dnn.plan import CopyIn, CopyOut, Images, Launch", "CopyIn CopyOut Images Launch"),
+        ("from mini_dnn.shapes import ConvShape, LenetBatch", "ConvShape LenetBatch"),
+        ("import mini_dnn.shapes as s; ConvShape = s.ConvShape", "ConvShape"),
+        ("from mini_dnn import plan as p; Launch = p.Launch", "Launch"),
+    ],
+)
+def test_what_files_of_before_import(tmp_path: Path, line: str, names: str) -> None:
+    """In a process of its own, into which no other file has brought anything."""
+    text = f"{line}\n{MINIMAL}IMPORTED = [{names.replace(' ', ', ')}]\n"
+    folder = write(tmp_path / "mine", text)
+    code = (
+        "import sys; from mini_dnn.nn.numpy_conv import conv2d_forward; from mini_dnn.variant import *\n"
+        f"found = find({str(folder)!r})\n"
+        f"module = sys.modules['mini_dnn_variant {folder}']\n"
+        f"assert module.IMPORTED == [{names.replace(' ', ', ')}]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_misspelled_name_suggests() -> None:

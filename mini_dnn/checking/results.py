@@ -9,6 +9,9 @@ from typing import Any
 from mini_dnn.checking.schedules import same_mistake
 from mini_dnn.device.finding import Finding, Party
 
+TELLING = (
+    2  # problems of a kind, and of all others, from which on it is no coincidence that only one kind fails
+)
 LEAST = 3  # problems that have to run, of those that are chosen here, for a verdict
 
 Traits = Mapping[str, Callable[[Any], bool]]
@@ -68,14 +71,15 @@ class Report:
         return {self._noted(finding, problems): problems for finding, problems in found.items()}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
-        """With a note where only problems of one kind have it, and all of these fail."""
-        others = [result for result in self.ran if result.problem not in problems]
+        """With a note where problems of one kind have it, no others, and all of that kind fail."""
         for words, holds in self.traits.items():
-            alone = all(map(holds, problems)) and any(not holds(r.problem) for r in others)
-            if alone and all(r.finding for r in others if holds(r.problem)):
+            kind = [result for result in self.ran if holds(result.problem)]
+            others = len(self.ran) - len(kind)
+            alone = all(map(holds, problems)) and all(result.finding for result in kind)
+            if alone and min(len(kind), others) >= TELLING:
                 note = (
-                    f"only problems with {words} have it, and all of these fail: a variant that is not meant "
-                    "for them says so with refuses="
+                    f"it is met only at problems with {words}, and all of these fail; a variant that is not "
+                    "meant for them says so with refuses="
                 )
                 return replace(finding, notes=(*finding.notes, note))
         return finding

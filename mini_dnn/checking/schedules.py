@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ CAUSES = (
     "wrong",
 )
 
+OF_OUTPUTS = ("wrong", "unwritten")
+
 Found = list[tuple[str, Finding]]  # with the schedule
 
 
@@ -47,7 +50,11 @@ def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[st
 
 
 def same_mistake(a: Finding, b: Finding) -> bool:
-    """Whether two findings tell of one mistake: of one kind, on one line, of a race on either side."""
+    """Whether two findings tell of one mistake: of one kind, on one line, of a race on either side.
+
+    Outputs are wrong or unwritten on no line: then they tell of one mistake where the notes say the same, but
+    for numbers.
+    """
     return a.kind == b.kind and _same_place(a, b)
 
 
@@ -73,7 +80,13 @@ def _same_place(a: Finding, b: Finding) -> bool:
     mine, others = _places(a), _places(b)
     if mine and others:
         return a.kernel == b.kernel and bool(mine & others)
+    if a.kind in OF_OUTPUTS and not (mine or others):
+        return (a.kind, _without_numbers(a.notes)) == (b.kind, _without_numbers(b.notes))
     return (a.kind, a.kernel, a.what) == (b.kind, b.kernel, b.what)
+
+
+def _without_numbers(notes: Iterable[str]) -> list[str]:
+    return [re.sub(r"[\d,]+", "0", note) for note in notes]
 
 
 def _places(finding: Finding) -> set[Place]:

@@ -150,11 +150,11 @@ def describe(report: Report) -> list[str]:
     """The verdict, as a student reads it."""
     lines = []
     for result in report.results:
-        verdict = f"not run: {result.refused} " if result.refused else "clean"
+        verdict = f"not run: {result.refused}" if result.refused else "clean"
         if result.finding:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
-        lines.append(f"{verdict:<16}{result.problem}")
+        lines.append(f"{verdict:<15} {result.problem}")
     for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""

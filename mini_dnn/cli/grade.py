@@ -41,7 +41,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         nargs="+",
         type=Path,
         metavar="SUBMISSION",
-        help="a variant's folder, or a repository with layers/custom and milestones",
+        help="a variant's folder, or a repository with layers or ladders",
     )
     parser.add_argument(
         "--rubric",
@@ -113,12 +113,12 @@ def _graded(
     args: argparse.Namespace, submissions: Sequence[Submission], setting: Setting
 ) -> tuple[list[Grade], dict[str, str]]:
     """Grades, and why others have none."""
-    report = _Report(len(submissions))
+    lines = _Lines(len(submissions))
     try:
         if args.executor == "slurm":
             profile = read_profile(args.profile) if args.profile else Profile()
-            return grade_as_jobs(submissions, setting, args.rubric, "slurm", profile, report)
-        return grade_all(submissions, setting, report)
+            return grade_as_jobs(submissions, setting, args.rubric, "slurm", profile, lines)
+        return grade_all(submissions, setting, lines)
     except KeyboardInterrupt:
         print(f"stopped: grades so far are in {args.out / 'grades'}; the same command goes on from there")
         raise
@@ -139,7 +139,7 @@ def _print_notes(grades: Sequence[Grade]) -> None:
         )
 
 
-class _Report:
+class _Lines:
     """Prints a line for each grade as soon as there is one."""
 
     def __init__(self, total: int) -> None:

@@ -63,8 +63,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Profile and describe; 1 if the sanitizer found something."""
     variant = find(args.impl)
-    problems = problems_of(variant.operation, args.at, args.shapes, args.batch, BATCHES[args.tool])
-    _check(args, variant, problems)
+    _check(args, variant)
+    problems = _problems(args, variant)
     find_tool(PROGRAMS[args.tool])  # before any work
     job = Job(variant, problems, _folder(args.out, variant, args.tool))
     try:
@@ -84,17 +84,24 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _check(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> None:
+def _check(args: argparse.Namespace, variant: Variant) -> None:
     if variant.plan is None:
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host: it has no kernels to profile; try m1"
         )
     if args.subtool and args.tool != "sanitizer":
         raise UsageError(f"--subtool {args.subtool} goes with --tool sanitizer; --tool is {args.tool}")
-    for name, problem in problems.items():
-        limit = variant.limit_for(problem)
-        if limit:
-            raise UsageError(f"{variant.name} does not take {name}, {problem}: {limit}")
+
+
+def _problems(args: argparse.Namespace, variant: Variant) -> Mapping[str, Any]:
+    """The problems that are asked for; where none is, those of the course that the variant takes."""
+    problems = problems_of(variant.operation, args.at, args.shapes, args.batch, BATCHES[args.tool])
+    limits = {name: variant.limit_for(problem) for name, problem in problems.items()}
+    refused = [name for name, limit in limits.items() if limit]
+    if refused and (args.at or args.shapes or len(refused) == len(problems)):
+        name = refused[0]
+        raise UsageError(f"{variant.name} does not take {name}, {problems[name]}: {limits[name]}")
+    return {name: problem for name, problem in problems.items() if not limits[name]}
 
 
 def _folder(out: Path, variant: Variant, tool: str) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
-from mini_dnn.report.board import COURSE_BATCH, Board, boards
+from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load, results_files
 
 OUT = Path("build/report")
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the report, or do the READMEs' tables."""
     results = load(results_files(args.results))
     if args.readmes or args.check:
-        return _readmes(boards(results)[0], args.check)
+        found = boards(results)
+        return _readmes([board for board in found if board.device == found[0].device], args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
     written = write_report(results, args.out)
@@ -46,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _readmes(board: Board, only_check: bool) -> int:
+def _readmes(of_device: Sequence[Board], only_check: bool) -> int:
     behind = False
-    for path, (is_now, should_be) in readmes.updated(board, ROOT).items():
+    for path, (is_now, should_be) in readmes.updated(of_device, ROOT).items():
         name = path.relative_to(ROOT)
         if is_now == should_be:
             print(f"{name}: up to date")
@@ -58,7 +60,7 @@ def _readmes(board: Board, only_check: bool) -> int:
         else:
             path.write_text(should_be, encoding="utf-8")
             print(f"{name}: written")
-    stale = [e.variant for e in board.at(COURSE_BATCH) if e.stale]
+    stale = [entry.variant for board in of_device for entry in board.course if entry.stale]
     if stale:
         print(
             f"note: {', '.join(stale)} changed since they were measured; measure again: run.py bench --out …"

@@ -83,8 +83,17 @@ def _is_text(node: Any) -> bool:
     """Whether it says something to readers alone, or where a part of mini_dnn lies."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-        ours = all(module.partition(".")[0] == "mini_dnn" for module in modules)
-        return ours and not any(alias.asname for alias in node.names)  # another name is another meaning
+    if isinstance(node, ast.ImportFrom):
+        return _is_ours(node.module or "") and not _renames(node)
+    if isinstance(node, ast.Import):
+        return all(_is_ours(alias.name) for alias in node.names) and not _renames(node)
     return isinstance(node, ast.keyword) and node.arg == "idea"
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "mini_dnn"
+
+
+def _renames(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether something is imported under another name, by which it is not known again."""
+    return any(alias.asname for alias in node.names)

@@ -64,7 +64,7 @@ class Grade:
     refused
         Why no credit is given in spite of the points (a cheat, a crash); empty otherwise.
     op_ms
-        Its op-time sum at the rubric's ranking batch, in milliseconds; None if it has none.
+        The op-time sum of the variant that the rubric ranks by, in milliseconds; None if there is none.
     started, seconds
         When grading began (ISO 8601, UTC), and how long it took.
     """

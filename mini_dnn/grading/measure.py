@@ -21,7 +21,7 @@ from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
 from mini_dnn.measuring.nvml import gpu_state
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import empty_outputs
+from mini_dnn.running.parts import empty_outputs
 from mini_dnn.running.verify import compare_entries
 from mini_dnn.variant import Planned
 

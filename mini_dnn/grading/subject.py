@@ -24,7 +24,7 @@ from mini_dnn.grading.confined.sandbox import Policy
 from mini_dnn.grading.measure import Measured, Method
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Arrays
-from mini_dnn.running.runner import cut, empty_outputs, entries, largest_part
+from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.variant import Planned
 
 PLAN_BYTES, REPORT_BYTES = 4 << 20, 16 << 20

@@ -91,7 +91,7 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     """
     for folder in folders:
         if not folder.is_dir():
-            what = "a folder with variant.py and kernel.cu, or a repository with layers/custom and milestones"
+            what = "a folder with variant.py and kernel.cu, or a repository with layers or ladders"
             if folder.exists():
                 raise UsageError(
                     f"{folder} is a file, and a submission is {what}; unpack it into a folder of its own, or "

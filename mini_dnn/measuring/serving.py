@@ -197,8 +197,10 @@ class ServingBench:
             error = service.check(expected, self.setting.entries)
             tolerance = service.tolerance(min(batch, self.setting.entries or batch))
             with Watch(self.setting.device) as watch:
-                passes_ms = [_pass_ms(resident, expected, batches, tolerance) for _ in range(PASSES)]
-        batch_ms = statistics.median(passes_ms) / batches
+                batches_ms = [
+                    _pass_ms(resident, expected, batches, tolerance) / batches for _ in range(PASSES)
+                ]
+        batch_ms = statistics.median(batches_ms)
         copy_ms = entries.nbytes / self.record.memory["h2d_gbps"] / 1e6
         return Throughput(
             **op,
@@ -208,7 +210,7 @@ class ServingBench:
             image_bytes=entries[0].nbytes,
             images_per_s=batch / batch_ms * 1e3,
             batch_ms=batch_ms,
-            batch_ms_of_passes=[ms / batches for ms in passes_ms],
+            batch_ms_of_passes=batches_ms,
             copy_ms=copy_ms,
             over_longer=batch_ms / max(copy_ms, op["op_ms"]),
             accuracy=service.score(expected) if service.score else None,

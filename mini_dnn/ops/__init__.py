@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from mini_dnn.errors import VariantError
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem
 
 DEFAULT = "conv2d"  # where a rubric, a results file or a command line names no operation
 

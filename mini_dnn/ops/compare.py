@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mini_dnn.ops.operation import Arrays
+from mini_dnn.ops.problem import Arrays
 
 # Unit round-off of the operands as the products see them, and of the accumulation; the most exact first.
 ROUND_OFF = {

@@ -9,9 +9,10 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.nn.numpy_conv import conv2d_forward
-from mini_dnn.ops.compare import compare, dot_product_bound
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.compare import compare
+from mini_dnn.ops.conv2d_numpy import conv2d_bound, conv2d_float64, less_exact, mistakes_of
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem, as_float32
 
 PART_IMAGES = 250  # of an audit: bounds its memory
 FEW = 4  # products in a sum whose operands' rounding is to be seen
@@ -122,36 +123,6 @@ LAYERS = {
 LONG_SUM = ConvShape(2, 16, 12, 12, 4, 7, 7)  # K = 784
 
 
-def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
-    """The array as C-contiguous float32, converted where that loses nothing.
-
-    Parameters
-    ----------
-    name, axes
-        What messages call the array and its axes, such as ``"x"`` and ``"N,C,H,W"``.
-
-    Raises
-    ------
-    ShapeError
-        Wrong rank, an empty axis, or a dtype that float32 cannot hold exactly.
-    """
-    array = np.asarray(array)
-    rank = axes.count(",") + 1
-    if array.ndim != rank:
-        raise ShapeError(
-            f"{name} has {array.ndim} axes, shape {array.shape}; expected {rank}: ({axes}). "
-            f"Use {name}.reshape or {name}[None] to add an axis"
-        )
-    if array.size == 0:
-        raise ShapeError(f"{name} is empty, shape {array.shape}; expected at least 1 along each of ({axes})")
-    if not np.can_cast(array.dtype, np.float32, "safe"):
-        raise ShapeError(
-            f"{name} is {array.dtype}, which float32 cannot hold exactly; "
-            f"pass {name}.astype(np.float32) if the loss is meant"
-        )
-    return np.ascontiguousarray(array, dtype=np.float32)
-
-
 def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
     """The shape of convolving an input with filters, and both as contiguous float32.
 
@@ -169,62 +140,10 @@ def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
     return ConvShape.of(x, w), {"x": x, "w": w}
 
 
-def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The convolution in float64: ``x (N,C,H,W), w (M,C,R,S) -> (N,M,P,Q)``."""
-    return conv2d_forward(x.astype(np.float64), w.astype(np.float64))
-
-
-def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
-    """Largest error that each output element may have, ``(N,M,P,Q) float64``: see `dot_product_bound`."""
-    largest = np.abs(x).max(initial=0.0) + np.abs(w).max(initial=0.0)
-    return dot_product_bound(conv2d_float64(np.abs(x), np.abs(w)), w[0].size, float(largest), precision)
-
-
-def _mistakes(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Believable mistakes, each with what it computes."""
-    R, S = w.shape[2:]
-    P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1
-    yield "the filter is mirrored: w[R-1-r][S-1-s] for w[r][s]", conv2d_forward(x, w[..., ::-1, ::-1])
-    if R == S:
-        yield "the filter is transposed: w[s][r] for w[r][s]", conv2d_forward(x, w.swapaxes(2, 3))
-    swapped = w.reshape(*w.shape[:2], -1)[:, :, np.arange(R * S).reshape(S, R).T]
-    swapped = swapped.reshape(w.shape)
-    yield (
-        "the filter's rows have R elements and not S: w[s * R + r] for w[r * S + s]",
-        conv2d_forward(x, swapped),
-    )
-    for axis, name in ((2, "row"), (3, "column")):
-        if w.shape[axis] > 1:
-            for at, which in ((-1, "last"), (0, "first")):
-                cut = w.copy()
-                cut[(slice(None),) * axis + (at,)] = 0
-                yield f"the {which} {name} of the filter is left out", conv2d_forward(x, cut)
-    if w.shape[1] > 1:
-        cut = w.copy()
-        cut[:, -1] = 0
-        yield "the last input channel is left out", conv2d_forward(x, cut)
-        yield "all images use input channel 0 only", conv2d_forward(x[:, :1], w[:, :1])
-    for tile in (8, 16, 32):
-        end = w[0].size // tile * tile
-        if 0 < end < w[0].size:
-            cut = w.reshape(len(w), -1) * (np.arange(w[0].size) < end)
-            yield (
-                f"the sum ends after {end} of its {w[0].size} terms: the last, ragged tile is left out",
-                conv2d_forward(x, cut.reshape(w.shape)),
-            )
-    y = conv2d_forward(x, w)
-    if P == Q:
-        yield "the output is transposed: y[q][p] for y[p][q]", y.swapaxes(2, 3)
-    if len(y) > 1:
-        yield "image 0 is used for all images", np.broadcast_to(y[:1], y.shape)
-    yield "each output is shifted by one row", np.roll(y, 1, 2)
-    yield "each output is shifted by one column", np.roll(y, 1, 3)
-
-
 def mistakes(shape: ConvShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     """Believable mistakes in words, each with the outputs that it gives."""
     x, w = arrays["x"].astype(np.float64), arrays["w"].astype(np.float64)
-    return ((sentence, {"y": y}) for sentence, y in _mistakes(x, w))
+    return ((sentence, {"y": y}) for sentence, y in mistakes_of(x, w))
 
 
 def draw(shape: ConvShape, rng: np.random.Generator) -> Arrays:
@@ -269,28 +188,6 @@ def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[C
     return None if found.ok else (shape, {"x": x, "w": w})
 
 
-def less_exact(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
-    """The convolution in the next lower precision than ``"fp32"``, ``"tf32"`` or ``"fp16"``."""
-    return conv2d_float64(_tf32(x), _tf32(w)) if precision == "fp32" else _summed_in_half(x, w)
-
-
-def _tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to 10 bits of fraction, which is also what FP16 has."""
-    bits = x.view(np.uint32).astype(np.uint64) + 0x1000
-    return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
-
-
-def _summed_in_half(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The convolution of halves with the sum kept in half, product after product."""
-    R, S = w.shape[2:]
-    P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1
-    y = np.zeros((len(x), len(w), P, Q), np.float16)
-    half_x, half_w = x.astype(np.float16), w.astype(np.float16)
-    for c, r, s in np.ndindex(w.shape[1:]):
-        y += half_x[:, None, c, r : r + P, s : s + Q] * half_w[None, :, c, r, s, None, None]
-    return y
-
-
 def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
     """Compare a random combination of all images with the convolution of the same combination of inputs [1]_.
 
@@ -316,13 +213,9 @@ def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng
     return f"{wrong.sum()} sums over its images differ from float64" if wrong.any() else ""
 
 
-TRAITS = {
+TRAITS = {  # what a kernel may not be meant for
     "R != S (the filter is not square)": lambda s: s.R != s.S,
     "H != W (the image is not square)": lambda s: s.H != s.W,
-    "N > 1 (several images)": lambda s: s.N > 1,
-    "C > 1 (several input channels)": lambda s: s.C > 1,
-    "M > 1 (several output channels)": lambda s: s.M > 1,
-    "C > 4 (many input channels)": lambda s: s.C > 4,
 }
 
 OPERATION = Operation(

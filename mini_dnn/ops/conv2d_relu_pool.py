@@ -10,7 +10,8 @@ from mini_dnn.nn.layers import MaxPool2d
 from mini_dnn.ops import conv2d
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.conv2d import ConvShape, conv2d_bound, conv2d_float64, conv_arrays
-from mini_dnn.ops.operation import Arrays, Operation
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Arrays
 
 POOLS = {"conv1": 2, "conv2": 4}  # the course's
 

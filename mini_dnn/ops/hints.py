@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.ops.compare import PRECISIONS, compare_all, wrong_elements
-from mini_dnn.ops.operation import Array, Arrays, Operation
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays
 
 
 def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, precision: str) -> str:

@@ -8,11 +8,11 @@ from typing import Self
 
 import numpy as np
 
-from mini_dnn.datasets import resize
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.models import lenet
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem
 
 SIDE, SMALL_SIDE, CLASSES = 86, 28, 10
 WEIGHTS = {
@@ -120,6 +120,8 @@ def answer(problem: LenetBatch, arrays: Arrays) -> Arrays:
         parameter.value[:] = arrays[name]
     images = arrays["images"]
     if problem.side != SIDE:
+        from mini_dnn.datasets import resize  # with Pillow, h5py and more, of which a plan needs none
+
         images = resize(images[:, 0])
     scale = 255.0 if problem.is_bytes else 1.0
     return {"probabilities": network.forward(images / np.float64(scale))}

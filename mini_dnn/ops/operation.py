@@ -11,111 +11,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from mini_dnn.errors import ShapeError
+from mini_dnn.ops.problem import Array, Arrays
 
-Arrays = Mapping[str, np.ndarray]  # by the names of a problem's arrays
-ROLES = ("in", "weight", "out")
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
-
-
-@dataclass(frozen=True)
-class Array:
-    """One array of a problem, or a scratch buffer of a plan.
-
-    Parameters
-    ----------
-    shape
-        Entries along each axis.
-    dtype
-        Name of NumPy's type.
-    role
-        ``"in"``: given with each call; ``"weight"``: given once, before the first call; ``"out"``.
-    axes
-        A letter for each axis, for messages: ``c[m=0, n=3]``.
-    split
-        Whether its first axis is the one along which a batch is cut.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    role: str = "in"
-    axes: str = ""
-    split: bool = True
-
-    def __post_init__(self) -> None:
-        if self.role not in ROLES:
-            raise ShapeError(f"an array's role is {self.role!r}; expected one of {', '.join(ROLES)}")
-        if self.axes and len(self.axes) != len(self.shape):
-            raise ShapeError(f"an array of shape {self.shape} has axes {self.axes!r}; expected a letter each")
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
-
-    def index(self, at: Sequence[Any]) -> str:
-        """An index in words: ``[n=0, m=3]``, or ``[0, 3]`` where the axes have no letters."""
-        names = [f"{letter}=" for letter in self.axes] or [""] * len(at)
-        return f"[{', '.join(f'{name}{int(i)}' for name, i in zip(names, at, strict=True))}]"
-
-
-class Problem:
-    """One size of an operation: the base of frozen dataclasses of whole numbers, flags and words.
-
-    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass says which `arrays`
-    and how many `flops` that means, what its `batch` is, and refuses sizes that make no sense with
-    `ShapeError`.
-    """
-
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-
-    @property
-    def arrays(self) -> Mapping[str, Array]:
-        """All arrays by name, inputs first: the order in which a host function takes them."""
-        raise NotImplementedError
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations; 0 where they say nothing of the work."""
-        raise NotImplementedError
-
-    @property
-    def batch(self) -> int:
-        """Entries along the axis on which large problems are cut."""
-        raise NotImplementedError
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem for ``n`` entries of the batch."""
-        raise NotImplementedError
-
-    @property
-    def numbers(self) -> tuple[Any, ...]:
-        """The values of its fields, in their order."""
-        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The values of its fields, by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @property
-    def text(self) -> str:
-        """The values of its fields as ``--shapes`` takes them."""
-        return ",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in self.numbers)
-
-    @property
-    def min_bytes(self) -> int:
-        """Bytes that must cross the memory bus: each array once."""
-        return sum(array.nbytes for array in self.arrays.values())
-
-    def named(self, *roles: str) -> dict[str, Array]:
-        """The arrays of these roles."""
-        return {name: array for name, array in self.arrays.items() if array.role in roles}
 
 
 def normal(problem: Any, rng: np.random.Generator) -> Arrays:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import CONFIDENCE, ROUND_OFF
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem
 
 STEEP = 40.0  # standard deviation of every other row: exp of such values overflows in fp32
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 
 from mini_dnn.profiling.ncu import Kernel
 
 NEAR_PEAK, BUSY, LOW = 80.0, 60.0, 50.0  # per cent of a unit's peak
 MANY_CONFLICTS = 0.2  # of the accesses to shared memory
-POOR_SECTORS = 16.0  # bytes used of each 32 that are loaded
+SECTOR_BYTES, POOR_SECTORS = 32, 16.0  # of a sector that is loaded, all bytes; those that are used
+FEW_LOADS = 0.1  # of all that a kernel moves: then bulk copies bring the rest
+WARP = 32  # threads: a launch of no more has nothing that could run beside, and takes no time
 MAX_HINTS = 3
 DRAM_WAYS = ("_read", "_write", "_op_read", "_op_write")  # ends of names: either pair, by version
 LOADS_AND_STORES = ("_op_ld", "_op_st")
@@ -103,23 +106,29 @@ STALLS = {
 
 
 def describe(kernel: Kernel) -> list[str]:
-    """Lines about one kernel. What the report does not have is left out."""
+    """Lines about one kernel. What the report does not have is left out, and so is what means nothing."""
     launch = f"grid {kernel.grid}, block {kernel.block}" if kernel.grid and kernel.block else ""
-    rows = {
-        "time": _time(kernel),
+    rows = {"time": _time(kernel)}
+    rows |= {} if _is_tiny(kernel) else _rows(kernel)
+    lines = [f"{kernel.name}  {launch}".rstrip()]
+    lines += [f"  {name:<11}{text}" for name, text in rows.items() if text]
+    return lines + [f"  {'try':<11}{hint}" for hint in hints(kernel)]
+
+
+def _rows(kernel: Kernel) -> dict[str, str]:
+    return {
         "busiest": _busiest(kernel),
         "memory": _memory(kernel),
         "arithmetic": _arithmetic(kernel),
         "occupancy": _occupancy(kernel),
         "waiting": _waiting(kernel),
     }
-    lines = [f"{kernel.name}  {launch}".rstrip()]
-    lines += [f"  {name:<11}{text}" for name, text in rows.items() if text]
-    return lines + [f"  {'try':<11}{hint}" for hint in hints(kernel)]
 
 
 def hints(kernel: Kernel) -> list[str]:
-    """What to try, the most promising first: at most three."""
+    """What to try, the most promising first: at most three; nothing for a launch of a few threads."""
+    if _is_tiny(kernel):
+        return []
     found = []
     unit, percent = max(_units(kernel).items(), key=lambda item: item[1], default=("", 0.0))
     if unit == "DRAM" and percent >= BUSY:
@@ -261,7 +270,20 @@ def _waiting(kernel: Kernel) -> str:
     return f"{share:.0%} of a warp's waiting is for {what} ({reason})"
 
 
+def _is_tiny(kernel: Kernel) -> bool:
+    """Whether the launch has so few threads that nothing is to be said, such as one that sets a counter."""
+    threads = kernel.first("launch__thread_count")
+    if threads is None and kernel.grid and kernel.block:
+        threads = prod(map(int, re.findall(r"\d+", f"{kernel.grid} {kernel.block}")))
+    return threads is not None and threads <= WARP
+
+
 def _sector_bytes(kernel: Kernel) -> float | None:
+    """Bytes used of each sector that threads load, where these loads are more than a small part of all."""
+    sectors = kernel.first("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")
+    moved = kernel.total("dram__bytes", DRAM_WAYS)
+    if sectors is not None and SECTOR_BYTES * sectors < FEW_LOADS * moved:
+        return None
     return kernel.first("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio")
 
 

@@ -6,19 +6,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mini_dnn.device.code_hash import code_hash
+from mini_dnn import ops
 from mini_dnn.errors import VariantError
-from mini_dnn.report.load import Record, Results, Row
+from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.records import Skipped, Sweep
+from mini_dnn.measuring.roof import Roof, roof
+from mini_dnn.ops import Operation
+from mini_dnn.report.load import Results
 from mini_dnn.report.peers import Peer
+from mini_dnn.report.rows import COURSE, SIZES, At, Record, Row, course_at
 from mini_dnn.report.serving import Serving
 from mini_dnn.variant import Variant, find, names
 
-COURSE_BATCH = 10_000  # the course states its op times at this batch
-BASELINE = "m2/unroll_gemm"
 GONE = "no such variant any more, or it cannot be loaded"  # why figures are stale
 CHANGED = "the code has changed since"
 NOT_SAID = "the file does not say which code it measured (code_hash)"
-Key = tuple[str, int, str]  # variant, batch and layer
+Key = tuple[str, str, int]  # variant, problem and batch
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -30,22 +33,14 @@ THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
 
 
 @dataclass(frozen=True)
-class Roof:
-    """An op time beside what the device's ceilings allow."""
-
-    fraction: float  # of the roofline reached; a lower bound while `missing` names a ceiling
-    bound: str  # "memory" or "compute": the ceiling that is nearer
-    missing: str = ""  # the type whose compute ceiling is not known
-
-
-@dataclass(frozen=True)
 class Entry:
-    """One variant at one batch."""
+    """One variant in one table."""
 
     variant: str
-    batch: int
-    rows: Mapping[str, Row]  # by layer
-    layers: Sequence[str]  # all layers of the network, measured or not
+    at: At
+    rows: Mapping[str, Row]  # by problem
+    problems: Sequence[str]  # all of the table, measured or not
+    refused: frozenset[str]  # those of them that the variant does not take
     stale: str  # why the figures no longer describe the sources; empty when they do
 
     @property
@@ -53,9 +48,9 @@ class Entry:
         """One of the rows, for what all of them share."""
         return next(iter(self.rows.values()))
 
-    def op_ms(self, layer: str) -> float | None:
-        """Op time of a layer; None where there is none."""
-        return self.rows[layer].op_ms if layer in self.rows else None
+    def op_ms(self, problem: str) -> float | None:
+        """Op time of a problem; None where there is none."""
+        return self.rows[problem].op_ms if problem in self.rows else None
 
     @property
     def overlaps(self) -> bool:
@@ -64,46 +59,89 @@ class Entry:
 
     @property
     def sum_ms(self) -> float | None:
-        """Op time of all layers; None while one is missing."""
-        times = [self.op_ms(layer) for layer in self.layers]
-        return None if None in times else sum(time for time in times if time is not None)
+        """Op time of all problems; None while one is missing."""
+        return self.sum_of(self.problems)
+
+    def sum_of(self, problems: Collection[str]) -> float | None:
+        """Op time of these problems; None while one is missing."""
+        times = [self.op_ms(problem) for problem in problems]
+        return None if None in times or not times else sum(time for time in times if time is not None)
 
 
 @dataclass(frozen=True)
 class Board:
-    """All results of one device."""
+    """All results of one operation on one device."""
 
     device: str
+    operation: Operation
     records: Sequence[Record]
-    layers: Sequence[str]
-    entries: Mapping[tuple[str, int], Entry]  # by variant and batch, in the order of the course
+    entries: Mapping[tuple[str, At], Entry]  # by variant and table, in the order of the course
     runs: Mapping[Key, Sequence[Row]]  # all that were measured of the code that the entries show
     ceilings: Mapping[str, float]
     compute_types: Mapping[str, str]  # of the variants that there are; empty where it is their precision
-    sweeps: Sequence[Mapping[str, Any]]
+    sweeps: Sequence[Sweep]
+    skipped: Sequence[Skipped]
     peers: Sequence[Peer]
-    servings: Sequence[Serving]
+    servings: Sequence[Serving]  # of the device, whatever the operation
 
     @property
-    def batches(self) -> list[int]:
-        """All batches, smallest first."""
-        return sorted({batch for _, batch in self.entries})
+    def tables(self) -> list[At]:
+        """Batches, smallest first; then what stands in a table for another reason."""
+        found = {at for _, at in self.entries}
+        return [
+            *sorted(at for at in found if isinstance(at, int)),
+            *(a for a in (COURSE, SIZES) if a in found),
+        ]
 
     @property
-    def main_batch(self) -> int:
-        """The batch that the plots show: the course's, or else the largest."""
-        return COURSE_BATCH if COURSE_BATCH in self.batches else self.batches[-1]
+    def main(self) -> At:
+        """The table that the plots show: that of the course's problems, or else of the largest batch."""
+        own = course_at(self.operation.name)
+        if own in self.tables:
+            return own
+        batches = [at for at in self.tables if isinstance(at, int)]
+        return batches[-1] if batches else self.tables[0]
 
-    def at(self, batch: int) -> list[Entry]:
-        """All variants at a batch."""
-        return [entry for (_, at), entry in self.entries.items() if at == batch]
+    def at(self, at: At) -> list[Entry]:
+        """All variants of a table."""
+        return [entry for (_, of_entry), entry in self.entries.items() if of_entry == at]
+
+    def problems(self, at: At) -> Sequence[str]:
+        """All problems of a table."""
+        entries = self.at(at)
+        return entries[0].problems if entries else ()
+
+    @property
+    def in_network(self) -> bool:
+        """Whether some rows were measured in the network, whose accuracy is known."""
+        return any(row.accuracy is not None for entry in self.entries.values() for row in entry.rows.values())
+
+    @property
+    def course(self) -> list[Entry]:
+        """All variants at the problems of the course."""
+        return self.at(course_at(self.operation.name))
+
+    @property
+    def final(self) -> str:
+        """The operation's best variant."""
+        return official(self.operation.default)
+
+    @property
+    def baseline(self) -> str:
+        """The variant that others are compared with."""
+        return official(self.operation.baseline)
 
     def speed_up(self, entry: Entry, over: str | None) -> float | None:
-        """How many times faster the sum of op times is than that of another variant at the same batch."""
-        other = self.entries.get((over, entry.batch)) if over else None
-        if other is None or other.sum_ms is None or entry.sum_ms is None:
+        """How many times faster the sum of op times is than that of another variant in the same table.
+
+        The sum is of the problems that both take.
+        """
+        other = self.entries.get((over, entry.at)) if over else None
+        if other is None:
             return None
-        return other.sum_ms / entry.sum_ms
+        both = [name for name in entry.problems if name not in entry.refused | other.refused]
+        mine, theirs = entry.sum_of(both), other.sum_of(both)
+        return None if mine is None or theirs is None else theirs / mine
 
     def compute_type(self, row: Row) -> str:
         """In what a row's products are computed, one of `COMPUTE_TYPES`."""
@@ -111,17 +149,9 @@ class Board:
 
     def roof(self, row: Row) -> Roof | None:
         """How near an op comes to the roofline; None without a time or a ceiling, and for the host's."""
-        copy_gbps = self.ceilings.get("copy_gbps")
-        if row.op_ms is None or row.on_host or copy_gbps is None:
+        if row.op_ms is None or row.on_host:
             return None
-        memory_ms = row.min_bytes / (copy_gbps * 1e6)
-        products, _, unit = self.compute_type(row).rpartition("x")  # "3xfp16", or "fp16" alone
-        peak_tflops = self.ceilings.get(f"{unit}_tflops")
-        if peak_tflops is None:
-            return Roof(memory_ms / row.op_ms, "memory", missing=unit)
-        compute_ms = int(products or 1) * row.flops / (peak_tflops * 1e9)
-        bound = "memory" if memory_ms >= compute_ms else "compute"
-        return Roof(max(memory_ms, compute_ms) / row.op_ms, bound)
+        return roof(row.op_ms, row.flops, row.min_bytes, self.compute_type(row), self.ceilings)
 
 
 def gbps(row: Row) -> float | None:
@@ -130,76 +160,121 @@ def gbps(row: Row) -> float | None:
 
 
 def tflops(row: Row) -> float | None:
-    """TFLOP/s of the convolution's own arithmetic."""
-    return None if row.op_ms is None else row.flops / row.op_ms / 1e9
+    """TFLOP/s of the operation's own arithmetic; None where it has none that is counted."""
+    return row.flops / row.op_ms / 1e9 if row.op_ms and row.flops else None
 
 
 def throttling(row: Row) -> list[str]:
     """What held the clocks down while the row was measured; of old files, right after that."""
-    if not row.state or "throttle_reasons" not in row.state:
-        return []
-    bits = int(row.state["throttle_reasons"], 16)
+    bits = int(row.state.throttle_reasons, 16) if row.state else 0
     return [name for bit, name in THROTTLED.items() if bits & bit]
 
 
 def boards(results: Results) -> list[Board]:
-    """A board for each device: first those with op times at the course's batch, latest results first."""
-    devices = dict.fromkeys(row.record.device for row in results.rows)
-    found = [_board(device, results) for device in devices]
+    """A board for each operation on each device.
 
-    def rank(board: Board) -> tuple[bool, str]:
-        timed = any(e.sum_ms is not None and not e.any_row.on_host for e in board.at(COURSE_BATCH))
-        return timed, max(record.started for record in board.records)
+    Devices with op times of the course's problems come first, the latest results before earlier ones; on a
+    device the default operation comes first.
+    """
+    keys = dict.fromkeys((row.record.device.name, row.op) for row in results.rows)
+    found = [_board(device, ops.find(op), results) for device, op in keys]
+    by_device: dict[str, list[Board]] = {}
+    for board in sorted(found, key=lambda board: ops.names().index(board.operation.name)):
+        by_device.setdefault(board.device, []).append(board)
 
-    return sorted(found, key=rank, reverse=True)
+    def rank(of_device: list[Board]) -> tuple[bool, str]:
+        timed = any(e.sum_ms is not None and not e.any_row.on_host for b in of_device for e in b.course)
+        return timed, max(record.started for board in of_device for record in board.records)
+
+    return [board for of_device in sorted(by_device.values(), key=rank, reverse=True) for board in of_device]
 
 
-def _board(device: str, results: Results) -> Board:
-    rows = [row for row in results.rows if row.record.device == device]
-    layers = list(dict.fromkeys(row.layer for row in rows))
-    of_entry: dict[tuple[str, int], dict[str, Row]] = {}
-    for row in rows:
-        of_entry.setdefault((row.variant, row.batch), {})[row.layer] = row
-    order = {name: at for at, name in enumerate(names())}
-    keys = sorted(of_entry, key=lambda key: (order.get(key[0], len(order)), key))
-    variants = {name: _found(name) for name, _ in keys}
-    compute_types = {name: variant.compute_type for name, variant in variants.items() if variant}
-    hashes = {name: _current_hash(variant) for name, variant in variants.items()}
-    stale = {key: _why_stale(of_entry[key].values(), variants[key[0]], hashes[key[0]]) for key in keys}
-    entries = {key: Entry(*key, of_entry[key], layers, stale[key]) for key in keys}
-    records = [record for record in results.records if record.device == device]
-    ceilings = {name: value for record in records for name, value in record.ceilings.items()}
-    sweeps = {(s["variant"], s["layer"], s["batch"]): s for record in records for s in record.sweeps}
-    runs: dict[Key, list[Row]] = {}
+def _board(device: str, operation: Operation, results: Results) -> Board:
+    def here(row: Row) -> bool:
+        return row.record.device.name == device and row.op == operation.name
+
+    rows = [row for row in results.rows if here(row)]
+    records = [record for record in results.records if record.device.name == device]
+    skipped = [skip for record in records for skip in record.skipped if skip.op == operation.name]
+    variants = {name: _found(name) for name in dict.fromkeys(row.variant for row in rows)}
     code = {_key(row): row.code_hash for row in rows}
+    runs: dict[Key, list[Row]] = {}
     for row in results.runs:
-        if row.record.device == device and row.code_hash == code[_key(row)]:
+        if here(row) and row.code_hash == code[_key(row)]:
             runs.setdefault(_key(row), []).append(row)
     counted = {id(row.record) for of_key in runs.values() for row in of_key}
-    used = [record for record in records if id(record) in counted]
-    peers = [peer for peer in results.peers if device.startswith(f"{peer.device} (")]  # its architecture
-    servings = [serving for serving in results.servings if serving.device == device]
+    sweeps = [sweep for record in records for sweep in record.sweeps if sweep.op == operation.name]
     return Board(
         device=device,
-        records=used,
-        layers=layers,
-        entries=entries,
+        operation=operation,
+        records=[record for record in records if id(record) in counted],
+        entries=_entries(operation, rows, variants, skipped),
         runs=runs,
-        ceilings=ceilings,
-        compute_types=compute_types,
-        sweeps=list(sweeps.values()),
-        peers=peers,
-        servings=servings,
+        ceilings={name: value for record in records for name, value in record.memory.items()},
+        compute_types={name: variant.compute_type for name, variant in variants.items() if variant},
+        sweeps=list({(s.variant, s.problem, s.batch): s for s in sweeps}.values()),
+        skipped=list({(skip.variant, skip.problem): skip for skip in skipped}.values()),
+        peers=[
+            peer
+            for peer in results.peers
+            if device.startswith(f"{peer.device} (") and peer.row.op == operation.name  # its architecture
+        ],
+        servings=[serving for serving in results.servings if serving.content.device.name == device],
     )
+
+
+def _entries(
+    operation: Operation,
+    rows: Sequence[Row],
+    variants: Mapping[str, Variant | None],
+    skipped: Sequence[Skipped],
+) -> dict[tuple[str, At], Entry]:
+    of_entry: dict[tuple[str, At], dict[str, Row]] = {}
+    problems: dict[At, dict[str, None]] = {}
+    for row in rows:
+        of_entry.setdefault((row.variant, row.at), {})[row.problem] = row
+        problems.setdefault(row.at, {})[row.problem] = None
+    place = {name: at for at, name in enumerate(names())}
+    hashes = {name: code_of(variant) if variant else None for name, variant in variants.items()}
+    refused = {name: {skip.problem for skip in skipped if skip.variant == name} for name in variants}
+
+    def order(key: tuple[str, At]) -> tuple[int, str, bool, Any]:
+        name, at = key
+        return place.get(name, len(place)), name, isinstance(at, str), at
+
+    return {
+        (name, at): Entry(
+            variant=name,
+            at=at,
+            rows=of_entry[name, at],
+            problems=sorted(problems[at], key=lambda problem: _rank(operation, problem)),
+            refused=frozenset(refused[name] - set(of_entry[name, at])),
+            stale=_why_stale(of_entry[name, at].values(), variants[name], hashes[name]),
+        )
+        for name, at in sorted(of_entry, key=order)
+    }
+
+
+def _rank(operation: Operation, problem: str) -> int:
+    """Problems stand in the order of the course, and others after them."""
+    names = list(operation.course)
+    return names.index(problem) if problem in names else len(names)
 
 
 def is_stale(variant: str, measured: str) -> bool:
     """Whether a variant's code is no longer the one with that hash."""
-    return _current_hash(_found(variant)) != measured
+    found = _found(variant)
+    return found is None or code_of(found) != measured
+
+
+def official(name: str) -> str:
+    """A variant's full name; the name itself if there is none."""
+    found = _found(name) if name else None
+    return found.name if found else name
 
 
 def _key(row: Row) -> Key:
-    return row.variant, row.batch, row.layer
+    return row.variant, row.problem, row.batch
 
 
 def _found(variant: str) -> Variant | None:
@@ -208,11 +283,6 @@ def _found(variant: str) -> Variant | None:
         return find(variant)
     except VariantError:
         return None
-
-
-def _current_hash(variant: Variant | None) -> str | None:
-    """The hash of a variant's code as it is now; None on the host, and where there is no code."""
-    return code_hash(variant.source) if variant and variant.host is None else None
 
 
 def _why_stale(rows: Collection[Row], variant: Variant | None, current: str | None) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from mini_dnn.report import plots
-from mini_dnn.report.board import Board, Entry
+from mini_dnn.report.board import Board, Entry, tflops
 from mini_dnn.report.document import Block, Figure, Heading
 from mini_dnn.report.roofline import roofline
+from mini_dnn.report.rows import table_of, title
 from mini_dnn.report.theme import picture
 
 OVERLAP = (
@@ -16,19 +17,19 @@ OVERLAP = (
     "engine. Hidden: how much of the shorter of copies and kernels ran while the other did."
 )
 COLUMNS = (
-    "FLOPs and bytes follow from the shapes, so all variants of a layer stand in a column. Memory: a copy "
+    "FLOPs and bytes follow from the sizes, so all variants at a problem stand in a column. Memory: a copy "
     "measured on this device; arithmetic: computed for its boost clock, not measured."
 )
 
 
 def figures(board: Board, suffix: str) -> Iterator[Block]:
     """Each plot whose data exist, under its heading; ``suffix`` ends the names of the files."""
-    batch = board.main_batch
-    timed = [entry for entry in board.at(batch) if any(row.op_ms for row in entry.rows.values())]
+    at = title(board.main)
+    timed = [entry for entry in board.at(board.main) if any(row.op_ms for row in entry.rows.values())]
     rows = [row for entry in timed for row in entry.rows.values()]
     if timed:
         yield Heading(2, "Op times")
-        caption = f"Op time of each layer at batch {batch:,}; shorter is faster."
+        caption = f"Op time of each problem at {at}; shorter is faster."
         overlapping = " and ".join(f"`{entry.variant}`" for entry in timed if entry.overlaps)
         if overlapping:
             caption += f" Of {overlapping} it is the kernels alone, without the copies that they hide."
@@ -36,27 +37,27 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
     if steps := [entry for entry in timed if _has_parent(board, entry)]:
         yield Heading(2, "What each idea gained")
         caption = (
-            f"Each variant over the one that it improves on, at batch {batch:,}; without those over the CPU, "
+            f"Each variant over the one that it improves on, at {at}; without those over the CPU, "
             "and without those that overlap copies with kernels: they gain layer time, not op time."
         )
         yield Figure(f"ladder{suffix}", picture(partial(plots.ladder, board, steps)), "Speed-ups", caption)
-    if points := [row for row in rows if row.op_ms and not row.on_host]:
+    if points := [row for row in rows if tflops(row) and not row.on_host]:
         yield Heading(2, "Roofline")
         drawn = picture(partial(roofline, board, points))
-        yield Figure(f"roofline{suffix}", drawn, "Roofline", f"Batch {batch:,}. {COLUMNS}")
-    sweeps = [sweep for sweep in board.sweeps if sweep["batch"] == batch] or board.sweeps
+        yield Figure(f"roofline{suffix}", drawn, "Roofline", f"{at[0].upper()}{at[1:]}. {COLUMNS}")
+    sweeps = [s for s in board.sweeps if table_of(s.op, s.problem, s.batch) == board.main] or board.sweeps
     if sweeps:
         yield Heading(2, "Parameter sweep")
-        caption = "Solid frame: the fastest; dotted: what the variant takes, for all layers."
+        caption = "Solid frame: the fastest; dotted: what the variant takes, for all problems."
         yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, sweeps)), "Sweep", caption)
-    if overlapped := [row for row in rows if row.streams and row.streams["spans"]]:
+    if overlapped := [row for row in rows if row.streams and row.streams.spans]:
         yield Heading(2, "Copies and kernels over time")
         yield Figure(f"streams{suffix}", picture(partial(plots.streams, overlapped)), "Timeline", OVERLAP)
 
 
 def _has_parent(board: Board, entry: Entry) -> bool:
     """Whether the variant's parent was measured, too, on the same device."""
-    parent = board.entries.get((entry.any_row.parent or "", entry.batch))
+    parent = board.entries.get((entry.any_row.parent or "", entry.at))
     if entry.overlaps or parent is None or parent.any_row.on_host:
         return False
     return bool(board.speed_up(entry, parent.variant))

@@ -1,63 +1,60 @@
-"""Op times of convolutions in the results of ``bench --growth``, as rows beside those of ``bench``."""
+"""Op times in the results of ``bench --growth``, as rows beside those of ``bench``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
-from mini_dnn.device.code_hash import code_hash
+from mini_dnn import ops
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import VariantError
-from mini_dnn.measuring.bench import SCHEMA
-from mini_dnn.ops.course import LAYERS, layer_shape
+from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.records import Growth
+from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, find
 
-BATCHES = (100, 1_000, 10_000)  # the course's
-SAME = ("variant", "code_hash", "batch", "layer", "flops", "op_ms", "median_error", "repeats", "parts")
+SAME = {f.name for f in fields(Row)}  # of a row of growth
 
 
-def of_growth(content: Any, file: Path, ceilings: Mapping[str, float]) -> tuple[Record, list[Row]]:
-    """Op times of convolutions that were measured for their growth, by the same clock as those of ``bench``.
+def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:
+    """Op times that were measured for their growth, by the same clock as those of ``bench``.
 
     Such a row names its variant and code only. The rest is what this code says of itself, so rows of other
-    code are left out, and so are batches that no run through the network has.
+    code are left out, and so are batches at which nobody else is measured.
     """
-    record = Record.of(content, file, SCHEMA, ceilings)
-    present = {name: _present(name) for name in {row["variant"] for row in content["growth"]}}
+    growths = list(growths)
+    present = {name: _present(name) for name in {row.variant for row in growths}}
     rows = []
-    for row in content["growth"]:
-        if row["layer"] not in LAYERS or row["batch"] not in BATCHES or row["parts"] != 1:
+    for row in growths:
+        variant = present[row.variant]
+        named = ops.find(row.op).course.get(row.problem)
+        if variant is None or named is None or row.parts != 1 or code_of(variant) != row.code_hash:
             continue
-        found = present[row["variant"]]
-        if found is None or found[1] != row["code_hash"]:
-            continue
-        variant = found[0]
-        shape = layer_shape(row["layer"]).with_batch(row["batch"])
-        rows.append(
-            Row(
-                record=record,
-                parent=variant.parent,
-                precision=variant.precision,
-                source_hash=source_hash(variant.source),
-                shape=shape,
-                min_bytes=shape.min_bytes,
-                layer_ms=None,
-                accuracy=None,
-                streams=None,
-                max_error=row["max_error"],
-                state=row["state"],
-                **{name: row[name] for name in SAME},
-            )
-        )
-    return record, rows
+        if row.batch in (*TEST_COUNTS, named.batch):
+            rows.append(_row(row, variant, named.with_batch(row.batch), record))
+    return rows
 
 
-def _present(name: str) -> tuple[Variant, str] | None:
-    """A variant with kernels as it is now, and its code's hash; None if there is no such one."""
+def _row(row: Growth, variant: Variant, problem: Any, record: Record) -> Row:
+    """The row, with what the variant and the problem say of themselves."""
+    return Row(
+        **{f.name: getattr(row, f.name) for f in fields(Growth) if f.name in SAME},
+        record=record,
+        shape=problem.fields,
+        min_bytes=problem.min_bytes,
+        parent=variant.parent,
+        precision=variant.precision,
+        source_hash=source_hash(variant.source),
+        layer_ms=None,
+    )
+
+
+def _present(name: str) -> Variant | None:
+    """A variant with kernels as it is now; None if there is no such one."""
     try:
         variant = find(name)
     except VariantError:
         return None
-    return None if variant.host else (variant, code_hash(variant.source))
+    return None if variant.host else variant

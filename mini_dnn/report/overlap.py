@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mini_dnn.report.board import COURSE_BATCH, Entry
+from mini_dnn.report.board import Entry
 from mini_dnn.report.document import Table
-from mini_dnn.report.load import OLD_SCHEMA, Row
+from mini_dnn.report.load import OLD_LAYER_TIMES
+from mini_dnn.report.rows import Row, course_at, title
 from mini_dnn.report.tables import name_of, number, percent
 
-LIMIT = 1.15  # times the slower direction's copy that a layer may take at the course's batch
+LIMIT = 1.15  # times the slower direction's copy that a layer may take at the course's problems
 ONE_PART = "one part"
 
 ABOUT = (
     "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: how much of the "
     "shorter of copies and kernels ran while the other did; a batch too small to cut is one part, of which "
     "nothing can hide. Slower copy: input in or output out, whichever takes longer by itself at the rates of "
-    "pinned memory that the same run measured. A layer cannot be faster than that; at batch "
-    f"{COURSE_BATCH:,} it should be within {LIMIT} of it."
+    "pinned memory that the same run measured. A layer cannot be faster than that; at {at} it should be "
+    "within {limit} of it."
 )
+
+
+def about(op: str) -> str:
+    """What the table shows, and what is asked of it."""
+    return ABOUT.format(at=title(course_at(op)), limit=LIMIT)
 
 
 def slower_copy_ms(row: Row) -> float | None:
     """What the larger of both copies takes at the measured pinned rates; None without these."""
-    rates = row.record.ceilings
+    rates, arrays = row.record.memory, row.sizes.arrays.values()
     if "h2d_gbps" not in rates or "d2h_gbps" not in rates:
         return None
-    return max(row.shape.x_bytes / rates["h2d_gbps"], row.shape.y_bytes / rates["d2h_gbps"]) / 1e6
+    bytes_in = sum(array.nbytes for array in arrays if array.role == "in" and array.split)
+    bytes_out = sum(array.nbytes for array in arrays if array.role == "out" and array.split)
+    return max(bytes_in / rates["h2d_gbps"], bytes_out / rates["d2h_gbps"]) / 1e6
 
 
 def over_slower_copy(row: Row) -> float | None:
@@ -38,8 +46,8 @@ def over_slower_copy(row: Row) -> float | None:
 def hidden(row: Row) -> str:
     """How much was hidden, in words."""
     assert row.streams is not None, "the caller looks"
-    copies = sum(span["kind"] == "copy_in" for span in row.streams["spans"])
-    return ONE_PART if copies == 1 else percent(row.streams["hidden_fraction"])
+    copies = sum(span.kind == "copy_in" for span in row.streams.spans)
+    return ONE_PART if copies == 1 else percent(row.streams.hidden_fraction)
 
 
 def overlap_table(entries: Sequence[Entry]) -> Table:
@@ -47,7 +55,7 @@ def overlap_table(entries: Sequence[Entry]) -> Table:
     rows = [
         [
             name_of(entry),
-            row.layer,
+            row.problem,
             hidden(row),
             number(row.op_ms),
             number(row.layer_ms),
@@ -59,17 +67,17 @@ def overlap_table(entries: Sequence[Entry]) -> Table:
         if row.streams
     ]
     times = ["op time, ms", "layer time, ms", "slower copy, ms", "layer / slower copy"]
-    return Table(["variant", "layer", "hidden", *times], rows, text_columns=2)
+    return Table(["variant", "problem", "hidden", *times], rows, text_columns=2)
 
 
 def verdict(entries: Sequence[Entry]) -> str:
-    """Which layers pass the limit, if it is asked of this batch."""
+    """Which rows pass the limit, if it is asked of them: at the course's problems."""
     rows = [row for entry in entries for row in entry.rows.values() if row.streams]
-    if not rows or rows[0].batch != COURSE_BATCH:
+    if not rows or rows[0].at != course_at(rows[0].op):
         return ""
-    ratios = {f"`{row.variant}`, {row.layer}": over_slower_copy(row) for row in rows}
+    ratios = {f"`{row.variant}`, {row.problem}": over_slower_copy(row) for row in rows}
     beyond = [f"{name} ({number(ratio)})" for name, ratio in ratios.items() if ratio and ratio > LIMIT]
     if not beyond:
         return ""
-    fill = " in a layer time with the NaN fill" * any(row.record.schema == OLD_SCHEMA for row in rows)
+    fill = " in a layer time with the NaN fill" * any(row.record.schema == OLD_LAYER_TIMES for row in rows)
     return f"Beyond {LIMIT}{fill}: {'; '.join(beyond)}."

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.errors import UsageError
-from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, boards, throttling
+from mini_dnn.report import course
+from mini_dnn.report.board import Board, Entry, boards, throttling
 from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
 from mini_dnn.report.figures import figures
-from mini_dnn.report.load import OLD_SCHEMA, Results, Row
-from mini_dnn.report.overlap import ABOUT as ABOUT_OVERLAP
+from mini_dnn.report.load import OLD_LAYER_TIMES, Results
+from mini_dnn.report.overlap import about as about_overlap
 from mini_dnn.report.overlap import overlap_table, verdict
 from mini_dnn.report.repeats import repeats
+from mini_dnn.report.rows import At, Row, course_at, title
 from mini_dnn.report.serving_page import serving_blocks
 from mini_dnn.report.tables import (
-    COURSE_STEPS,
-    course_table,
     method_text,
     number,
     ops_csv,
@@ -37,7 +38,7 @@ CEILINGS = (
     "come out too small rather than too large."
 )
 HOW = (
-    "Op time: device events around the kernels of one convolution. Layer time: the wall clock around "
+    "Op time: device events around the kernels of one op. Layer time: the wall clock around "
     "allocation, both copies and one op, once; from and to ordinary host memory, whose pages are touched for "
     "the first time. A variant that copies by itself starts and ends in pinned host memory, and is run "
     "several times: its layer time compares with the copies' own time at the pinned rates, not with other "
@@ -46,7 +47,7 @@ HOW = (
     "each. Changed files are unknown where the tree was measured without its history; each row has hashes "
     "of its code all the same."
 )
-OLD_LAYER_TIMES = (
+OF_OLD_KIND = (
     "Layer times of {files} are of an older kind: with the filling of all buffers with NaN, a check, which "
     "layer times are without since schema 2 of the results files."
 )
@@ -69,26 +70,42 @@ def write_report(results: Results, out: Path) -> list[Path]:
 
 def _blocks(found: Sequence[Board]) -> list[Block]:
     blocks: list[Block] = [Heading(1, TITLE)]
+    devices = list(dict.fromkeys(board.device for board in found))
     for at, board in enumerate(found, 1):
         suffix = "" if at == 1 else f"-{at}"  # of the plots' file names
-        blocks += [Heading(1, board.device)] if at > 1 else []
-        last = board.records[-1]
-        blocks.append(
-            Text(f"Measured on {board.device}, last on {last.started[:10]}. The CPU is {last.cpu}.")
-        )
-        doubts = list(_doubts(board))
-        blocks += [Warnings(doubts)] if doubts else []
-        blocks += _course(board) if at == 1 or _in_course(board) else []
-        blocks += _peers(board)
-        blocks += _batch(board, board.main_batch)
-        blocks += figures(board, suffix)
-        for batch in board.batches:
-            blocks += _batch(board, batch) if batch != board.main_batch else []
-        blocks += serving_blocks(board.servings, suffix)
+        first = at == 1 or found[at - 2].device != board.device  # of its device
+        blocks += [Heading(1, _heading(board, len(devices) > 1 and first))] if at > 1 else []
+        blocks += _board(board, suffix, at == 1)
+        blocks += serving_blocks(board.servings, suffix) if first else []
         blocks += repeats(board)
         blocks += _where(board)
         missing = list(_missing(board))
         blocks += [Heading(2, "What is missing"), Items(missing)] if missing else []
+    return blocks
+
+
+def _heading(board: Board, of_device: bool) -> str:
+    """Of a part of the report: the device where it changes, or else the operation."""
+    default = board.operation.name == ops.DEFAULT
+    return board.device if of_device and default else f"{board.operation.name}: {board.operation.about}"
+
+
+def _board(board: Board, suffix: str, is_first: bool) -> list[Block]:
+    """What was measured of one operation on one device."""
+    last = board.records[-1]
+    what = "Measured" if board.operation.name == ops.DEFAULT else f"`{board.operation.name}`, measured"
+    blocks: list[Block] = [
+        Text(f"{what} on {board.device}, last on {last.started[:10]}. The CPU is {last.device.cpu}.")
+    ]
+    doubts = list(_doubts(board))
+    blocks += [Warnings(doubts)] if doubts else []
+    if course.is_about(board) and (is_first or course.measured(board)):
+        blocks += course.course_blocks(board)
+    blocks += _peers(board)
+    blocks += _table(board, board.main)
+    blocks += figures(board, suffix)
+    for at in board.tables:
+        blocks += _table(board, at) if at != board.main else []
     return blocks
 
 
@@ -107,61 +124,71 @@ def _doubts(board: Board) -> Iterator[str]:
     for why in dict.fromkeys(entry.stale for entry in board.entries.values() if entry.stale):
         names = dict.fromkeys(f"`{e.variant}`" for e in board.entries.values() if e.stale == why)
         yield f"stale, {why}: {', '.join(names)}; measure again"
-    largest = [(row, board.roof(row)) for row in rows if row.batch == board.batches[-1]]
-    fast = [f"`{row.variant}` ({row.layer})" for row, roof in largest if roof and roof.fraction > TOO_FAST]
+    restless = [
+        f"`{row.variant}` ({row.problem}, batch {row.batch:,})" for row in rows if row.settled is False
+    ]
+    if restless:
+        yield f"op times had not settled when they were taken: {', '.join(restless)}; measure again"
+    most = max(row.batch for row in rows)
+    largest = [(row, board.roof(row)) for row in rows if row.batch == most]
+    fast = [f"`{row.variant}` ({row.problem})" for row, roof in largest if roof and roof.fraction > TOO_FAST]
     if fast:  # small batches may: part of their bytes stays in the L2 cache
         yield f"faster than the ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
-
-
-def _in_course(board: Board) -> list[str]:
-    """The variants of the course's table that were measured."""
-    return [variant for _, variant, _ in COURSE_STEPS if (variant, COURSE_BATCH) in board.entries]
-
-
-def _course(board: Board) -> list[Block]:
-    text = (
-        f"Op times at batch {COURSE_BATCH:,}. The course columns are those of the original project, "
-        "measured on another, older GPU: compare how much each step gained, not the milliseconds."
-    )
-    return [Heading(2, "The course project's table"), Text(text), course_table(board)]
 
 
 def _peers(board: Board) -> list[Block]:
     table = peers_table(board)
     versions = ", ".join(dict.fromkeys(f"{peer.versions} (`{peer.file.name}`)" for peer in board.peers))
     text = (
-        f"The same convolutions at batch {COURSE_BATCH:,} by {versions}, on the same GPU, the L2 cache cold "
-        "too. Its fp16 is fp16 in memory: half the bytes of any variant's."
+        f"The same operation at {title(course_at(board.operation.name))} by {versions}, on the same GPU, the "
+        "L2 cache cold too. Its fp16 is fp16 in memory: half the bytes of any variant's."
     )
     return [Heading(2, "Beside a library"), Text(text), table] if table.rows else []
 
 
-def _batch(board: Board, batch: int) -> list[Block]:
-    entries = board.at(batch)
-    shapes = {row.layer: row.shape for entry in entries for row in entry.rows.values()}
-    sizes = "; ".join(f"{at} is `{name}`, {shape}" for at, (name, shape) in enumerate(shapes.items(), 1))
-    over = f"Speed-ups are of the sum, over the parent and over `{BASELINE}`; the fastest sum is in bold."
+def _table(board: Board, at: At) -> list[Block]:
+    """What was measured of all variants at some problems."""
+    entries = board.at(at)
+    sizes = {name: row.sizes for entry in entries for name, row in entry.rows.items()}
+    problems = "; ".join(f"{n} is `{name}`, {sizes[name]}" for n, name in enumerate(board.problems(at), 1))
+    over = f" and over `{board.baseline}`" if board.baseline else ""
+    sums = "of the sum, over the parent" if len(sizes) > 1 else "over the parent"
+    bold = "; the fastest sum is in bold" if len(sizes) > 1 else "; the fastest is in bold"
     blocks: list[Block] = [
-        Heading(2, f"Batch {batch:,}"),
-        Text(f"Layer {sizes}. {over}"),
-        times_table(board, batch),
-        *(_notes(entries) if batch == board.main_batch else []),
+        Heading(2, f"{title(at)[0].upper()}{title(at)[1:]}"),
+        Text(f"Problem {problems}. Speed-ups are {sums}{over}{bold}."),
+        times_table(board, at),
+        *_refused(board, entries),
+        *(_notes(entries) if at == board.main else []),
         Text(_rates_text(board, [row for entry in entries for row in entry.rows.values()])),
-        rates_table(board, batch),
+        rates_table(board, at),
     ]
     if any(entry.overlaps for entry in entries):
-        text = f"{ABOUT_OVERLAP} {verdict(entries)}".strip()
-        blocks += [Text(text)] if batch == board.main_batch else []
+        text = f"{about_overlap(board.operation.name)} {verdict(entries)}".strip()
+        blocks += [Text(text)] if at == board.main else []
         blocks += [overlap_table(entries)]
     return blocks
+
+
+def _refused(board: Board, entries: Sequence[Entry]) -> list[Block]:
+    """Problems that variants do not take."""
+    reasons = {(skip.variant, skip.problem): skip.reason for skip in board.skipped}
+    items = [
+        f"`{entry.variant}` does not take `{problem}`: {reasons[entry.variant, problem]}"
+        for entry in entries
+        for problem in entry.problems
+        if problem in entry.refused
+    ]
+    about = "There is no sum where a problem is missing; speed-ups are of those that both variants take."
+    return [Text(about), Items(items)] if items else []
 
 
 def _notes(entries: Sequence[Entry]) -> list[Block]:
     """What a reader of the times has to know of some of them."""
     rows = [row for entry in entries for row in entry.rows.values()]
-    old = dict.fromkeys(f"`{row.record.file.name}`" for row in rows if row.record.schema == OLD_SCHEMA)
+    old = dict.fromkeys(f"`{row.record.file.name}`" for row in rows if row.record.schema == OLD_LAYER_TIMES)
     overlapping = [f"`{entry.variant}`" for entry in entries if entry.overlaps]
-    notes = [OLD_LAYER_TIMES.format(files=", ".join(old))] if old else []
+    notes = [OF_OLD_KIND.format(files=", ".join(old))] if old else []
     if overlapping:
         notes.append(
             f"No speed-up is given for {', '.join(overlapping)}: overlapping copies with kernels gains layer "
@@ -172,7 +199,7 @@ def _notes(entries: Sequence[Entry]) -> list[Block]:
 
 def _rates_text(board: Board, rows: Sequence[Row]) -> str:
     text = (
-        "GB/s counts input, filters and output once each, in fp32; TFLOP/s the convolution's own arithmetic. "
+        "GB/s counts each input and output once, in its own type; TFLOP/s the operation's own arithmetic. "
         "Nearer ceiling: which of the two takes the device longer at its ceilings, and would bind a perfect "
         "kernel. One that reaches a small share of its roofline is held up by neither, but by instructions, "
         "shared memory or waiting: a profiler tells. Max error is against float64."
@@ -208,19 +235,28 @@ def _where(board: Board) -> list[Block]:
 
 def _missing(board: Board) -> Iterator[str]:
     """What the page would show if it were measured, and the command that measures it."""
-    bench = "`run.py bench --out benchmarks/results/NAME.json"
+    op = board.operation.name
+    of_course = course.is_about(board)
+    bench = f"`run.py bench{'' if of_course else f' {op}'} --out benchmarks/results/NAME.json"
     rows = [row for entry in board.entries.values() for row in entry.rows.values()]
     if not any(row.op_ms and not row.on_host for row in rows):
         yield f"op times and all that follows from them, as this device has no clock; on a GPU: {bench}`"
         return
-    absent = [variant for _, variant, _ in COURSE_STEPS if variant not in _in_course(board)]
-    if absent:
-        yield f"the course project's table: {bench} --batch {COURSE_BATCH} --impl {' '.join(absent)}`"
-    if not peers_table(board).rows:
+    if "copy_gbps" not in board.ceilings:
+        yield f"the roofline's ceilings and every share of it: {bench}` on this device"
+    if not peers_table(board).rows and of_course:
         yield "a library's op times: `python benchmarks/peers.py --out benchmarks/results/NAME.json`"
-    if not any(row.streams for row in rows):
+    if of_course:
+        yield from _missing_of_course(board, bench, any(row.streams for row in rows))
+
+
+def _missing_of_course(board: Board, bench: str, has_streams: bool) -> Iterator[str]:
+    there = course.measured(board)
+    absent = [variant for variant in course.steps(board) if variant not in there]
+    at = course_at(board.operation.name)
+    if absent:
+        yield f"the course project's table: {bench} --batch {at} --impl {' '.join(absent)}`"
+    if not has_streams:
         yield f"the streams timeline: {bench} --impl m3/streams`"
     if not board.sweeps:
         yield f"the sweep's heat map: {bench} --impl m3/sweep --sweep`"
-    if "copy_gbps" not in board.ceilings:
-        yield f"the roofline's ceilings and every share of it: {bench}` on this device"

@@ -2,86 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.ops.course import LAYERS
-from mini_dnn.report.fields import NUMBER, Fields, check
+from mini_dnn import ops
+from mini_dnn.measuring.files import converted, refuse
+from mini_dnn.measuring.records import Count, Positive
 
-CONVOLUTIONS_SCHEMA = "peers-1"  # cuDNN's convolutions alone; the layer's name is in `layer`
-RUN_SCHEMA = "peers-2"  # ours, libraries and floors, of which convolutions are a part
-SCHEMAS = (CONVOLUTIONS_SCHEMA, RUN_SCHEMA)
-FILE: Fields = {"started": (str,), "device": (str,), "versions": (dict,), "rows": (list,)}
-VERSIONS: Fields = {"torch": (str,), "cudnn": (int,)}
-ROW: Fields = {
-    "peer": (str,),
-    "precision": (str,),
-    "order": (str,),
-    "layer": (str,),
-    "batch": (int,),
-    "op_ms": NUMBER,
-    "relative_error": NUMBER,
-}
-RUN: Fields = {**FILE, "skipped": (list,)}
-RUN_ROW: Fields = {
-    "kind": (str,),  # "ours", "library" or "floor"
-    "what": (str,),  # a layer's name for a convolution alone
-    "setting": (str,),
-    **{name: kinds for name, kinds in ROW.items() if name != "layer"},
-}
+# The first has layers of one operation by libraries alone. Since the second: ours and floors too, each with a
+# word for what was computed. Since the third: rows name their operation and problem.
+FIRST, SECOND, SCHEMA = "peers-1", "peers-2", "peers-3"
+SCHEMAS = (FIRST, SECOND, SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerRow:
+    """One problem by one program, in one setting."""
+
+    kind: str  # "ours", "library" or "floor"
+    what: str  # in a word
+    op: str = ""  # empty of floors that belong to no operation
+    problem: str = ""
+    peer: str
+    precision: str
+    order: str  # of the axes: "NCHW" or "NHWC"
+    setting: str
+    batch: Count
+    op_ms: Positive
+    relative_error: float  # ||y - reference|| / ||reference||, against float64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeersFile:
+    """What is read of a file."""
+
+    started: str
+    device: str  # the GPU's name alone
+    versions: dict[str, Any]
+    rows: list[PeerRow]
+    skipped: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One convolution layer by a library."""
+    """One problem by a library."""
 
-    device: str  # the GPU's name alone
+    device: str
     file: Path
     versions: str  # of the library and of what called it
-    peer: str
-    precision: str
-    order: str  # of the axes: "NCHW" or "NHWC"
-    layer: str
-    batch: int
-    op_ms: float
-    relative_error: float  # ||y - reference|| / ||reference||, against float64
+    row: PeerRow
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What it is about."""
+        row = self.row
+        return self.device, row.peer, row.precision, row.order, row.batch, row.op, row.problem
 
 
-def read(content: Any, file: Path) -> tuple[str, list[Peer]]:
-    """When it was started, and the rows; of several settings the fastest.
+def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
+    """What a file says, of any of `SCHEMAS`.
 
     Raises
     ------
     DataError
         A field is missing or of the wrong kind; names file and field.
     """
-    is_run = content["schema"] == RUN_SCHEMA
-    check(content, RUN if is_run else FILE, file, "")
-    for at, row in enumerate(content["rows"]):
-        check(row, RUN_ROW if is_run else ROW, file, f"rows[{at}].", positive=("batch", "op_ms"))
-    rows = content["rows"]
-    if is_run:
-        of_libraries = [row for row in rows if row["kind"] == "library" and row["what"] in LAYERS]
-        of_libraries.sort(key=lambda row: -row["op_ms"])  # the last of equal names counts
-        names = [name for name in ROW if name not in ("op_ms", "relative_error")]
-        rows = [row | {"layer": row["what"]} for row in of_libraries]
-        rows = list({tuple(row[name] for name in names): row for row in rows}.values())
-    versions = _versions(content["versions"], file, {row["peer"] for row in rows})
-    return content["started"], [
-        Peer(content["device"], file, versions, *(row[name] for name in ROW)) for row in rows
-    ]
+    schema, rows = content["schema"], content.get("rows")
+    if schema != SCHEMA and isinstance(rows, list):
+        changed = _of_first if schema == FIRST else _of_second
+        content = {**content, "rows": [changed(row) if isinstance(row, dict) else row for row in rows]}
+    return converted(content, PeersFile, file)
 
 
-def _versions(found: Mapping[str, Any], file: Path, peers: set[str]) -> str:
+def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
+    """When it was started, and the rows of libraries; of several settings the fastest.
+
+    Raises
+    ------
+    DataError
+        See `content_of`.
+    """
+    found = content_of(content, file)
+    of_libraries = [row for row in found.rows if row.kind == "library" and row.op]
+    of_libraries.sort(key=lambda row: -row.op_ms)  # the last of equal names counts
+    fastest = {(r.peer, r.precision, r.order, r.op, r.problem, r.batch): r for r in of_libraries}
+    versions = _versions(found.versions, file, [row.peer for row in fastest.values()])
+    return found.started, [Peer(found.device, file, versions, row) for row in fastest.values()]
+
+
+def _of_first(row: Mapping[str, Any]) -> dict[str, Any]:
+    layer = {"what": row["layer"], "problem": row["layer"]} if "layer" in row else {}
+    return {"kind": "library", "op": ops.DEFAULT, "setting": "", **layer, **row}
+
+
+def _of_second(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of its words for problems, those of the default operation are their names."""
+    known = row.get("what") in ops.find(ops.DEFAULT).course
+    return {**({"op": ops.DEFAULT, "problem": row["what"]} if known else {}), **row}
+
+
+def _versions(found: Mapping[str, Any], file: Path, peers: Sequence[str]) -> str:
     """CuDNN's number is major 10,000 + minor 100 + patch."""
     words = []
-    if peers - {"CuPy"}:
-        check(found, VERSIONS, file, "versions.", positive=("cudnn",))
+    asked = {"torch": str, "cudnn": int} if set(peers) - {"CuPy"} else {}
+    asked |= {"cupy": str} if "CuPy" in peers else {}
+    for name, kind in asked.items():
+        if not isinstance(found.get(name), kind):
+            refuse(file, f"versions.{name} is {found.get(name)!r}; expected a {kind.__name__}")
+    if "cudnn" in asked:
         major, rest = divmod(found["cudnn"], 10_000)
         words.append(f"cuDNN {major}.{rest // 100}.{rest % 100} through PyTorch {found['torch']}")
-    if "CuPy" in peers:
-        check(found, {"cupy": (str,)}, file, "versions.")
+    if "cupy" in asked:
         words.append(f"CuPy {found['cupy']}")
     return ", ".join(words)

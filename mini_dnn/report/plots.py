@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from mini_dnn.measuring.records import Span, Sweep
 from mini_dnn.report.board import Board, Entry
-from mini_dnn.report.load import SPAN_KINDS, Row
 from mini_dnn.report.overlap import ONE_PART, hidden
+from mini_dnn.report.rows import Row
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
@@ -25,24 +25,25 @@ CLOSE = 20  # and for more of them
 
 
 def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
-    """A logarithmic bar for each layer of each variant."""
-    layers = entries[0].layers
-    figure, axes = _bars(len(entries) * len(layers) + len(entries))
-    known = [ms for entry in entries for ms in map(entry.op_ms, layers) if ms is not None]
+    """A logarithmic bar for each problem of each variant."""
+    problems = entries[0].problems
+    figure, axes = _bars(len(entries) * len(problems) + len(entries))
+    known = [ms for entry in entries for ms in map(entry.op_ms, problems) if ms is not None]
     left = min(known) / 2  # a logarithmic axis has no zero for bars to start at
-    thick = 0.8 / len(layers)
-    for at, layer in enumerate(layers):
+    thick = 0.8 / len(problems)
+    for at, problem in enumerate(problems):
+        label: str | None = problem  # of the first bar
         for y, entry in enumerate(entries):
-            ms = entry.op_ms(layer)
+            ms = entry.op_ms(problem)
             if ms is None:
                 continue
             middle = y - 0.4 + (at + 0.5) * thick
-            label = layer if y == 0 else None
             axes.barh(middle, ms - left, thick * 0.92, left, color=theme.series[at % 4], label=label)
+            label = None
             axes.annotate(number(ms), (ms, middle), (4, 0), textcoords="offset points", va="center", size=8.5)
     axes.set(xscale="log", xlim=(left, max(known) * 2), xlabel="op time, ms (logarithmic)")
     _names(axes, [entry.variant + (" (CPU)" if entry.any_row.on_host else "") for entry in entries])
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(layers), borderaxespad=0.2)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(problems), 4), borderaxespad=0.2)
     return figure
 
 
@@ -64,32 +65,32 @@ def ladder(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
     return figure
 
 
-def sweep(sweeps: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
+def sweep(sweeps: Sequence[Sweep], theme: Theme) -> Figure:
     """A heat map for each sweep: op time over the two parameters, the fastest framed."""
     lines = -(-len(sweeps) // SWEEPS_ABREAST)
-    height = lines * (1.6 + 0.5 * max(len(s["y_values"]) for s in sweeps))
+    height = lines * (1.6 + 0.5 * max(len(s.y_values) for s in sweeps))
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     for at, one in enumerate(sweeps, 1):
         _heat_map(figure, figure.add_subplot(lines, SWEEPS_ABREAST, at), one, theme)
     return figure
 
 
-def _heat_map(figure: Figure, axes: Axes, one: Mapping[str, Any], theme: Theme) -> None:
-    op_ms = np.array(one["op_ms"], dtype=float)  # null becomes NaN, an empty cell
+def _heat_map(figure: Figure, axes: Axes, one: Sweep, theme: Theme) -> None:
+    op_ms = np.array(one.op_ms, dtype=float)  # null becomes NaN, an empty cell
     image = axes.imshow(op_ms, cmap="cividis_r", aspect="auto")
     figure.colorbar(image, ax=axes, label="op time, ms")
-    axes.set_xticks(range(len(one["x_values"])), map(str, one["x_values"]))
-    axes.set_yticks(range(len(one["y_values"])), map(str, one["y_values"]))
-    title = f"{one['variant']}, {one['layer']}, batch {one['batch']:,}"
-    axes.set(xlabel=one["x_name"], ylabel=one["y_name"], title=title)
+    axes.set_xticks(range(len(one.x_values)), map(str, one.x_values))
+    axes.set_yticks(range(len(one.y_values)), map(str, one.y_values))
+    title = f"{one.variant}, {one.problem}, batch {one.batch:,}"
+    axes.set(xlabel=one.x_name, ylabel=one.y_name, title=title)
     middle = (np.nanmin(op_ms) + np.nanmax(op_ms)) / 2
     for (y, x), ms in np.ndenumerate(op_ms):
         colour = theme.text if np.isnan(ms) else "#ffffff" if ms > middle else "#1b1f24"
         axes.text(x, y, "–" if np.isnan(ms) else number(ms), ha="center", va="center", color=colour, size=9)
     y, x = np.unravel_index(np.nanargmin(op_ms), op_ms.shape)
     _frame(axes, int(x), int(y), theme.worse, "-")
-    if one["best"][0] in one["x_values"] and one["best"][1] in one["y_values"]:
-        x, y = one["x_values"].index(one["best"][0]), one["y_values"].index(one["best"][1])
+    if one.best[0] in one.x_values and one.best[1] in one.y_values:
+        x, y = one.x_values.index(one.best[0]), one.y_values.index(one.best[1])
         _frame(axes, x, y, "#1b1f24", ":")
 
 
@@ -100,17 +101,17 @@ def _frame(axes: Axes, x: int, y: int, colour: str, line: str) -> None:
 
 def streams(rows: Sequence[Row], theme: Theme) -> Figure:
     """When copies and kernels ran, stream by stream, a chart a row of results."""
-    counts = [len({span["stream"] for span in _spans(row)}) for row in rows]
+    counts = [len({span.stream for span in _spans(row)}) for row in rows]
     heights = [0.3 * count + 0.9 for count in counts]
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
     charts = figure.subplots(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
-    colours = dict(zip(SPAN_KINDS, theme.series, strict=False))
+    colours = dict(zip(SPAN_NAMES, theme.series, strict=False))
     for axes, row in zip(charts, rows, strict=True):
-        numbers = sorted({span["stream"] for span in _spans(row)})
+        numbers = sorted({span.stream for span in _spans(row)})
         bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for span in _spans(row):
-            bar = span["start_ms"], span["end_ms"] - span["start_ms"]
-            bars.setdefault((numbers.index(span["stream"]), span["kind"]), []).append(bar)
+            bar = span.start_ms, span.end_ms - span.start_ms
+            bars.setdefault((numbers.index(span.stream), span.kind), []).append(bar)
         for (y, kind), of_kind in bars.items():
             axes.broken_barh(of_kind, (y - 0.39, 0.78), color=colours[kind], linewidth=0)
         axes.set_yticks(range(len(numbers)), [f"stream {stream}" for stream in numbers])
@@ -118,14 +119,14 @@ def streams(rows: Sequence[Row], theme: Theme) -> Figure:
         axes.set_xlim(left=0)
         axes.grid(True, axis="x")
         share = hidden(row) + " hidden" * (hidden(row) != ONE_PART)
-        axes.set_title(f"{row.variant}, {row.layer}, batch {row.batch:,}: {share}")
+        axes.set_title(f"{row.variant}, {row.problem}, batch {row.batch:,}: {share}")
     handles = [Patch(color=colour, label=SPAN_NAMES[kind]) for kind, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure
 
 
-def _spans(row: Row) -> Sequence[Mapping[str, Any]]:
-    return row.streams["spans"] if row.streams else []
+def _spans(row: Row) -> Sequence[Span]:
+    return row.streams.spans if row.streams else []
 
 
 def _bars(count: float) -> tuple[Figure, Axes]:

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.errors import UsageError
-from mini_dnn.report.board import COURSE_BATCH, GONE, Board, Entry
+from mini_dnn.report.board import GONE, Board, Entry
+from mini_dnn.report.course import CODES, is_about
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
 from mini_dnn.report.overlap import over_slower_copy
-from mini_dnn.report.tables import COURSE_CODES, FINAL, number, op_cells, op_columns, times
+from mini_dnn.report.rows import course_at, title
+from mini_dnn.report.tables import number, op_cells, op_columns, times
+
+PLACES = (  # READMEs, and the marker of their tables
+    ("README.md", "op-times"),
+    ("milestones/m*/README.md", "ladder"),
+    ("ladders/*/README.md", "ladder"),  # a folder has the name of its operation
+)
+LAST = "m3"  # the milestone that leads to the final kernel
 
 
-def updated(board: Board, root: Path) -> Mapping[Path, tuple[str, str]]:
+def updated(boards: Sequence[Board], root: Path) -> Mapping[Path, tuple[str, str]]:
     """The READMEs that have markers: their text as it is, and as the results would have it.
+
+    Parameters
+    ----------
+    boards
+        Of one device.
 
     Raises
     ------
@@ -21,60 +36,71 @@ def updated(board: Board, root: Path) -> Mapping[Path, tuple[str, str]]:
         No README has markers, or one marker of a pair is missing.
     """
     found = {}
-    for path in [root / "README.md", *sorted(root.glob("milestones/m*/README.md"))]:
-        name = "op-times" if path.parent == root else "ladder"
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    for path, marker in ((path, marker) for glob, marker in PLACES for path in sorted(root.glob(glob))):
+        text = path.read_text(encoding="utf-8")
+        start, end = f"<!-- {marker}:start -->", f"<!-- {marker}:end -->"
         if (text.count(start), text.count(end)) == (0, 0):
             continue
         before, _, rest = text.partition(start)
         _, found_end, after = rest.partition(end)
         if (text.count(start), text.count(end)) != (1, 1) or not found_end:
             raise UsageError(f"{path}: expected one '{start}' and after it one '{end}'; put them right first")
-        table = _table(board, _entries(board, "" if path.parent == root else path.parent.name))
-        block = f"{start}\n\n{table}\n\n{end}"
+        block = f"{start}\n\n{_block(boards, path.parent.relative_to(root))}\n\n{end}"
         found[path] = (text, before + block + after)
     if not found:
         raise UsageError(
             f"no README under {root} has a place for a table; put '<!-- op-times:start -->' and "
-            "'<!-- op-times:end -->' into README.md, or 'ladder' markers into milestones/m*/README.md"
+            "'<!-- op-times:end -->' into README.md, or 'ladder' markers into milestones/m*/README.md or "
+            "ladders/*/README.md"
         )
     return found
 
 
-def _entries(board: Board, milestone: str) -> list[Entry]:
-    """The variants of a milestone, between those outside it that they improve on and the final kernel."""
-    known = [entry for entry in board.at(COURSE_BATCH) if entry.stale != GONE]
-    if not milestone:
+def _block(boards: Sequence[Board], folder: Path) -> str:
+    """The table of a folder's README, or how to measure what it would show."""
+    op = folder.name if folder.parent.name == "ladders" else ops.DEFAULT
+    board = next((board for board in boards if board.operation.name == op), None)
+    entries = _entries(board, folder.name) if board else []
+    if board is None or not entries:
+        command = f"run.py bench{'' if op == ops.DEFAULT else f' {op}'} --out benchmarks/results/NAME.json"
+        return f"Not measured at {title(course_at(op))} yet: `{command}`, then `run.py report --readmes`."
+    return _table(board, entries)
+
+
+def _entries(board: Board, folder: str) -> list[Entry]:
+    """The variants of a folder, between those outside it that they improve on and the final kernel."""
+    known = [entry for entry in board.course if entry.stale != GONE]
+    if not folder:
         return known
-    inside = [entry for entry in known if entry.variant.startswith(f"{milestone}/")]
+    inside = [entry for entry in known if entry.variant.startswith(f"{folder}/")]
     parents = {entry.any_row.parent for entry in inside}
-    before = [e for e in known if e.variant in parents and e not in inside and e.variant != FINAL]
-    return before + inside + [e for e in known if e.variant == FINAL and milestone == "m3"]
+    before = [e for e in known if e.variant in parents and e not in inside and e.variant != board.final]
+    last = [e for e in known if e.variant == board.final and e not in inside and folder == LAST]
+    return before + inside + last
 
 
 def _table(board: Board, entries: Sequence[Entry]) -> str:
-    command = f"run.py bench --batch {COURSE_BATCH} --out benchmarks/results/NAME.json"
-    if not entries:
-        return f"Not measured at batch {COURSE_BATCH:,} yet: `{command}`, then `run.py report --readmes`."
+    of_course = is_about(board)
     rows = [
         [
             f"`{entry.variant}`",
-            COURSE_CODES.get(entry.variant, NOT_THERE),
+            *([CODES.get(entry.variant, NOT_THERE)] if of_course else []),
             *op_cells(entry),
             _over(board, entry),
         ]
         for entry in entries
     ]
-    table = Table(["variant", "course", *op_columns(board.layers), "over its parent"], rows, text_columns=2)
+    heads = ["variant", *(["course"] if of_course else [])]
+    columns = [*heads, *op_columns(entries[0].problems), "over its parent"]
+    table = Table(columns, rows, text_columns=len(heads))
     used = {id(row.record): row.record for entry in entries for row in entry.rows.values()}.values()
     commits = dict.fromkeys(
         f"`{(r.commit or 'unknown')[:10]}`" + " with changes" * bool(r.dirty) for r in used
     )
     host = [f"`{entry.variant}`" for entry in entries if entry.any_row.on_host]
-    note = f" {', '.join(host)}: on the CPU, {entries[0].any_row.record.cpu}." if host else ""
+    note = f" {', '.join(host)}: on the CPU, {entries[0].any_row.record.device.cpu}." if host else ""
     return (
-        f"{markdown_table(table)}\n\n{board.device}, batch {COURSE_BATCH:,}, commit {', '.join(commits)}."
+        f"{markdown_table(table)}\n\n{board.device}, {title(entries[0].at)}, commit {', '.join(commits)}."
         f"{note}{_overlapping(entries)} Written by `run.py report --readmes`."
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mini_dnn.report.board import Board, Key
 from mini_dnn.report.document import Block, Heading, Table, Text
-from mini_dnn.report.load import Row
+from mini_dnn.report.rows import Row, table_of
 from mini_dnn.report.tables import percent
 
 LIMIT = 0.03  # that a published op time keeps
@@ -43,22 +43,29 @@ def repeats(board: Board) -> list[Block]:
 
 def _verdict(found: Mapping[Key, float]) -> str:
     largest = max(found, key=found.__getitem__)
-    variant, batch, layer = largest
+    variant, problem, batch = largest
     beyond = sum(value > LIMIT for value in found.values())
     kept = f"{beyond} of {len(found)} are beyond it" if beyond else f"all {len(found)} are within it"
     return (
         f"The limit is {percent(LIMIT)}: {kept}, and the largest is {percent(found[largest], 1)} "
-        f"(`{variant}`, batch {batch:,}, {layer})."
+        f"(`{variant}`, batch {batch:,}, {problem})."
     )
 
 
 def _table(board: Board, found: Mapping[Key, float]) -> Table:
     variants = dict.fromkeys(variant for variant, _, _ in found)
-    places = [(batch, layer) for batch in board.batches for layer in board.layers]
+    measured = dict.fromkeys((problem, batch) for _, problem, batch in board.runs)
+    places = [
+        (problem, batch)
+        for at in board.tables
+        for name in board.problems(at)
+        for problem, batch in measured
+        if problem == name and table_of(board.operation.name, problem, batch) == at
+    ]
     rows = []
     for variant in variants:
         of_variant = {place: found.get((variant, *place)) for place in places}
         runs = {len(board.runs[variant, *place]) for place, value in of_variant.items() if value is not None}
         cells = [percent(value, 1) for value in of_variant.values()]
         rows.append([f"`{variant}`", "–".join(map(str, sorted({min(runs), max(runs)}))), *cells])
-    return Table(["variant", "runs", *(f"{layer}, batch {batch:,}" for batch, layer in places)], rows)
+    return Table(["variant", "runs", *(f"{problem}, batch {batch:,}" for problem, batch in places)], rows)

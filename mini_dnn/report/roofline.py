@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from mini_dnn.report.board import Board, tflops
-from mini_dnn.report.load import Row
+from mini_dnn.report.rows import Row
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
@@ -31,9 +31,9 @@ LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per b
 
 
 def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
-    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time."""
-    layers = list(dict.fromkeys(row.layer for row in rows))
-    most = max(sum(row.layer == layer for row in rows) for layer in layers)
+    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time, and FLOPs."""
+    problems = list(dict.fromkeys(row.problem for row in rows))
+    most = max(sum(row.problem == problem for row in rows) for problem in problems)
     height = max(6.5, 1.3 * most * LABEL * LINE / 72 + 1.5)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.add_subplot()
@@ -48,8 +48,8 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     axes.grid(True)
     lines = _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
     gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis, the margins taken off
-    columns = [[row for row in rows if row.layer == layer] for layer in layers]
-    sides = [-1 if at % 2 == 0 else 1 for at in range(len(layers))]  # of the points where the names stand
+    columns = [[row for row in rows if row.problem == problem] for problem in problems]
+    sides = [-1 if at % 2 == 0 else 1 for at in range(len(problems))]  # of the points where the names stand
     for _ in range(LOWERINGS):
         places = [_places(axes, *column, gap, lines) for column in zip(columns, sides, strict=True)]
         if min(map(min, places)) >= EDGE:
@@ -58,7 +58,7 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     for at, column in enumerate(columns):
         markers = [MARKERS.get(board.compute_type(row), "D") for row in column]
         _points(axes, column, places[at], markers, theme.series[at % 4], sides[at], theme)
-    _legend(figure, layers, {board.compute_type(row) for row in rows}, theme)
+    _legend(figure, problems, {board.compute_type(row) for row in rows}, theme)
     return figure
 
 
@@ -180,11 +180,11 @@ def _points(
         )
 
 
-def _legend(figure: Figure, layers: Sequence[str], compute_types: set[str], theme: Theme) -> None:
+def _legend(figure: Figure, problems: Sequence[str], compute_types: set[str], theme: Theme) -> None:
     shapes = {name: marker for name, marker in MARKERS.items() if name in compute_types}
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=theme.series[at % 4], label=layer)
-        for at, layer in enumerate(layers)
+        Line2D([], [], marker="o", linestyle="", color=theme.series[at % 4], label=problem)
+        for at, problem in enumerate(problems)
     ] + [
         Line2D([], [], marker=marker, linestyle="", color=theme.soft, label=name)
         for name, marker in shapes.items()

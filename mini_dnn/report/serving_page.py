@@ -10,18 +10,19 @@ import numpy as np
 from matplotlib import figure as matplotlib_figure
 from matplotlib.ticker import FuncFormatter
 
+from mini_dnn.measuring.records import Latency, OpTime, Throughput
 from mini_dnn.measuring.serving import LIMIT
 from mini_dnn.report.board import is_stale
 from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, Warnings
-from mini_dnn.report.serving import LINEAR, Growth, Row, Serving, growths, latest
+from mini_dnn.report.serving import LINEAR, Curve, Serving, curves, latest
 from mini_dnn.report.tables import number, percent
 from mini_dnn.report.theme import WIDTH, Theme, picture
 from mini_dnn.running.resident import SLOTS
 
 MARKERS = "osD^vP*X"
 GROWTH = (
-    "Op time over the batch, of random images; each result was compared with float64 at both ends of the "
-    "batch. Dashed: the straight line, a cost an op and a cost an image, that fits the batches from "
+    "Op time over the batch, of random inputs; each result was compared with float64 at both ends of the "
+    "batch. Dashed: the straight line, a cost an op and a cost an entry of the batch, that fits those from "
     f"{LINEAR:,} up; deviation: how far the farthest of them lies from it."
 )
 LATENCY = (
@@ -45,23 +46,23 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
     if not (latency or growth or throughput):
         return
     yield Heading(2, "Serving")
-    files = [f"`{one.file.name}` ({(one.commit or 'no commit')[:10]})" for one in servings]
+    files = [f"`{one.file.name}` ({(one.content.commit or 'no commit')[:10]})" for one in servings]
     yield Text(f"From {', '.join(files)}.")
     doubts = [
         f"`{one.file.name}` was measured with files that differ from its commit"
         for one in servings
-        if one.dirty
+        if one.content.dirty
     ]
-    measured = dict.fromkeys((row["variant"], row["code_hash"]) for row in (*latency, *growth, *throughput))
+    measured = dict.fromkeys((row.variant, row.code_hash) for row in (*latency, *growth, *throughput))
     stale = dict.fromkeys(name for name, code in measured if code is not None and is_stale(name, code))
     doubts += (
         [f"stale, the code has changed since: {', '.join(f'`{name}`' for name in stale)}"] if stale else []
     )
     if doubts:
         yield Warnings(doubts)
-    if series := growths(growth):
+    if series := curves(growth):
         yield Heading(3, "Growth with the batch")
-        yield Figure(f"growth{suffix}", picture(partial(growth_plot, series)), "Op time an image", GROWTH)
+        yield Figure(f"growth{suffix}", picture(partial(growth_plot, series)), "Op time an entry", GROWTH)
         yield growth_table(series)
     if latency:
         yield Heading(3, "Latency of one image")
@@ -73,12 +74,12 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
         yield throughput_table(throughput)
 
 
-def growth_plot(series: Sequence[Growth], theme: Theme) -> matplotlib_figure.Figure:
-    """Op time an image over the batch, both logarithmic, with the straight lines."""
+def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figure:
+    """Op time an entry over the batch, both logarithmic, with the straight lines."""
     figure = matplotlib_figure.Figure(figsize=(WIDTH, 5.5), layout="constrained")
     axes = figure.add_subplot()
     for one, colour, marker in zip(series, cycle(theme.series), cycle(MARKERS), strict=False):
-        label, line = f"{one.variant}, {one.layer}", one.line
+        label, line = f"{one.variant}, {one.problem}", one.line
         if line:
             n = np.geomspace(LINEAR, one.batches[-1], 50)
             axes.plot(n, line.at(n) / n * 1e3, "--", color=theme.soft, linewidth=1.5, zorder=3)
@@ -86,7 +87,7 @@ def growth_plot(series: Sequence[Growth], theme: Theme) -> matplotlib_figure.Fig
         us = one.op_ms / one.batches * 1e3
         axes.plot(one.batches, us, marker + "-", color=colour, label=label)
     axes.set(
-        xscale="log", yscale="log", xlabel="batch (logarithmic)", ylabel="op time an image, us (logarithmic)"
+        xscale="log", yscale="log", xlabel="batch (logarithmic)", ylabel="op time an entry, us (logarithmic)"
     )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -95,7 +96,7 @@ def growth_plot(series: Sequence[Growth], theme: Theme) -> matplotlib_figure.Fig
     return figure
 
 
-def growth_table(series: Sequence[Growth]) -> Table:
+def growth_table(series: Sequence[Curve]) -> Table:
     """Op times by batch, and the line through the large ones."""
     batches = sorted({int(batch) for one in series for batch in one.batches})
     rows = []
@@ -103,17 +104,19 @@ def growth_table(series: Sequence[Growth]) -> Table:
         times = dict(zip(one.batches.tolist(), one.op_ms.tolist(), strict=True))
         line = one.line
         fit = (
-            [_signed(line.op_ms * 1e3), number(line.image_ms * 1e6), percent(line.deviation, 2)]
+            [_signed(line.op_ms * 1e3), number(line.entry_ms * 1e6), percent(line.deviation, 2)]
             if line
             else []
         )
         cells = [number(times.get(batch)) for batch in batches]
-        rows.append([f"`{one.variant}`", one.layer, *cells, *(fit or [NOT_THERE] * 3)])
+        rows.append([f"`{one.variant}`", one.problem, *cells, *(fit or [NOT_THERE] * 3)])
     heads = [f"batch {batch:,}, ms" for batch in batches]
-    return Table(["variant", "layer", *heads, "an op, us", "an image, ns", "deviation"], rows, text_columns=2)
+    return Table(
+        ["variant", "problem", *heads, "an op, us", "an entry, ns", "deviation"], rows, text_columns=2
+    )
 
 
-def latency_table(rows: Sequence[Row]) -> Table:
+def latency_table(rows: Sequence[Latency]) -> Table:
     """Percentiles."""
     columns = [
         "variant",
@@ -128,12 +131,12 @@ def latency_table(rows: Sequence[Row]) -> Table:
     ]
     cells = [
         [
-            f"`{row['variant']}`",
-            row["send"],
-            "one graph" if row["graph"] else "call by call",
-            f"{row['requests']:,}",
-            *(number(row[f"{at}_us"]) for at in ("p50", "p90", "p99", "max")),
-            number(None if row["op_ms"] is None else row["op_ms"] * 1e3),
+            f"`{row.variant}`",
+            row.send,
+            "one graph" if row.graph else "call by call",
+            f"{row.requests:,}",
+            *map(number, (row.p50_us, row.p90_us, row.p99_us, row.max_us)),
+            number(None if row.op_ms is None else row.op_ms * 1e3),
             _clock(row),
         ]
         for row in rows
@@ -141,18 +144,18 @@ def latency_table(rows: Sequence[Row]) -> Table:
     return Table([*columns, "SM MHz"], cells, text_columns=3)
 
 
-def throughput_table(rows: Sequence[Row]) -> Table:
+def throughput_table(rows: Sequence[Throughput]) -> Table:
     """Images per second, and how near that is to the longer of copy and kernels."""
     columns = ["variant", "sent", "batch", "batches", "images/s", "a batch, ms", "copy, ms", "op, ms"]
     cells = [
         [
-            f"`{row['variant']}`",
-            row["send"],
-            f"{row['batch']:,}",
-            f"{row['batches']:,}",
-            f"{row['images_per_s']:,.0f}",
-            *(number(row[name]) for name in ("batch_ms", "copy_ms", "op_ms")),
-            f"{row['over_longer']:.3f}",
+            f"`{row.variant}`",
+            row.send,
+            f"{row.batch:,}",
+            f"{row.batches:,}",
+            f"{row.images_per_s:,.0f}",
+            *map(number, (row.batch_ms, row.copy_ms, row.op_ms)),
+            f"{row.over_longer:.3f}",
             _clock(row),
         ]
         for row in rows
@@ -160,8 +163,8 @@ def throughput_table(rows: Sequence[Row]) -> Table:
     return Table([*columns, "over the longer", "SM MHz"], cells, text_columns=2)
 
 
-def _clock(row: Row) -> str:
-    return f"{row['state']['sm_mhz']:,}" if row["state"] else NOT_THERE
+def _clock(row: OpTime) -> str:
+    return f"{row.state.sm_mhz:,}" if row.state else NOT_THERE
 
 
 def _signed(value: float) -> str:

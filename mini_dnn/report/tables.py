@@ -1,39 +1,19 @@
-"""The tables: the course's own three rows, every variant at a batch, where it was measured, a CSV of all."""
+"""The tables: every variant at some problems, libraries beside, where it was measured, a CSV of all."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from mini_dnn.report.board import BASELINE, COURSE_BATCH, Board, Entry, Roof, gbps, tflops, throttling
+from mini_dnn.measuring.roof import Roof
+from mini_dnn.report.board import Board, Entry, gbps, tflops, throttling
 from mini_dnn.report.document import NOT_THERE, Table
-from mini_dnn.report.load import OLD_SCHEMA, Record, Row
-from mini_dnn.variant import SHORT_NAMES
-
-FINAL = SHORT_NAMES["m3"]
-COURSE_STEPS: tuple[tuple[str, str, tuple[float, float] | None], ...] = (
-    # what was done, our variant, the original project's op times in ms
-    ("unroll, GEMM, permute", BASELINE, (95.6, 72.9)),
-    ("+ fusion + tensor cores", "m3/stack_1", (42.3, 32.2)),
-    ("+ `__restrict__` + loop unrolling + FP16", "m3/stack_2", (36.8, 28.5)),
-    ("the final kernel", FINAL, None),
-)
-COURSE_CODES = {  # the names that the course gives to its optimisations
-    "m3/streams": "req_0",
-    "m3/tensor_cores": "req_1",
-    "m3/tensor_cores_fp16": "req_1",
-    "m3/fusion": "req_2",
-    "m3/constant_memory": "op_0",
-    "m3/restrict": "op_1",
-    "m3/loop_unroll": "op_2",
-    "m3/sweep": "op_3",
-    "m3/cublas": "op_4",
-    "m3/fp16": "op_5",
-    "m3/register_tiling": "req_1, op_6",
-}
+from mini_dnn.report.load import OLD_LAYER_TIMES
+from mini_dnn.report.rows import At, Record, Row, course_at, table_of
+from mini_dnn.running.timing import Timing
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -61,89 +41,80 @@ def name_of(entry: Entry) -> str:
     return f"`{entry.variant}`" + (f" ({', '.join(marks)})" if marks else "")
 
 
-def op_columns(layers: Sequence[str]) -> list[str]:
-    """Headings of the op times, layer by layer, and of their sum."""
-    return [f"op time {at}, ms" for at, _ in enumerate(layers, 1)] + ["sum, ms"]
+def op_columns(problems: Sequence[str]) -> list[str]:
+    """Headings of the op times, problem by problem, and of their sum where there are several."""
+    return [f"op time {at}, ms" for at, _ in enumerate(problems, 1)] + ["sum, ms"] * (len(problems) > 1)
 
 
 def op_cells(entry: Entry) -> list[str]:
-    """The op times, layer by layer, and their sum."""
-    return [number(ms) for ms in [*map(entry.op_ms, entry.layers), entry.sum_ms]]
-
-
-def course_table(board: Board) -> Table:
-    """The original course project's table, with this project's op times beside it."""
-    baseline_ms = sum(COURSE_STEPS[0][2] or ())
-    rows = []
-    for step, variant, theirs in COURSE_STEPS:
-        cells = [NOT_THERE] * 4
-        if theirs:
-            cells = [*map(number, theirs), f"{sum(theirs):.1f}", times(baseline_ms / sum(theirs))]
-        entry = board.entries.get((variant, COURSE_BATCH))
-        ours = [NOT_THERE] * (len(board.layers) + 2)
-        if entry:
-            ours = [*op_cells(entry), times(board.speed_up(entry, BASELINE))]
-        rows.append([step, name_of(entry) if entry else f"`{variant}` (not measured)", *cells, *ours])
-    theirs_columns = ["course 1, ms", "course 2, ms", "course sum, ms", "over its baseline"]
-    ours_columns = [*op_columns(board.layers), "over our baseline"]
-    return Table(["step", "variant", *theirs_columns, *ours_columns], rows, text_columns=2)
+    """The op times, problem by problem, and their sum where there are several."""
+    sums = [entry.sum_ms] * (len(entry.problems) > 1)
+    return [number(ms) for ms in [*map(entry.op_ms, entry.problems), *sums]]
 
 
 def peers_table(board: Board) -> Table:
-    """Libraries on the same device at the course's batch, and how the final kernel compares."""
+    """Libraries on the same device at the course's problems, and how the final kernel compares."""
+    own = course_at(board.operation.name)
     of_peer: dict[tuple[str, str, str], dict[str, float]] = {}
-    for row in board.peers:
-        if row.batch == COURSE_BATCH:
-            of_peer.setdefault((row.peer, row.precision, row.order), {})[row.layer] = row.op_ms
-    final = board.entries.get((FINAL, COURSE_BATCH))
-    final_ms = final.sum_ms if final else None
+    for row in (peer.row for peer in board.peers):
+        if table_of(row.op, row.problem, row.batch) == own:
+            of_peer.setdefault((row.peer, row.precision, row.order), {})[row.problem] = row.op_ms
+    final = board.entries.get((board.final, own))
+    problems = [name for name in board.operation.course if any(name in op_ms for op_ms in of_peer.values())]
+    final_ms = final.sum_of(problems) if final else None
     rows = []
     for words, op_ms in of_peer.items():
-        known = [op_ms.get(layer) for layer in board.layers]
+        known = [op_ms.get(problem) for problem in problems]
         sum_ms = None if None in known else sum(ms for ms in known if ms is not None)
         over = times(sum_ms / final_ms) if sum_ms and final_ms else NOT_THERE
-        rows.append([*words, *map(number, [*known, sum_ms]), over])
-    columns = ["library", "precision", "order", *op_columns(board.layers), f"`{FINAL}` over it"]
+        cells = [*known, sum_ms] if len(problems) > 1 else known
+        rows.append([*words, *map(number, cells), over])
+    columns = ["library", "precision", "order", *op_columns(problems), f"`{board.final}` over it"]
     return Table(columns, rows, text_columns=3)
 
 
-def times_table(board: Board, batch: int) -> Table:
-    """Every variant at a batch: op times, speed-ups, layer times, accuracy."""
-    entries = board.at(batch)
+def times_table(board: Board, at: At) -> Table:
+    """Every variant of a table: op times, speed-ups, layer times, accuracy."""
+    entries, problems = board.at(at), board.problems(at)
+    baseline = [board.baseline] if board.baseline else []
     rows = []
     for entry in entries:
         parent = entry.any_row.parent
-        layer_ms = [entry.rows[name].layer_ms if name in entry.rows else None for name in board.layers]
+        layer_ms = [entry.rows[name].layer_ms if name in entry.rows else None for name in problems]
+        accuracy = entry.any_row.accuracy
         rows.append(
             [
                 name_of(entry),
                 f"`{parent}`" if parent else NOT_THERE,
                 *op_cells(entry),
-                NOT_THERE if entry.overlaps else times(board.speed_up(entry, parent)),
-                NOT_THERE if entry.overlaps else times(board.speed_up(entry, BASELINE)),
+                *(
+                    NOT_THERE if entry.overlaps else times(board.speed_up(entry, over))
+                    for over in (parent, *baseline)
+                ),
                 *map(number, layer_ms),
-                NOT_THERE if entry.any_row.accuracy is None else f"{entry.any_row.accuracy:.4f}",
+                *([NOT_THERE if accuracy is None else f"{accuracy:.4f}"] if board.in_network else []),
             ]
         )
-    layer_columns = [f"layer time {at}, ms" for at, _ in enumerate(board.layers, 1)]
-    columns = ["variant", "parent", *op_columns(board.layers), "over parent", f"over `{BASELINE}`"]
+    layer_columns = [f"layer time {number}, ms" for number, _ in enumerate(problems, 1)]
+    columns = ["variant", "parent", *op_columns(problems), "over parent", *(f"over `{b}`" for b in baseline)]
     sums = {
         at: e.sum_ms for at, e in enumerate(entries) if e.sum_ms is not None and not (e.stale or e.overlaps)
     }
     fastest = frozenset([min(sums, key=sums.__getitem__)]) if sums else frozenset()
-    return Table([*columns, *layer_columns, "accuracy"], rows, text_columns=2, strong=fastest)
+    columns += [*layer_columns, *(["accuracy"] if board.in_network else [])]
+    return Table(columns, rows, text_columns=2, strong=fastest)
 
 
-def rates_table(board: Board, batch: int) -> Table:
-    """Every layer of every variant at a batch: rates, roofline, error, and how well the time is known."""
+def rates_table(board: Board, at: At) -> Table:
+    """Every problem of every variant of a table: rates, roofline, error, and how well the time is known."""
     rows = []
-    for entry in board.at(batch):
+    for entry in board.at(at):
         for row in entry.rows.values():
             roof = board.roof(row)
             rows.append(
                 [
                     name_of(entry),
-                    row.layer,
+                    row.problem,
                     row.precision,
                     bound(roof),
                     number(gbps(row)),
@@ -154,7 +125,7 @@ def rates_table(board: Board, batch: int) -> Table:
                     percent(row.median_error, 2),
                 ]
             )
-    columns = ["variant", "layer", "precision", "nearer ceiling", "GB/s", "TFLOP/s", "of the roofline"]
+    columns = ["variant", "problem", "precision", "nearer ceiling", "GB/s", "TFLOP/s", "of the roofline"]
     return Table([*columns, "max error", "timed runs", "median ±"], rows, text_columns=4)
 
 
@@ -181,7 +152,7 @@ def places_table(board: Board) -> Table:
             _state(record, "memory_mhz"),
             _state(record, "temperature_c"),
             _state(record, "power_w"),
-            ", ".join(_throttled(board, record)) or ("none seen" if record.state else NOT_THERE),
+            ", ".join(_throttled(board, record)) or ("none seen" if record.device.state else NOT_THERE),
             f"`{record.commit[:10]}`" if record.commit else "unknown",
             {True: "yes", False: "no", None: "unknown"}[record.dirty],
         ]
@@ -192,13 +163,13 @@ def places_table(board: Board) -> Table:
     return Table(columns, rows, text_columns=4)
 
 
-def method_text(method: Mapping[str, Any]) -> str:
+def method_text(method: Timing) -> str:
     """How an op was timed, in words."""
-    cache = "flushed before each run" if method["cold_cache"] else "left as the run before leaves it"
-    budget = f"{method['budget_s']:g}\N{NO-BREAK SPACE}s"
+    cache = "flushed before each run" if method.cold_cache else "left as the run before leaves it"
+    budget = f"{method.budget_s:g}\N{NO-BREAK SPACE}s"
     return (
-        f"{method['warm_up']} warm-up runs; then {method['repeats']} to {method['max_repeats']} timed runs, "
-        f"until the median is known to ±{percent(method['precision'], 1)} or {budget} are "
+        f"{method.warm_up} warm-up runs; then {method.repeats} to {method.max_repeats} timed runs, "
+        f"until the median is known to ±{percent(method.precision, 1)} or {budget} are "
         f"spent; the L2 cache is {cache}"
     )
 
@@ -222,16 +193,17 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
     roof = board.roof(row)
     return {
         "device": board.device,
+        "op": row.op,
         "variant": row.variant,
         "parent": row.parent,
         "batch": row.batch,
-        "layer": row.layer,
+        "problem": row.problem,
         "precision": row.precision,
         "op_ms": row.op_ms,
         "median_error": row.median_error,
         "repeats": row.repeats,
         "layer_ms": row.layer_ms,
-        "layer_ms_has_fill": row.record.schema == OLD_SCHEMA,
+        "layer_ms_has_fill": row.record.schema == OLD_LAYER_TIMES,
         "gbps": gbps(row),
         "tflops": tflops(row),
         "roofline_fraction": roof and roof.fraction,
@@ -240,7 +212,7 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
         "accuracy": row.accuracy,
         "sum_op_ms": entry.sum_ms,
         "over_parent": None if entry.overlaps else board.speed_up(entry, row.parent),
-        "over_baseline": None if entry.overlaps else board.speed_up(entry, BASELINE),
+        "over_baseline": None if entry.overlaps else board.speed_up(entry, board.baseline),
         "flops": row.flops,
         "min_bytes": row.min_bytes,
         "stale": entry.stale,
@@ -253,7 +225,7 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
 
 
 def _state(record: Record, name: str) -> str:
-    value = (record.state or {}).get(name)
+    value = getattr(record.device.state, name, None)
     return f"{value:.0f}" if isinstance(value, float) else NOT_THERE if value is None else str(value)
 
 
@@ -262,7 +234,7 @@ def _throttled(board: Board, record: Record) -> list[str]:
 
 
 def _lowest_clock(board: Board, record: Record) -> str:
-    clocks = [row.state["sm_mhz"] for row in _rows(board, record) if row.state]
+    clocks = [row.state.sm_mhz for row in _rows(board, record) if row.state]
     return str(min(clocks)) if clocks else NOT_THERE
 
 

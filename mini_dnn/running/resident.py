@@ -18,7 +18,8 @@ from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError, VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import Progress, check_runnable, largest_part
+from mini_dnn.running.parts import largest_part
+from mini_dnn.running.runner import Progress, check_runnable
 from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.device import check_name, open_device
-from mini_dnn.device.base import GRID_LIMIT, Device, Module
+from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
-from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import Execution, Span
+from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
-from mini_dnn.variant import Planned, Variant, ceil_div, find
+from mini_dnn.variant import Planned, Variant
 
 OVERLAPPED_RUNS = 5  # of which the median is the layer time
 
@@ -46,55 +44,6 @@ class Result:
     def op_samples_ms(self) -> tuple[float, ...]:
         """One a timed run; empty for a batch in several parts."""
         return self.timed.samples_ms if self.steps == 1 else ()
-
-
-def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
-    """Compute an operation of arrays: what the functions of `mini_dnn` call.
-
-    Parameters
-    ----------
-    given
-        The arrays, in the operation's order. After them, or by name:
-
-        impl
-            A variant: a name that ``run.py list`` shows, or a path; by default the operation's best.
-        device
-            ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
-    fields
-        What the arrays do not tell of the problem, such as ``pool=2``.
-
-    Returns
-    -------
-    The output; a tuple where there are several.
-
-    Raises
-    ------
-    ShapeError, VariantError, DeviceError
-        See `mini_dnn.errors`.
-    """
-    count = _array_count(operation, len(given))
-    options = dict(zip(("impl", "device"), given[count:], strict=False))
-    impl = fields.pop("impl", options.get("impl")) or operation.default
-    device = fields.pop("device", options.get("device", "auto"))
-    problem, arrays = operation.of(*given[:count], **fields)
-    variant = impl if isinstance(impl, Variant) else find(impl)
-    if isinstance(device, str):
-        check_name(device)
-    if variant.host is not None or not isinstance(device, str):
-        result = run(variant, problem, arrays, None if isinstance(device, str) else device)
-    else:
-        with closing(open_device(device)) as opened:
-            result = run(variant, problem, arrays, opened)
-    outputs = tuple(result.outputs.values())
-    return outputs if len(outputs) > 1 else outputs[0]
-
-
-def _array_count(operation: Operation, given: int) -> int:
-    """How many of the positional arguments are arrays."""
-    parameters = inspect.signature(operation.of).parameters.values()
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return given
-    return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
 def run(
@@ -235,11 +184,6 @@ def run_planned(
     )
 
 
-def empty_outputs(problem: Any) -> dict[str, np.ndarray]:
-    """Arrays for the results of a problem."""
-    return {name: np.empty(array.shape, array.dtype) for name, array in problem.named("out").items()}
-
-
 def check_runnable(variant: Variant | Planned, device: Device) -> None:
     """Check that a device can run a variant at all, whatever the problem.
 
@@ -259,52 +203,6 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
             f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}. "
             "Take another variant, or --device emulator"
         )
-
-
-def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: int | None = None) -> int:
-    """Most entries of the batch that one part may have, so that it fits the device.
-
-    Parameters
-    ----------
-    plan
-        Gives the plan for so many entries.
-    free
-        Bytes of the device's memory.
-    most
-        Not more than so many.
-
-    Raises
-    ------
-    DeviceError
-        Not even one fits.
-    """
-    high = min(problem.batch, most or problem.batch)
-    if plan(high).fits(free):
-        return high
-    one = plan(1)
-    if not one.fits(free):
-        raise DeviceError(
-            f"{one.name} needs {one.nbytes / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
-            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or take a "
-            "variant that needs less"
-        )
-    low = 1  # fits, and high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if plan(middle).fits(free) else (low, middle)
-    return low
-
-
-def cut(batch: int, size: int) -> list[tuple[int, int]]:
-    """First and last entry of each part of a batch; sizes differ by one at most."""
-    parts = ceil_div(batch, size)
-    return [(part * batch // parts, (part + 1) * batch // parts) for part in range(parts)]
-
-
-def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
-    """Entries of the batch of those arrays that are cut along it; the others whole."""
-    known = problem.arrays
-    return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}
 
 
 def _run_host(

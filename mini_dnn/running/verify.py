@@ -51,7 +51,15 @@ def verify(
 def compare_entries(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, part: np.ndarray
 ) -> Comparison:
-    """The comparison of some entries of the batch, with the indices that they have in the whole."""
+    """The comparison of some entries of the batch, with the indices that they have in the whole.
+
+    Parameters
+    ----------
+    part
+        Which entries: their numbers along the batch.
+
+    Others are those of `verify`.
+    """
     known = problem.arrays
     cut = problem.with_batch(len(part))
     given = {name: value[part] if known[name].split else value for name, value in arrays.items()}

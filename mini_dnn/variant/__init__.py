@@ -6,7 +6,7 @@ A variant is data. The names that ``variant.py`` files import come from here.
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.ops.operation import Array
+from mini_dnn.ops.problem import Array
 from mini_dnn.variant.folders import SHORT_NAMES, find, names, operation_of
 from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import Planned

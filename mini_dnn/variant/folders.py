@@ -29,7 +29,7 @@ MOVED = {  # modules that variant.py files of before import, and where they are 
     "mini_dnn.fused": "mini_dnn.ops.conv2d_relu_pool",
     "mini_dnn.numpy_conv": "mini_dnn.nn.numpy_conv",
     "mini_dnn.plan": "mini_dnn.variant.plan",
-    "mini_dnn.shapes": "mini_dnn.ops.conv2d",
+    "mini_dnn.shapes": "mini_dnn.variant",
 }
 
 

@@ -124,8 +124,8 @@ class Variant:
         limit = self._call("refuses", self.refuses, problem)
         if not isinstance(limit, str | None):
             raise VariantError(
-                f"{self.name}: refuses gives {limit!r}; expected the limit in words, or an empty string where "
-                "the variant takes the problem"
+                f"{self.name}: refuses gives {limit!r}; expected the limit in words, or an empty string "
+                "where the variant takes the problem"
             )
         return limit or ""
 
@@ -202,8 +202,8 @@ class Variant:
             found = {str(name): _array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers from 1 on: "
-                "{'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
+                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers from 1 "
+                "on: {'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
             ) from error
         taken = sorted(set(found) & set(problem.arrays))
         if taken:

@@ -15,7 +15,7 @@ from pathlib import Path
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
-from mini_dnn.device.emulator.runtime_build import HERE, INCLUDE, header_folder
+from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
@@ -87,7 +87,8 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     # findings name files, which the debug information knows by where they lay
-    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve()), str(HERE)]
+    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve())]
+    checks.append(header_folder(compiler, runtime, checked).name)
     what = key(
         source_hash(source),
         runtime.name,

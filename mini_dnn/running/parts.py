@@ -1,0 +1,64 @@
+"""Batches in parts, so that each fits the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.errors import DeviceError
+from mini_dnn.ops import Arrays
+from mini_dnn.variant import Planned, ceil_div
+
+
+def empty_outputs(problem: Any) -> dict[str, np.ndarray]:
+    """Arrays for the results of a problem."""
+    return {name: np.empty(array.shape, array.dtype) for name, array in problem.named("out").items()}
+
+
+def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: int | None = None) -> int:
+    """Most entries of the batch that one part may have, so that it fits the device.
+
+    Parameters
+    ----------
+    plan
+        Gives the plan for so many entries.
+    free
+        Bytes of the device's memory.
+    most
+        Not more than so many.
+
+    Raises
+    ------
+    DeviceError
+        Not even one fits.
+    """
+    high = min(problem.batch, most or problem.batch)
+    if plan(high).fits(free):
+        return high
+    one = plan(1)
+    if not one.fits(free):
+        raise DeviceError(
+            f"{one.name} needs {one.nbytes / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
+            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or take a "
+            "variant that needs less"
+        )
+    low = 1  # fits, and high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if plan(middle).fits(free) else (low, middle)
+    return low
+
+
+def cut(batch: int, size: int) -> list[tuple[int, int]]:
+    """First and last entry of each part of a batch; sizes differ by one at most."""
+    parts = ceil_div(batch, size)
+    return [(part * batch // parts, (part + 1) * batch // parts) for part in range(parts)]
+
+
+def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
+    """Entries of the batch of those arrays that are cut along it; the others whole."""
+    known = problem.arrays
+    return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}
