@@ -10,16 +10,15 @@ import numpy as np
 
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, dot_product_bound
-from mini_dnn.ops.operation import Array, Arrays, Operation, Problem
+from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.problem import Array, Arrays, Problem
 from mini_dnn.ops.products import product, product_of_tf32, product_summed_in_half, read, wrong_sums
 
 TYPES = {"fp16": "float16", "fp32": "float32"}
 LAYOUTS = ("nn", "nt", "tn", "tt")
 FEW = 4  # products in a sum whose operands' rounding is to be seen
-SIDE, LONG = (
-    200,
-    800,
-)  # of a probe: at most so many rows and columns of c; products in sums that grow and grow
+SIDE = 200  # of a probe: rows and columns of c at most
+LONG = 800  # products in sums that grow and grow
 
 
 @dataclass(frozen=True)
