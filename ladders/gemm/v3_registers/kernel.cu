@@ -1,0 +1,104 @@
+// gemm/v3_registers: gemm/v2_tiled with 8 x 8 elements of c in each thread's registers, and loads of four elements.
+//
+// Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, where v2 reads two for one. They
+//           come from shared memory four at a time, and from global memory too where rows have a multiple of four
+//           elements.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order, a and b also turned (transposed); halves or
+//           floats, sums in float. a_tile [l][row], b_tile [l][column], float, whichever way the operand lies: so four
+//           rows or columns are one load. PITCH is four past a multiple of 32: of the stores that turn an operand
+//           round, two meet in a bank, and not four.
+// Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
+//           + 67, columns alike: the 16 float4 of b_tile that a half of a warp reads lie side by side.
+// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; from L2 each
+//           operand comes 32 times, 4.3 GB, 0.4 ms at 10 TB/s. For each l the 64 FMAs of a warp are 16 clocks of an
+//           SM, and its four loads from shared memory six.
+// Gain      over gemm/v2_tiled: 6. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
+//           TFLOP/s: two blocks an SM hide only a part of the wait between a load and the barrier.
+// Limits    a grid of at most 2^31 - 1 tiles; small c fill few SMs. Rows of other lengths than multiples of four are
+//           loaded one element at a time.
+// Hazards   both __syncthreads, as in v2. A wide access needs its address aligned: rows, and so entries of the batch,
+//           start at multiples of it (A_WIDE, B_WIDE, C_WIDE). Its elements are inside all together or not at all.
+// Source    V. Volkov, "Better performance at lower occupancy", GPU Technology Conference, 2010.
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+using In = std::conditional_t<HALF_IN, half, float>;
+using Out = std::conditional_t<HALF_OUT, half, float>;
+
+constexpr int PITCH = TILE + 4, SIDE = 8;  // SIDE: rows and columns of a thread
+static_assert(TILE == 128 && THREADS == 256, "16 x 16 threads with 8 x 8 elements each");
+
+template <class T, int count>
+struct alignas(count * sizeof(T)) Wide {  // what is read or written at once
+  T part[count];
+};
+
+// Loads tile[l][side] of an operand: side is a row of a or a column of b, of which there are `sides`. In memory
+// neighbours lie along k, or along the side.
+template <bool along_k, int wide>
+__device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int side0, int sides, int l0, int k) {
+  constexpr int length = along_k ? TILE_K : TILE;
+#pragma unroll 4  // all eight pieces of one element would keep too many addresses in registers
+  for (int i = 0; i < TILE * TILE_K / wide; i += THREADS) {
+    const int piece = i + threadIdx.x, line = piece / (length / wide), at = piece % (length / wide) * wide;
+    const int side = along_k ? line : at, l = along_k ? at : line;
+    Wide<In, wide> value = {};
+    if (side0 + side < sides && l0 + l < k) {
+      const long long first =
+          along_k ? (long long)(side0 + side) * k + l0 + l : (long long)(l0 + l) * sides + side0 + side;
+      value = *reinterpret_cast<const Wide<In, wide>*>(operand + first);
+    }
+#pragma unroll
+    for (int j = 0; j < wide; j++) tile[along_k ? l + j : l][along_k ? side : side + j] = float(value.part[j]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, float alpha, float beta) {
+  __shared__ __align__(16) float a_tile[TILE_K][PITCH], b_tile[TILE_K][PITCH];
+  const int tiles = (n + TILE - 1) / TILE;  // in a row of tiles
+  const int row0 = blockIdx.x / tiles * TILE, col0 = blockIdx.x % tiles * TILE;
+  const int ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
+  a += blockIdx.z * (long long)m * k;
+  b += blockIdx.z * (long long)k * n;
+
+  float acc[SIDE][SIDE] = {};
+  for (int l0 = 0; l0 < k; l0 += TILE_K) {
+    load<!A_TURNED, A_WIDE>(a_tile, a, row0, m, l0, k);
+    load<B_TURNED, B_WIDE>(b_tile, b, col0, n, l0, k);
+    __syncthreads();  // the tiles are complete
+#pragma unroll
+    for (int l = 0; l < TILE_K; l++) {
+      __align__(16) float left[SIDE], right[SIDE];
+#pragma unroll
+      for (int i = 0; i < SIDE; i += 4) {
+        *reinterpret_cast<float4*>(&left[i]) = *reinterpret_cast<const float4*>(&a_tile[l][ty + 16 * i]);
+        *reinterpret_cast<float4*>(&right[i]) = *reinterpret_cast<const float4*>(&b_tile[l][tx + 16 * i]);
+      }
+#pragma unroll
+      for (int i = 0; i < SIDE; i++)
+#pragma unroll
+        for (int j = 0; j < SIDE; j++) acc[i][j] += left[i] * right[j];
+    }
+    __syncthreads();  // the tiles have been read
+  }
+
+  const long long corner = (blockIdx.z * (long long)m + row0 + ty) * n + col0 + tx;
+  c0 += corner;
+  c += corner;
+#pragma unroll
+  for (int i = 0; i < SIDE; i++)
+#pragma unroll
+    for (int j = 0; j < SIDE; j += C_WIDE) {
+      const int row = i / 4 * 64 + i % 4, col = j / 4 * 64 + j % 4;
+      if (row0 + ty + row >= m || col0 + tx + col >= n) continue;
+      const long long at = (long long)row * n + col;
+      Wide<Out, C_WIDE> value = {};
+      if (beta != 0.0f) value = *reinterpret_cast<const Wide<Out, C_WIDE>*>(c0 + at);
+#pragma unroll
+      for (int q = 0; q < C_WIDE; q++)
+        value.part[q] = Out(beta == 0.0f ? alpha * acc[i][j + q] : alpha * acc[i][j + q] + beta * float(value.part[q]));
+      *reinterpret_cast<Wide<Out, C_WIDE>*>(c + at) = value;
+    }
+}

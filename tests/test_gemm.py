@@ -1,0 +1,209 @@
+"""What the operation ``gemm`` promises beyond the matrix of all operations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mini_dnn import gemm, ops
+from mini_dnn.errors import ShapeError
+from mini_dnn.ops.compare import compare_all
+from mini_dnn.ops.gemm import GemmShape, answer, audit, bound, operands, probe, scaled
+from mini_dnn.ops.hints import hint
+from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
+from mini_dnn.variant import find
+
+OPERATION = ops.find("gemm")
+LARGE = [
+    GemmShape(700, 650, 500),
+    GemmShape(600, 600, 700, "fp16", "fp16", "nt", 2, 0.5, 2.0),
+]
+
+
+def solved(problem: GemmShape) -> tuple[ops.Arrays, np.ndarray]:
+    """Inputs, and the right output in its type."""
+    arrays = OPERATION.inputs(problem, seed=0)
+    dtype = problem.arrays["c"].dtype
+    return arrays, answer(problem, arrays)["c"].astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("17,33,5", GemmShape(17, 33, 5)),
+        ("64,64,64,fp16", GemmShape(64, 64, 64, "fp16")),
+        ("3,4,5,fp16,fp16,tn,7", GemmShape(3, 4, 5, "fp16", "fp16", "tn", 7)),
+        ("3,4,5,fp32,fp32,nn,1,2,-0.5", GemmShape(3, 4, 5, alpha=2.0, beta=-0.5)),
+    ],
+)
+def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
+    assert OPERATION.parse(text) == problem
+    assert OPERATION.parse(problem.text) == problem
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("17,33", "expected 3 to 9: m,n,k"),
+        ("17,33,0", "k = 0"),
+        ("17,33,5,bf16", "dtype is 'bf16'; expected one of fp16, fp32"),
+        ("17,33,5,fp16,fp64", "out is 'fp64'"),
+        ("17,33,5,fp16,fp16,row", "layout is 'row'; expected one of nn, nt, tn, tt"),
+        ("17,33,5,fp16,fp16,nn,0", "batch = 0"),
+        ("17,33,5,fp32,fp32,nn,1,nan", "alpha is nan"),
+        ("17,33,5,fp32,fp32,nn,1,1,1e39", "beta is 1e\\+39"),
+    ],
+)
+def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ShapeError, match=words):
+        OPERATION.parse(text)
+
+
+@pytest.mark.parametrize("name", ["gemm/v4", "gemm/v5"])
+def test_tensor_cores_refuse_floats_in_words(name: str) -> None:
+    assert find(name).limit_for(GemmShape(1, 1, 1)).startswith("it multiplies halves, and dtype is fp32")
+
+
+def test_the_default_takes_every_problem() -> None:
+    problems = [*OPERATION.check, *OPERATION.course.values()]
+    assert not any(find(OPERATION.default).limit_for(problem) for problem in problems)
+
+
+def test_arrays_in_memory() -> None:
+    arrays = GemmShape(2, 3, 4, "fp16", "fp32", "tt", 5, beta=1.0).arrays
+    assert {name: (a.shape, a.dtype, a.axes) for name, a in arrays.items()} == {
+        "a": ((5, 4, 2), "float16", "ikm"),
+        "b": ((5, 3, 4), "float16", "ink"),
+        "c0": ((5, 2, 3), "float32", "imn"),
+        "c": ((5, 2, 3), "float32", "imn"),
+    }
+    assert list(GemmShape(2, 3, 4).arrays) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_the_answer_is_numpys(layout: str, rng: np.random.Generator) -> None:
+    a, b, c0 = (rng.standard_normal(shape, np.float32) for shape in ((2, 3, 5), (2, 5, 4), (2, 3, 4)))
+    given = [
+        x.swapaxes(1, 2).copy() if letter == "t" else x for x, letter in zip((a, b), layout, strict=True)
+    ]
+    problem, arrays = OPERATION.of(*given, c0=c0, layout=layout, alpha=2, beta=-3)
+    assert problem == GemmShape(3, 4, 5, "fp32", "fp32", layout, 2, 2.0, -3.0)
+    np.testing.assert_allclose(answer(problem, arrays)["c"], 2 * (a @ b) - 3 * c0, rtol=1e-5, atol=1e-5)
+
+
+def test_arrays_from_python(rng: np.random.Generator) -> None:
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 3, 5), (2, 5, 4)))
+    c = gemm(a, b, out="fp16", device="emulator")
+    assert c.dtype == np.float16
+    np.testing.assert_allclose(c, a.astype(float) @ b.astype(float), rtol=1e-2, atol=1e-2)
+    assert OPERATION.of(a, b.astype(np.float32))[0].dtype == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "fields", "words"),
+    [
+        ((np.ones((3, 5)), np.ones((5, 4))), {}, r"a is \(3, 5\); expected a batch of matrices: a\[None\]"),
+        ((np.ones((1, 3, 5)), np.ones((1, 5, 4))), {}, "a is float64, which float32 cannot hold"),
+        ((np.ones((1, 3, 5), "f4"), np.ones((1, 6, 4), "f4")), {}, r"b has the shape \(1, 6, 4\)"),
+        ((np.ones((1, 3, 5), "f4"), np.ones((2, 5, 4), "f4")), {}, r"needs \(1, 5, 4\)"),
+        ((np.ones((1, 3, 5), "f4"), np.ones((1, 5, 4), "f4")), {"beta": 2}, "beta is 2 and c0 is None"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    arrays: tuple[np.ndarray, ...], fields: dict[str, float], words: str
+) -> None:
+    with pytest.raises(ShapeError, match=words):
+        OPERATION.of(*arrays, **fields)
+
+
+@pytest.mark.parametrize(
+    ("problem", "precision"),
+    [
+        (GemmShape(60, 70, 300), "fp32"),
+        (GemmShape(60, 70, 300), "fp16"),
+        (GemmShape(60, 70, 300, "fp16"), "fp16"),
+        (GemmShape(60, 70, 1000, "fp16", "fp16", "tt", 1, 3.0, 2.0), "fp16"),
+    ],
+)
+def test_the_next_lower_precision_is_out_of_bounds(problem: GemmShape, precision: str) -> None:
+    arrays = OPERATION.inputs(problem, seed=0)
+    lower = product_of_tf32 if precision == "fp32" else product_summed_in_half
+    wrong = {"c": scaled(problem, arrays, lower(*operands(problem, arrays)))}
+    expected = answer(problem, arrays)
+    assert not compare_all(wrong, expected, bound(problem, arrays, precision)).ok
+    right = {"c": expected["c"].astype(problem.arrays["c"].dtype)}
+    assert compare_all(right, expected, bound(problem, arrays, precision)).ok
+
+
+@pytest.mark.parametrize(
+    ("problem", "precision"),
+    [
+        (GemmShape(4096, 4096, 2000), "fp32"),
+        (GemmShape(300, 10, 50, "fp16"), "fp32"),
+        (GemmShape(5, 5, 5, "fp32", "fp32", "tn"), "fp16"),
+        (GemmShape(5, 5, 5, "fp16", "fp16"), "fp16"),
+    ],
+)
+def test_a_probe_betrays_a_lower_precision(
+    problem: GemmShape, precision: str, rng: np.random.Generator
+) -> None:
+    found = probe(problem, precision, rng)
+    assert found is not None
+    chosen, arrays = found
+    assert replace(chosen, m=1, n=1, k=1, batch=1) == replace(problem, m=1, n=1, k=1, batch=1)
+    assert {name: array.shape for name, array in arrays.items()} == {
+        name: array.shape for name, array in chosen.named("in").items()
+    }
+    assert probe(problem, "fp16_sum", rng) is None
+
+
+@pytest.mark.parametrize("problem", LARGE, ids=str)
+def test_an_audit_finds_one_wrong_element(problem: GemmShape, rng: np.random.Generator) -> None:
+    arrays, c = solved(problem)
+    precision = "fp32" if problem.dtype == "fp32" else "fp16"
+    assert audit(problem, arrays, {"c": c}, precision, rng) == ""
+    at = (problem.batch - 1, 123, 321)
+    for wrong in (c[at] + c.std(dtype=float) / 5, np.nan, np.inf):
+        output = c.copy()
+        output[at] = wrong
+        found = audit(problem, arrays, {"c": output}, precision, rng)
+        assert found == "1 sums over a few columns of c differ from float64"
+
+
+def test_an_audit_lets_rounding_pass_and_less_exact_sums_not(rng: np.random.Generator) -> None:
+    problem = LARGE[0]
+    arrays, _ = solved(problem)
+    a, b = operands(problem, arrays)
+    assert audit(problem, arrays, {"c": a @ b}, "fp32", rng) == ""
+    assert audit(problem, arrays, {"c": product_of_tf32(a, b)}, "fp16", rng) == ""
+    assert audit(problem, arrays, {"c": product_of_tf32(a, b)}, "fp32", rng) != ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layout": "tn"}, "a is read as if it lay transposed"),
+        ({"layout": "nt"}, "b is read as if it lay transposed"),
+        ({"alpha": 1.0}, "alpha is left out"),
+        ({"beta": 1.0}, "c0 is added without beta"),
+    ],
+)
+def test_hints_at_fields_that_are_ignored(change: dict[str, object], words: str) -> None:
+    problem = GemmShape(9, 7, 20, alpha=2.0, beta=0.5)
+    arrays = OPERATION.inputs(problem, seed=0)
+    other = replace(problem, **change)
+    found = {"c": scaled(other, arrays, np.matmul(*map(np.float64, operands(other, arrays))))}
+    assert hint(OPERATION, problem, arrays, found, "fp32") == f"this is what one gets when {words}"
+
+
+def test_hints_at_sums_and_tiles() -> None:
+    problem = GemmShape(40, 24, 20, batch=3)
+    arrays, c = solved(problem)
+    a, b = operands(problem, arrays)
+    assert "ends after 16 of its 20" in hint(
+        OPERATION, problem, arrays, {"c": a[..., :16] @ b[:, :16]}, "fp32"
+    )
+    stale = np.cumsum(c, axis=0)
+    assert "accumulator is not cleared" in hint(OPERATION, problem, arrays, {"c": stale}, "fp32")
+    c[:, 32:] = 0
+    assert "m >= 32 (row of c)" in hint(OPERATION, problem, arrays, {"c": c}, "fp32")
