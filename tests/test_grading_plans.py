@@ -145,10 +145,10 @@ def launch(**changes: Any) -> dict[str, Any]:
         ),
         (text([{"copy_out": ["y", 0, 99], "stream": 0}]), "Images of 'y'"),
         (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "there are"),
-        (text([{"gemm": ["x", "w", "y"], "sizes": [9999, 9999, 1], "stream": 0}]), "reaches beyond"),
+        (text([{"cublas": ["x", "w", "y"], "sizes": [9999, 9999, 1], "stream": 0}]), "reaches beyond"),
         (
             text(
-                [{"gemm": ["col", "x", "y"], "sizes": [1, 1, 4], "stream": 0}],
+                [{"cublas": ["col", "x", "y"], "sizes": [1, 1, 4], "stream": 0}],
                 scratch=scratch("float16", [4], ""),
             ),
             "a gemm is in float32, and 'col' is float16",

@@ -19,6 +19,7 @@ from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import find
 
 MOST = 100  # entries of a batch without a GPU, where nobody says how many
+MOST_FLOPS = 4_000_000_000  # of a problem without a GPU, where nobody names one: some seconds
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -60,9 +61,13 @@ def run_verb(args: argparse.Namespace) -> int:
             stack.callback(device.close)
         clock = device is not None and device.has_clock
         problems = problems_of(variant.operation, args.at, args.shapes, args.batch, None if clock else MOST)
+        left_out = [] if clock or args.at or args.shapes else _too_large(problems)
         print(f"variant   {variant.name}: {variant.idea}")
         name = device.description if device else f"the host: {cpu_name()}, NumPy"
         print(f"device    {name}", flush=True)
+        if left_out:
+            print(f"NOTE: without a GPU these would take long; name one with --at: {', '.join(left_out)}")
+            problems = {title: p for title, p in problems.items() if title not in left_out}
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing, None if args.check else 0)
         ceilings = _ceilings(device)
@@ -73,6 +78,12 @@ def run_verb(args: argparse.Namespace) -> int:
             rows.append(_report(measure(variant, title, problem, arrays, setting), ceilings))
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
     return 0
+
+
+def _too_large(problems: Mapping[str, Any]) -> list[str]:
+    """Names of problems that would take long without a GPU; never that of the smallest one."""
+    smallest = min(problems, key=lambda name: problems[name].flops)
+    return [name for name, p in problems.items() if p.flops > MOST_FLOPS and name != smallest]
 
 
 def _ceilings(device: Device | None) -> dict[str, float]:

@@ -163,7 +163,7 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             return CopyIn(_copied(name, "in", first, last, buffers), _stream(stream))
         case {"copy_out": [name, first, last], "stream": stream}:
             return CopyOut(_copied(name, "out", first, last, buffers), _stream(stream))
-        case {"gemm": [a, b, c], "sizes": [m, n, k], "stream": stream}:
+        case {"cublas": [a, b, c], "sizes": [m, n, k], "stream": stream}:
             m, n, k = (_whole(size, "a gemm", 1) for size in (m, n, k))
             for name, size in ((a, m * k), (b, k * n), (c, m * n)):
                 array = buffers.known[_buffer(name, buffers)]

@@ -75,7 +75,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
             return {kind: [images.buffer, images.first, images.last], "stream": step.stream}
         case Gemm():
             return {
-                "gemm": [step.a, step.b, step.c],
+                "cublas": [step.a, step.b, step.c],
                 "sizes": [step.m, step.n, step.k],
                 "stream": step.stream,
             }

@@ -199,7 +199,7 @@ def _describe(step: Step) -> tuple[str, str]:
         case Launch():
             return "kernel", step.kernel
         case Gemm():
-            return "kernel", "gemm"
+            return "kernel", "cuBLAS"
     return "kernel", f"copy to {step.symbol}"
 
 
