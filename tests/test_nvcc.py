@@ -36,14 +36,25 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
-def compilations() -> list[Any]:
-    """For the newest architecture all that is measured there; for each older one a problem, in turn."""
+WARPGROUPS: list[tuple[str, Any]] = [  # take their products, and are compiled by a test of these
+    *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
+    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
+    *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+]
+
+
+def compilations() -> list[tuple[str, int, int]]:
+    """Each architecture, newest first, and each kind of definitions, by their number, at least once."""
     found = []
     for name in names():
-        if find(name).plan:
-            older, kinds = architectures(name)[:-1], different_defines(find(name))
-            found += [(name, 90, number) for number in range(len(kinds))]
-            found += [(name, arch, number % len(kinds)) for number, arch in enumerate(older)]
+        variant = find(name)
+        if variant.plan:
+            archs, kinds = architectures(name)[::-1], different_defines(variant)
+            others = [variant.defines_for(problem) for other, problem in WARPGROUPS if other == name]
+            for at in range(max(len(archs), len(kinds))):
+                arch, number = archs[at % len(archs)], at % len(kinds)
+                if arch != 90 or kinds[number] not in others:
+                    found.append((name, arch, number))
     return found
 
 
@@ -66,14 +77,7 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
-        *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
-        *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
-    ],
-)
+@pytest.mark.parametrize(("name", "shape"), WARPGROUPS)
 def test_products_of_warpgroups_run_on(name: str, shape: ConvShape | LenetBatch, tmp_path: Path) -> None:
     """The compiler sees that nobody needs their sums before the wait; else it would wait for each one."""
     variant = find(name)
