@@ -64,7 +64,6 @@ def cpp_code(text: str) -> str:
     return "\n".join(lines)
 
 
-@cache
 def python_code(text: str) -> str:
     """A ``variant.py`` as its syntax tree, without docstrings, imports of mini_dnn and texts of ``idea=``.
 
