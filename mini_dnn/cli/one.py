@@ -73,7 +73,8 @@ def run_verb(args: argparse.Namespace) -> int:
         rates = ceilings(device) if clock and device else {}
         rows = []
         for title, problem in problems.items():
-            print(f"\n{variant.op} {title if title != problem.text else ''} {problem}", flush=True)
+            name_of_it = f" {title}" if title in variant.operation.course else ""
+            print(f"\n{variant.op}{name_of_it}  {problem}", flush=True)
             arrays = variant.operation.inputs(problem, args.seed)
             rows.append(_report(measure(variant, title, problem, arrays, setting), rates))
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
