@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from mini_dnn.device import Device, open_device
+from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
+from mini_dnn.report import theme
 
 # The same examples each time, however long they take: neither luck nor a busy machine decides.
 settings.register_profile(
@@ -70,11 +72,34 @@ def cuda() -> Iterator[Device]:
         yield opened
 
 
-@pytest.fixture(params=["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(scope="session")
+def quick_emulator() -> Iterator[Device]:
+    with closing(EmulatorDevice(quick=True)) as opened:
+        yield opened
+
+
+@pytest.fixture(
+    params=[pytest.param("quick_emulator", id="emulator"), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
 def device(request: pytest.FixtureRequest) -> Device:
     """Each device in turn."""
     opened: Device = request.getfixturevalue(request.param)
     return opened
+
+
+@pytest.fixture
+def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without their plots, which take most of the time: for what is tested beside them."""
+    monkeypatch.setattr(theme, "_render", lambda draw, on, form: b"")
+
+
+@pytest.fixture
+def plotted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose plots are drawn for one ground and in one format, not for two and in two."""
+    render = theme._render
+    monkeypatch.setattr(
+        theme, "_render", lambda draw, on, form: render(draw, on, form) if form == "png" else b""
+    )
 
 
 @pytest.fixture

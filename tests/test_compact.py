@@ -25,7 +25,7 @@ NAMES = (*CONVOLUTIONS, "layers/fused")
 @pytest.fixture(scope="module")
 def small() -> Iterator[EmulatorDevice]:
     """A device of which a block gets 64 KB, as on sm_75."""
-    with closing(EmulatorDevice()) as device:
+    with closing(EmulatorDevice(quick=True)) as device:
         device.max_shared_bytes = SMALL
         yield device
 

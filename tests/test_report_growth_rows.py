@@ -130,6 +130,7 @@ def test_tables_show_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
     assert cells["m1/direct"][-3:] == ["122", "123", "0.8714"]
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_the_whole_report_can_be_written(tmp_path: Path) -> None:
     bench = stored(tmp_path, fake_record(both("m1/direct", 2.0, 3.0)), "bench.json")
     serving = stored(tmp_path, fake_serving(growth=final_growth(0.33, 0.27)), "serving.json")

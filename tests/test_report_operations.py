@@ -93,6 +93,7 @@ def test_problems_with_batches_of_their_own_stand_in_one_table(tmp_path: Path) -
     assert share == f"{memory_ms / 6.0:.0%}".replace("%", " %")
 
 
+@pytest.mark.usefixtures("plotted_once")
 def test_a_report_of_several_operations(tmp_path: Path) -> None:
     full = fake_full()
     full["rows"] += network_rows() + softmax_rows()
@@ -114,6 +115,7 @@ def test_a_report_of_several_operations(tmp_path: Path) -> None:
     assert {line["op"] for line in lines} == {"conv2d", "lenet", "softmax"}
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_a_report_without_the_default_operation(tmp_path: Path) -> None:
     write_report(load([stored(tmp_path, fake_record(softmax_rows()))]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
@@ -122,6 +124,7 @@ def test_a_report_without_the_default_operation(tmp_path: Path) -> None:
     assert "the roofline's ceilings and every share of it: `run.py bench softmax --out" in text
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_op_times_that_had_not_settled_are_told(tmp_path: Path) -> None:
     rows = both("m1/direct", 5.0, 9.0) + both("m3/fusion", 1.0, 1.0)
     rows[3]["settled"] = False
@@ -130,6 +133,7 @@ def test_op_times_that_had_not_settled_are_told(tmp_path: Path) -> None:
     assert "op times had not settled when they were taken: `m3/fusion` (conv2, batch 10,000); measure" in text
 
 
+@pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize("schema", [1, 2])
 def test_older_files_are_of_the_default_operation(schema: int, tmp_path: Path) -> None:
     new = fake_full()

@@ -135,6 +135,7 @@ def test_overlapping_gains_no_op_time(tmp_path: Path) -> None:
     assert "50.0 + 50.0 ms between pinned arrays, 1.22 and 1.69 times what the slower" in text
 
 
+@pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize("schema", [1, 2])
 def test_old_layer_times_are_noted(tmp_path: Path, schema: int) -> None:
     record = as_schema(schema, fake_record(both("m1/direct", 5.0, 9.0), dirty=None))

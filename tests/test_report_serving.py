@@ -40,6 +40,7 @@ def test_tables_and_plot(tmp_path: Path) -> None:
     assert pixels.std() > 10  # something is drawn
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_no_part_without_a_file_of_the_device(tmp_path: Path) -> None:
     assert "Serving" not in page_of(tmp_path)
     elsewhere = {"name": GPU + ", another", "cpu": "", "state": None}
@@ -47,6 +48,7 @@ def test_no_part_without_a_file_of_the_device(tmp_path: Path) -> None:
     assert "Serving" not in page_of(tmp_path, record)
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_later_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
     first, second = fake_serving(), fake_serving(started="2025-01-02T10:00:00+00:00", growth=[], latency=[])
     second["throughput"][0]["over_longer"] = 1.5
@@ -56,6 +58,7 @@ def test_later_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
     assert "Latency of one image" in page
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_what_is_stale_or_changed_is_told(tmp_path: Path) -> None:
     record = fake_serving(dirty=True)
     record["throughput"][0]["code_hash"] = "0" * 64

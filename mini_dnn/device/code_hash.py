@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def code_hash(source: Path) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
+@cache
 def cpp_code(text: str) -> str:
     """C++ without comments: a token a line, a directive of the preprocessor a line."""
     lines = [""]
@@ -62,6 +64,7 @@ def cpp_code(text: str) -> str:
     return "\n".join(lines)
 
 
+@cache
 def python_code(text: str) -> str:
     """A ``variant.py`` as its syntax tree, without docstrings, imports of mini_dnn and texts of ``idea=``.
 

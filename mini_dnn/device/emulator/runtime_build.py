@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.device.cache import cache_dir, key, store, stored
@@ -74,7 +75,7 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
     """Let g++ keep what it knows after `HEADER`, with which every kernel file begins."""
     if not compiler.precompiles:
         return
-    flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
+    flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
     if not done.returncode:  # else kernels are compiled without it, and tell what is wrong
         write_atomically(header_folder(compiler, runtime, checked) / f"{HEADER}.gch", made.read_bytes())
@@ -84,6 +85,8 @@ def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
     """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there.
 
     Messages and debugging information name headers by where they lay: a checkout takes its own one only.
+    It is the same for kernels that are compiled quickly.
     """
+    compiler = replace(compiler, quick=False)
     flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
     return runtime.with_name(f"header-{key(runtime.name, INCLUDE, *flags)}")
