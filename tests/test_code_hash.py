@@ -197,7 +197,8 @@ def tree_of(commit: str, folder: Path) -> Path:
     git = ["git", "-C", str(ROOT)]
     try:
         listed = subprocess.run([*git, "ls-tree", "--name-only", commit], capture_output=True, check=True)
-        rooms = {"milestones", "layers", "ladders", "networks", "mini_dnn"} & set(listed.stdout.decode().split())
+        there = set(listed.stdout.decode().split())
+        rooms = {"milestones", "layers", "ladders", "networks", "mini_dnn"} & there
         command = [*git, "archive", commit, *sorted(rooms)]
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
