@@ -197,7 +197,8 @@ def tree_of(commit: str, folder: Path) -> Path:
     git = ["git", "-C", str(ROOT)]
     try:
         listed = subprocess.run([*git, "ls-tree", "--name-only", commit], capture_output=True, check=True)
-        rooms = {"milestones", "layers", "networks", "mini_dnn"} & set(listed.stdout.decode().split())
+        there = set(listed.stdout.decode().split())
+        rooms = {"milestones", "layers", "ladders", "networks", "mini_dnn"} & there
         command = [*git, "archive", commit, *sorted(rooms)]
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -247,7 +248,7 @@ def test_stored_hashes_are_those_of_the_commit(
         if "rows" in record and row["source_hash"] is None:  # on the host
             assert row["code_hash"] is None
             continue
-        folders = (tree / "milestones" / row["variant"], tree / row["variant"])
+        folders = [tree / home / row["variant"] for home in ("milestones", "ladders", "")]
         source = next(folder for folder in folders if folder.is_dir()) / "kernel.cu"
         if "rows" in record:  # what serving costs is of the code alone
             assert row["source_hash"] == source_hash(source), row["variant"]

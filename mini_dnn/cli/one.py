@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.cli.common import check_output, problems_of, write_json
-from mini_dnn.device import DEVICES, Device, open_device
+from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
+from mini_dnn.measuring.bench import ceilings
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting, measure
 from mini_dnn.measuring.roof import roof
@@ -70,12 +70,13 @@ def run_verb(args: argparse.Namespace) -> int:
             problems = {title: p for title, p in problems.items() if title not in left_out}
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing, None if args.check else 0)
-        ceilings = _ceilings(device)
+        rates = ceilings(device) if clock and device else {}
         rows = []
         for title, problem in problems.items():
-            print(f"\n{variant.op} {title if title != problem.text else ''} {problem}", flush=True)
+            name_of_it = f" {title}" if title in variant.operation.course else ""
+            print(f"\n{variant.op}{name_of_it}  {problem}", flush=True)
             arrays = variant.operation.inputs(problem, args.seed)
-            rows.append(_report(measure(variant, title, problem, arrays, setting), ceilings))
+            rows.append(_report(measure(variant, title, problem, arrays, setting), rates))
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
     return 0
 
@@ -86,18 +87,11 @@ def _too_large(problems: Mapping[str, Any]) -> list[str]:
     return [name for name, p in problems.items() if p.flops > MOST_FLOPS and name != smallest]
 
 
-def _ceilings(device: Device | None) -> dict[str, float]:
-    if device is None or not device.has_clock:
-        return {}
-    processors, clock = getattr(device, "multiprocessors", 0), getattr(device, "max_clock_mhz", 0.0)
-    return copy_rates(device) | peak_tflops(device.arch, processors, clock)
-
-
-def _report(measured: Measured, ceilings: Mapping[str, float]) -> dict[str, Any]:
+def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
     """Print what came of a problem; the same as a row for a file."""
     result, comparison = measured.result, measured.comparison
     print(f"Layer Time: {result.layer_ms:.3f} ms")
-    place = _print_op_time(measured, ceilings)
+    place = _print_op_time(measured, rates)
     if comparison:
         print(f"agrees with float64: {comparison}")
     return {
@@ -114,14 +108,14 @@ def _report(measured: Measured, ceilings: Mapping[str, float]) -> dict[str, Any]
     }
 
 
-def _print_op_time(measured: Measured, ceilings: Mapping[str, float]) -> float | None:
+def _print_op_time(measured: Measured, rates: Mapping[str, float]) -> float | None:
     """Say what the op took; the share of the roofline that it reaches, where that is known."""
     result, problem, variant = measured.result, measured.problem, measured.variant
     if result.op_ms is None:
         print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
         return None
     compute_type = variant.compute_type or variant.precision
-    place = roof(result.op_ms, problem.flops, problem.min_bytes, compute_type, ceilings)
+    place = roof(result.op_ms, problem.flops, problem.min_bytes, compute_type, rates)
     share = "" if place is None else f", {place.fraction:.0%} of the roofline (bound by {place.bound})"
     print(f"Op Time: {result.op_ms:.3f} ms{share}")
     if not result.timed.settled:
