@@ -9,14 +9,14 @@ export PATH := $(PATH):/usr/local/cuda/bin
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
 EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
-WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n : 8)))
+WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n + 1 : 8)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .PHONY: run test format clean
 run: $(STAMP)
 	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
 
-# Tests run on all cores, up to 8 at a time, as each of these takes some hundred MB of a GPU. Where there may be a GPU,
+# Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where there may be a GPU,
 # those that measure on it come last, one after the other (status 5: there was none, and so no test).
 test: $(STAMP)
 	$(VENV)/bin/ruff check .
