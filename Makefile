@@ -16,8 +16,8 @@ STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 run: $(STAMP)
 	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
 
-# Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where there may be a GPU,
-# those that measure on it come last, one after the other (status 5: there was none, and so no test).
+# Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where
+# there may be a GPU, those that measure on it come last, one after the other (status 5: there was none, so no test).
 test: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
