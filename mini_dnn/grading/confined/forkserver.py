@@ -19,10 +19,12 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mini_dnn import ops
+from mini_dnn.device.sources import HOST_HALVES
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.confined.wire import REPLIES, REQUESTS
@@ -136,7 +138,12 @@ def main(control: int, apart: bool) -> None:
     """Serve until the other end of the socket is closed."""
     sandbox.die_with_parent()
     apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
-    from mini_dnn.grading.confined import roles  # before any child is forked: all they need is then in memory
+    # before any child is forked: all they need is then in memory, as they may not even list mini_dnn's files
+    from mini_dnn.grading.confined import roles
+
+    ops.names()
+    for name in HOST_HALVES:
+        import_module(name)
 
     ops.names()  # imports the operations
     with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
