@@ -175,4 +175,5 @@ __device__ __forceinline__ void fence_proxy_async() {
 }  // namespace ptx
 
 #include <mini_dnn/ptx_products.cuh>
+#include <mini_dnn/ptx_warpgroup.cuh>
 #endif

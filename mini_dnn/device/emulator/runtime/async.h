@@ -6,6 +6,7 @@
 #include "scheduler.h"
 
 #include "../include/emulator/async_interface.h"
+#include "matrix.h"
 
 namespace emulator {
 
@@ -48,23 +49,28 @@ struct Barrier {
   }
 };
 
-// A product that a warp has started, for its 16 rows. All of it but `d` and `a` is the same for all lanes.
+// A product that a warp has started, for its 16 rows. All of it but `d` and `registers` is the same for all lanes.
 struct Product {
-  unsigned long long descriptor;
-  const char* b;
-  size_t leading, stride;  // bytes
-  int columns;
-  bool accumulate;
+  ProductCall call;
+  Matrix a, b;  // a: if it is in shared memory
+  bool a_in_registers;
   Site site;
   unsigned thread;  // that came first
-  const void* call;
+  const void* pc;
   unsigned id;  // of the checks
   float* d[WARP];
-  unsigned a[WARP][4];
+  unsigned registers[WARP][4];
 
-  // 128 bytes of b, 8 k of 8 columns: of columns 8 i on, the first k or the second.
-  const char* core_matrix(int i, int half) const { return b + i * stride + half * leading; }
+  // For each 16 bytes of shared memory that it reads.
+  template <class Visit>
+  void each_chunk(Visit visit) const {
+    if (!a_in_registers) a.each_chunk(visit);
+    b.each_chunk(visit);
+  }
 };
+
+// Sums of a warp while products are made, columns by rows: a vector of rows times an element of b is a vector of sums.
+typedef float Sums[MAX_COLUMNS / 8][8][16];
 
 // The products that a warp has started, oldest first, until they are made. Its lanes come one after the other: the
 // first to start a product appends it, the others join.
@@ -80,6 +86,7 @@ struct Async {
   bool used = false;             // by this block
   const char* window = nullptr;  // of 1 MB, with its shared memory: addresses in descriptors count from there
   WarpProducts products[MAX_THREADS / WARP];
+  alignas(64) Sums sums;  // of the products that are being made
   Groups loads[MAX_THREADS], stores[MAX_THREADS];
   std::vector<Barrier> barriers;
 };

@@ -138,27 +138,6 @@ EMULATOR_ACCESS void cp_async_wait() {
   copy_async_wait(groups);
 }
 
-EMULATOR_ACCESS unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride,
-                                                     Site site = Site::current()) {
-  require_multiple(reinterpret_cast<size_t>(b), 16, "address of a matrix_descriptor", site);
-  require_multiple(leading, 16, "distance `leading` of a matrix_descriptor", site);
-  require_multiple(stride, 16, "distance `stride` of a matrix_descriptor", site);
-  return describe_matrix(b, leading, stride, site);
-}
-// Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
-inline void wgmma_fence() {}
-template <int n, bool accumulate>
-EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
-                                  Site site = Site::current()) {
-  static_assert(n == 24 || n == 48 || n == 72, "the sizes that mini_dnn/ptx.cuh writes out");
-  product_start(d[0], a, b, n, accumulate, site);
-}
-EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }
-template <int groups, int count>
-EMULATOR_ACCESS void wgmma_wait(float (&d)[count][4], Site site = Site::current()) {
-  product_wait(groups, d[0], site);
-}
-
 typedef unsigned long long mbarrier;
 
 EMULATOR_ACCESS void mbarrier_init(mbarrier* barrier, unsigned arrivals, Site site = Site::current()) {
@@ -206,3 +185,5 @@ EMULATOR_ACCESS void bulk_wait() {
 inline void fence_proxy_async() { note_proxy_fence(); }
 
 }  // namespace emulator::ptx
+
+#include "warpgroup.h"

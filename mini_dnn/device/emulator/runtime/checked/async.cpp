@@ -12,7 +12,7 @@ bool copies_under_way = false;
 
 namespace {
 
-constexpr size_t WORD = 4, CORE_MATRIX = 128;  // bytes
+constexpr size_t WORD = 4;  // bytes
 
 struct Flight {
   CopyKind kind;
@@ -53,12 +53,6 @@ template <class Visit>
 void each_word(const char* p, size_t bytes, Visit visit) {
   const size_t first = (p - the_check.shared_start) / WORD, last = (p + bytes - 1 - the_check.shared_start) / WORD;
   for (size_t i = first; i <= last && i < flights.words.size(); i++) visit(flights.words[i]);
-}
-
-template <class Visit>
-void each_core_matrix(const Product& product, Visit visit) {
-  for (int i = 0; i < product.columns / 8; i++)
-    for (int half = 0; half < 2; half++) visit(product.core_matrix(i, half));
 }
 
 const Region* find_region(const char* p) {
@@ -166,39 +160,41 @@ void check_copy_left(const Copy& copy) {
 void check_product_reads(const Product& product) {
   const Check& c = the_check;
   begin_block();
-  if (product.b < c.shared_start || product.b >= c.shared_end)
-    fail("wgmma_m64k16 (%s:%u): b is not in shared memory", product.site.file_name(), product.site.line());
-  each_core_matrix(product, [&](const char* p) {
-    check_access(p, CORE_MATRIX, false, false, product.call);
-    check_fenced(CopyKind::product, p, CORE_MATRIX, product.call);
+  auto check_start = [&](const char* which, const Matrix& matrix) {
+    if (matrix.start < c.shared_start || matrix.start >= c.shared_end)
+      fail("wgmma_m64k16 (%s:%u): %s is not in shared memory", product.site.file_name(), product.site.line(), which);
+  };
+  if (!product.a_in_registers) check_start("a", product.a);
+  check_start("b", product.b);
+  product.each_chunk([&](const char* p) {
+    check_access(p, CHUNK, false, false, product.pc);
+    check_fenced(CopyKind::product, p, CHUNK, product.pc);
   });
 }
 
 void check_product_started(Product& product) {
   product.id = flights.all.size();
-  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.call), false});
-  each_core_matrix(product,
-                   [&](const char* p) { each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = product.id + 1; }); });
+  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.pc), false});
+  product.each_chunk([&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = product.id + 1; }); });
   copies_under_way = true;
 }
 
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
-  each_core_matrix(product, [&](const char* p) {
-    each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; });
-  });
+  product.each_chunk(
+      [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
 }
 
 void check_product_left(const Product& product) {
   const Flight& flight = flights.all[product.id];
-  note_finding(flight, "left", product.b, CORE_MATRIX, {0, 0, flight.thread, this_block(), flight.pc});
+  note_finding(flight, "left", product.b.start, CHUNK, {0, 0, flight.thread, this_block(), flight.pc});
   this_worker->failure.kind = FailureKind::finding;
 }
 
 void check_sums_under_way(const Product& product, const void* wait_call) {
   const Flight& flight = flights.all[product.id];
-  note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b, CORE_MATRIX,
+  note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b.start, CHUNK,
                {0, 0, linear_thread, this_block(), pc_of(wait_call)});
   the_check.pending = false;
   stop(FailureKind::finding);
