@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.cublas import Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
+from mini_dnn.device.cuda_map import encoded, packed
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
@@ -175,13 +176,15 @@ class CudaDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
         function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else np.uintp(int(own(a).memory)) for a in args]
+        values = [_value(a) for a in args]
+        if any(isinstance(value, np.void) for value in values):
+            values = [packed(values)]
         what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
         with self._errors(what, LaunchError):
             if shared_bytes > DEFAULT_SHARED_BYTES:
@@ -273,6 +276,13 @@ def _driver() -> Any:
             "pip install -e '.[gpu]' adds it"
         ) from error
     return driver
+
+
+def _value(arg: Buffer | Scalar | MappedBuffer) -> np.generic:
+    """What the kernel is passed: a scalar as it is, an address, or a tensor map of 128 bytes."""
+    if isinstance(arg, MappedBuffer):
+        return encoded(*arg.at(int(own(arg.buffer).memory)))
+    return arg if isinstance(arg, np.generic) else np.uintp(int(own(arg).memory))
 
 
 def _loaded(module: Module) -> CudaModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mini_dnn.device.bindings import driver
 from mini_dnn.errors import DeviceError, LaunchError
 
 
@@ -28,7 +29,7 @@ class CudaGraph:
     """
 
     def __init__(self, work: Callable[[], None], stream: int) -> None:
-        self._driver = _driver()
+        self._driver = driver("CUDA graphs need it")
         self._stream = self._driver.CUstream(stream)
         self._executable = self._record(work)
 
@@ -72,14 +73,3 @@ class CudaGraph:
             _, text = self._driver.cuGetErrorString(status)
             reason = text.decode() if text else "no reason is known"
             raise LaunchError(f"a CUDA graph cannot be {what}: {reason} (CUDA error {int(status)})")
-
-
-def _driver() -> Any:
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise DeviceError(
-            f"cuda-bindings cannot be imported ({error}), and CUDA graphs need it; "
-            "pip install -e '.[gpu]' adds it"
-        ) from error
-    return driver

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
@@ -129,7 +129,7 @@ class CheckedEmulator(EmulatorDevice):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
     ) -> None:

@@ -175,5 +175,6 @@ __device__ __forceinline__ void fence_proxy_async() {
 }  // namespace ptx
 
 #include <mini_dnn/ptx_products.cuh>
+#include <mini_dnn/ptx_tensor.cuh>
 #include <mini_dnn/ptx_warpgroup.cuh>
 #endif

@@ -1,16 +1,20 @@
 // Asynchronous copies, mbarriers and products of a worker's block, and what the checks of checked mode are told of
 // them.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "scheduler.h"
 
 #include "../include/emulator/async_interface.h"
+#include "box.h"
 #include "matrix.h"
 
 namespace emulator {
 
-enum class CopyKind : int { cp_async, bulk_load, bulk_store, product };  // a product copies nothing, and reads b
+// A product copies nothing, and reads its operands.
+enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product };
+inline bool is_store(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::tensor_store; }
 
 // A copy that has been started. It is under way until it is forgotten.
 struct Copy {
@@ -20,8 +24,16 @@ struct Copy {
   CopyKind kind;
   unsigned thread;  // that started it
   const void* call;
-  unsigned id;             // of the checks
-  std::vector<char> held;  // by a bulk store that has read its source
+  unsigned id;                               // of the checks
+  std::vector<char> held;                    // by a bulk store that has read its source
+  std::shared_ptr<const Box> box = nullptr;  // of a tensor copy
+
+  char* shared() const { return is_store(kind) ? const_cast<char*>(from) : to; }
+  template <class Visit>
+  void each_piece(Visit visit) const {
+    if (box) return box->each_piece(shared(), visit);
+    visit(Piece{shared(), is_store(kind) ? to : const_cast<char*>(from), bytes, 0, valid});
+  }
 };
 
 // The copies of one kind that a thread has started: closed groups, oldest first, and those since the last commit.

@@ -4,6 +4,7 @@
 // groups of cp.async and groups of bulk stores; bulk loads belong to the mbarrier that counts their bytes.
 #pragma once
 #include "runtime_interface.h"
+#include "tensor_map.h"
 
 #pragma GCC visibility push(default)
 namespace emulator {
@@ -22,6 +23,15 @@ void barrier_wait(void* barrier, unsigned parity, Site site);
 
 void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site);
 void bulk_store(void* global, const void* shared, unsigned bytes);
+
+// Boxes of a tensor map: loads are bulk loads, and stores bulk stores, of all of the box, inside of the tensor or not.
+struct BoxPlace {
+  int x, y, z;  // of its first element
+};
+void check_map(const TensorMap& map, unsigned axes, const char* what, Site site);
+void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site);
+void tensor_store(const TensorMap& map, BoxPlace at, const void* shared);
+
 void bulk_commit();
 void bulk_wait(unsigned groups, bool only_read);
 

@@ -186,4 +186,5 @@ inline void fence_proxy_async() { note_proxy_fence(); }
 
 }  // namespace emulator::ptx
 
+#include "tensor.h"
 #include "warpgroup.h"

@@ -31,10 +31,7 @@ struct Flights {
   uint32_t fences[MAX_THREADS];  // when each thread called fence_proxy_async() last
 } flights;
 
-char* in_shared(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? const_cast<char*>(copy.from) : copy.to; }
-const char* in_global(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? copy.to : copy.from; }
-
-bool only_reads(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::product; }  // shared memory
+bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
 
 uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
 
@@ -62,12 +59,12 @@ const Region* find_region(const char* p) {
 }
 
 // What a copy brought is written now. The copy engine is no thread: those who waited may all read it.
-void note_landed(const Copy& copy) {
+void note_landed(const Copy& copy, const Piece& piece) {
   const Check& c = the_check;
-  const Region* r = find_region(copy.to);
+  const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
-  const size_t first = (copy.to - r->start) >> r->shift, last = (copy.to + copy.bytes - 1 - r->start) >> r->shift;
-  for (size_t i = first; i <= last; i++) {
+  const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
+  for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
     cell.write_epoch = c.epoch;
     cell.write_warp_epoch = c.warp_epochs[copy.thread / WARP];
@@ -78,7 +75,8 @@ void note_landed(const Copy& copy) {
 }
 
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
-  constexpr const char* names[] = {"cp_async", "bulk_load", "bulk_store", "wgmma_m64k16"};
+  constexpr const char* names[] = {"cp_async",    "bulk_load",    "bulk_store",
+                                   "tensor_load", "tensor_store", "wgmma_m64k16"};
   const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::async;
@@ -131,24 +129,29 @@ void note_proxy_fence() {
 void check_copy_started(Copy& copy) {
   begin_block();
   const Check& c = the_check;
-  const char* shared = in_shared(copy);
+  const char* shared = copy.shared();
   if (shared < c.shared_start || shared >= c.shared_end)
     fail("an asynchronous copy was given an address that is not in shared memory where it must be");
-  const bool is_store = copy.kind == CopyKind::bulk_store;
-  check_access(in_global(copy), copy.valid, is_store, false, copy.call);
-  check_access(shared, copy.bytes, !is_store, false, copy.call);
-  if (is_store) check_fenced(copy.kind, shared, copy.bytes, copy.call);
+  const bool store = is_store(copy.kind);
+  copy.each_piece([&](const Piece& p) {
+    check_access(p.global + p.first, p.last - p.first, store, false, copy.call);
+    check_access(p.shared, p.bytes, !store, false, copy.call);
+    if (store) check_fenced(copy.kind, p.shared, p.bytes, copy.call);
+  });
   copy.id = flights.all.size();
-  flights.all.push_back({copy.kind, copy.thread, c.last_pc, copy.kind == CopyKind::bulk_load});
-  each_word(shared, copy.bytes, [&](uint32_t& word) { word = copy.id + 1; });
+  const bool is_of_barrier = copy.kind == CopyKind::bulk_load || copy.kind == CopyKind::tensor_load;
+  flights.all.push_back({copy.kind, copy.thread, c.last_pc, is_of_barrier});
+  copy.each_piece([&](const Piece& p) { each_word(p.shared, p.bytes, [&](uint32_t& word) { word = copy.id + 1; }); });
   copies_under_way = true;
 }
 
 void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = true; }
 
 void check_copy_landed(const Copy& copy) {
-  each_word(in_shared(copy), copy.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
-  if (copy.kind != CopyKind::bulk_store) note_landed(copy);
+  copy.each_piece([&](const Piece& p) {
+    each_word(p.shared, p.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
+    if (!is_store(copy.kind)) note_landed(copy, p);
+  });
 }
 
 void check_copy_left(const Copy& copy) {

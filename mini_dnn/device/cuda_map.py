@@ -1,0 +1,56 @@
+"""Tensor maps as a GPU takes them: encoded by the driver, passed to a kernel by value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from mini_dnn.device.bindings import driver
+from mini_dnn.device.tensor_map import MapGeometry
+from mini_dnn.errors import LaunchError
+
+MAP_ALIGNMENT = 64  # bytes, among a kernel's parameters: CUDA driver API, CUtensorMap
+TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
+SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+
+
+@lru_cache(maxsize=4096)
+def encoded(address: int, geometry: MapGeometry) -> np.void:
+    """The 128 bytes that a kernel takes as a ``ptx::TensorMap``.
+
+    Raises
+    ------
+    DeviceError
+        cuda-bindings is missing.
+    LaunchError
+        The driver refuses, as one older than Hopper would.
+    """
+    api = driver("tensor maps need it")
+    shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
+    status, tensor_map = api.cuTensorMapEncodeTiled(
+        api.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"],
+        len(shape),
+        address,
+        [api.cuuint64_t(side) for side in shape],
+        [api.cuuint64_t(pitch) for pitch in geometry.pitches[::-1]],
+        [api.cuuint32_t(side) for side in box],
+        [api.cuuint32_t(1)] * len(shape),
+        api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        api.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"],
+        api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if status != api.CUresult.CUDA_SUCCESS:
+        raise LaunchError(f"the driver makes no tensor map of {geometry} at {address:#x}: {status.name}")
+    return np.void(np.array([int(word) for word in tensor_map.opaque], np.uint64).tobytes())
+
+
+def packed(values: Sequence[np.generic]) -> np.void:
+    """A kernel's parameters in one piece, each where C++ would have it: PyCUDA does not align tensor maps."""
+    memory = b""
+    for value in values:
+        alignment = MAP_ALIGNMENT if isinstance(value, np.void) else value.itemsize
+        memory += b"\0" * (-len(memory) % alignment) + value.tobytes()
+    return np.void(memory)
