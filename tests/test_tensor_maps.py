@@ -1,10 +1,9 @@
 """Copies of boxes against NumPy, on the emulator's twins and on a GPU; what a map may be."""
 
-from contextlib import ExitStack
-
 import numpy as np
 import pytest
 from emulator_kernels import FOLDER, line_of
+from tensors import run
 
 from mini_dnn.device import Device
 from mini_dnn.device.base import MappedBuffer
@@ -24,30 +23,6 @@ def on_hopper(device: Device) -> Device:
     if device.arch < 90:
         pytest.skip(f"tensor copies need sm_90, the device is sm_{device.arch}")
     return device
-
-
-def run(device: Device, kernel: str, threads: int, *args: object, shared: int = 0) -> None:
-    """Launch; an array is a buffer, and (array, TensorMap) a map of one. Arrays get what was written."""
-    module = device.compile(FOLDER / SOURCE, {})
-    with ExitStack() as stack:
-        passed, buffers = [], []
-        for arg in args:
-            array, tensor_map = arg if isinstance(arg, tuple) else (arg, None)
-            if isinstance(array, np.ndarray):
-                buffer = device.empty("x", array.shape, array.dtype)
-                stack.callback(buffer.free)
-                device.copy_in(buffer, array)
-                buffers.append((buffer, array))
-                if tensor_map:
-                    geometry = tensor_map.geometry(array.shape, array.dtype.name, array.nbytes)
-                    passed.append(MappedBuffer(buffer, geometry))
-                else:
-                    passed.append(buffer)
-            else:
-                passed.append(arg)
-        device.launch(module, kernel, (1,), (threads,), passed, shared)
-        for buffer, array in buffers:
-            device.copy_out(buffer, array)
 
 
 def placed(box: tuple[int, ...], itemsize: int, swizzle: int, offset: int) -> np.ndarray:
@@ -103,7 +78,17 @@ def test_load(
     image = np.zeros(len(rows) // 4, np.uint32)
     numbers = (len(box), *at, *(0,) * (3 - len(at)), image.nbytes, offset)
     tensor_map = TensorMap("x", box, swizzle=swizzle)
-    run(on_hopper, "load", 64, (x, tensor_map), image, *map(INT, numbers), shared=image.nbytes + 2 * EXTRA)
+    run(
+        on_hopper,
+        SOURCE,
+        "load",
+        (1,),
+        64,
+        (x, tensor_map),
+        image,
+        *map(INT, numbers),
+        shared=image.nbytes + 2 * EXTRA,
+    )
     np.testing.assert_array_equal(image.view(np.uint8), expected[: image.nbytes])
 
 
@@ -128,7 +113,17 @@ def test_store(
     numbers = (len(box), *at, *(0,) * (3 - len(at)), image.nbytes, 0)
     tensor_map = TensorMap("x", box, swizzle=swizzle)
     image = image.view(np.uint32)
-    run(on_hopper, "store", 64, (x, tensor_map), image, *map(INT, numbers), shared=image.nbytes + EXTRA)
+    run(
+        on_hopper,
+        SOURCE,
+        "store",
+        (1,),
+        64,
+        (x, tensor_map),
+        image,
+        *map(INT, numbers),
+        shared=image.nbytes + EXTRA,
+    )
     np.testing.assert_array_equal(x, expected)
 
 
@@ -138,7 +133,17 @@ def test_a_part_of_a_buffer_with_other_strides(on_hopper: Device, rng: np.random
     image = np.zeros((8, 8), np.uint16)
     tensor_map = TensorMap("x", (8, 8), (6, 61), (128,), swizzle=0, dtype="bfloat16")
     numbers = (2, 56, 0, 0, image.nbytes, 0)
-    run(on_hopper, "load", 32, (x, tensor_map), image.view(np.uint32), *map(INT, numbers), shared=2 * EXTRA)
+    run(
+        on_hopper,
+        SOURCE,
+        "load",
+        (1,),
+        32,
+        (x, tensor_map),
+        image.view(np.uint32),
+        *map(INT, numbers),
+        shared=2 * EXTRA,
+    )
     expected = np.zeros_like(image)
     expected[:6, :5] = x[::2, 56:61]
     np.testing.assert_array_equal(image, expected)
@@ -146,7 +151,17 @@ def test_a_part_of_a_buffer_with_other_strides(on_hopper: Device, rng: np.random
 
 def test_a_map_between_other_arguments(on_hopper: Device) -> None:
     x, out = np.arange(256, dtype=np.float32).reshape(8, 32), np.zeros(32, np.float32)
-    run(on_hopper, "values", 32, INT(8), (x, TensorMap("x", (1, 32), swizzle=0)), np.float64(3), out)
+    run(
+        on_hopper,
+        SOURCE,
+        "values",
+        (1,),
+        32,
+        INT(8),
+        (x, TensorMap("x", (1, 32), swizzle=0)),
+        np.float64(3),
+        out,
+    )
     np.testing.assert_array_equal(out, [*x[3, 8:], *[0] * 8])
 
 
@@ -159,7 +174,17 @@ def test_there_since_hopper(arch: str) -> None:
 def boxes(device: Device, which: int) -> None:
     x, y = np.arange(1, 513).astype(np.float16).reshape(8, 64), np.zeros((8, 64), np.float16)
     tensor_map = TensorMap("x", (8, 64))
-    run(device, "early", 256, (x, tensor_map), (y, tensor_map), np.zeros(256, np.uint32), INT(which))
+    run(
+        device,
+        SOURCE,
+        "early",
+        (1,),
+        256,
+        (x, tensor_map),
+        (y, tensor_map),
+        np.zeros(256, np.uint32),
+        INT(which),
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+// Bfloats, k = 16: fragments as of mma_m16n8k16. sm_80.
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 // TF32, k = 8, operands as bits of floats, whose low 13 bits are not read. sm_80.
 // a: rows g, g + 8 at k = t (a[0..1]), then at k = t + 4 (a[2..3]). b: k = t, t + 4, column g.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
@@ -80,5 +88,38 @@ __device__ __forceinline__ void ldmatrix_trans(unsigned (&d)[4], const void* row
                : "r"(shared_address(row))
                : "memory");
 }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// ---- The mirror of ldmatrix: registers, 8 x 8 halves each, to the rows in shared memory whose addresses lanes pass.
+// "Warp-level matrix instructions: stmatrix". sm_90.
+
+__device__ __forceinline__ void stmatrix(void* row, const unsigned (&d)[1]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(d[0]) : "memory");
+}
+__device__ __forceinline__ void stmatrix(void* row, const unsigned (&d)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(d[0]),
+               "r"(d[1])
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix(void* row, const unsigned (&d)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(d[0]),
+               "r"(d[1]), "r"(d[2]), "r"(d[3])
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix_trans(void* row, const unsigned (&d)[1]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(d[0])
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix_trans(void* row, const unsigned (&d)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(d[0]),
+               "r"(d[1])
+               : "memory");
+}
+__device__ __forceinline__ void stmatrix_trans(void* row, const unsigned (&d)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(d[0]), "r"(d[1]), "r"(d[2]), "r"(d[3])
+               : "memory");
+}
+#endif
 
 }  // namespace ptx

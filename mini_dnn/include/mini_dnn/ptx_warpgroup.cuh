@@ -134,6 +134,19 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[count][4]) {
   for (int i = 0; i < count; i++)  // the compiler must not read them before
     asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
 }
+
+// ---- Registers of a thread, by all warps of a warpgroup: n is a multiple of 8 from 24 to 256. Some give theirs back,
+// others take more, and wait until there are as many. "Miscellaneous Instructions: setmaxnreg".
+template <int n>
+__device__ __forceinline__ void setmaxnreg_inc() {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256, "registers: a multiple of 8 from 24 to 256");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+}
+template <int n>
+__device__ __forceinline__ void setmaxnreg_dec() {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256, "registers: a multiple of 8 from 24 to 256");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+}
 #endif
 
 }  // namespace ptx

@@ -92,6 +92,8 @@ struct WarpProducts {
   unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
   uint64_t history = 0;  // a hash of all products of the block so far: that of the warpgroup's other warps
   Site latest;
+  uint64_t registers = 0;  // a hash of its calls of setmaxnreg
+  Site latest_registers;
 };
 
 struct Async {

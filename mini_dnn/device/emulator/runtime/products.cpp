@@ -181,6 +181,25 @@ unsigned long long describe_matrix(const void* p, unsigned leading, unsigned str
          (unsigned long long)(stride >> 4) << 32 | (unsigned long long)swizzled << 62;
 }
 
+// The lanes of a warp have met at a setmaxnreg, or some have returned.
+void count_registers(void* const* arguments, unsigned arrived) {
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[__builtin_ctz(arrived)]->wait;
+  if (arrived != ALL_LANES)
+    fail_warp("setmaxnreg (%s:%u) needs all 32 lanes of a warp; mask 0x%08x came", wait.site.file_name(),
+              wait.site.line(), arrived);
+  WarpProducts& w = of_this_warp();
+  w.registers = (w.registers ^ *static_cast<const int*>(arguments[linear_thread % WARP])) * 0x9e3779b97f4a7c15 + 1;
+  w.latest_registers = wait.site;
+}
+
+void set_registers(int count, bool more, Site site) {
+  if (linear_thread / WARPGROUP * WARPGROUP + WARPGROUP > this_worker->total)
+    fail_warp("setmaxnreg (%s:%u) is for all four warps of a warpgroup, and a block of %u threads ends with less",
+              site.file_name(), site.line(), this_worker->total);
+  int change = more ? count : -count;
+  warp_barrier(ALL_LANES, &change, count_registers, "setmaxnreg", site);
+}
+
 void product_start(float* d, const unsigned* a, const ProductCall& call, Site site) {
   const unsigned lane = linear_thread % WARP;
   WarpProducts& w = of_this_warp();
@@ -236,7 +255,7 @@ void forget_products(Worker& worker) {
     w.groups.clear();
     std::fill_n(w.started, WARP, 0);
     std::fill_n(w.committed, WARP, 0);
-    w.history = 0;
+    w.history = w.registers = 0;
   }
   worker.async->window = nullptr;
 }
@@ -257,6 +276,10 @@ void end_products(Worker& worker) {
                        "wgmma_m64k16 (%s:%u) is a product of all four warps of a warpgroup, and they have not made the "
                        "same ones, with the same descriptors",
                        first.history ? first.latest : all[i].latest);
+    if (all[i].registers != first.registers)
+      return end_block(worker,
+                       "setmaxnreg (%s:%u) is for all four warps of a warpgroup, and they have not called the same",
+                       first.registers ? first.latest_registers : all[i].latest_registers);
   }
 }
 

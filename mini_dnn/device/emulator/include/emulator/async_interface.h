@@ -52,6 +52,9 @@ void product_start(float* d, const unsigned* a, const ProductCall& call, Site si
 void product_commit(Site site);
 void product_wait(unsigned groups, const float* d, Site site);  // d: the sums that are to be used, or null
 
+// By all lanes of all warps of a warpgroup; of no other effect.
+void set_registers(int count, bool more, Site site);
+
 // Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
 #ifdef EMULATOR_CHECKED
 void note_proxy_fence();

@@ -58,4 +58,15 @@ EMULATOR_ACCESS void wgmma_wait(float (&d)[count][4], Site site = Site::current(
   product_wait(groups, d[0], site);
 }
 
+template <int n>
+EMULATOR_ACCESS void setmaxnreg_inc(Site site = Site::current()) {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256, "registers: a multiple of 8 from 24 to 256");
+  set_registers(n, true, site);
+}
+template <int n>
+EMULATOR_ACCESS void setmaxnreg_dec(Site site = Site::current()) {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256, "registers: a multiple of 8 from 24 to 256");
+  set_registers(n, false, site);
+}
+
 }  // namespace emulator::ptx
