@@ -86,7 +86,10 @@ class Operation:
     cure
         What to compare where a result is wrong: the formula.
     default
-        The variant that is taken where none is named.
+        The variant that is taken where none is named. It takes every problem.
+    preferred
+        Variants that are taken instead where they take the problem and the device can run them: the best
+        first.
     baseline
         The variant that its tables compare with.
     """
@@ -109,6 +112,7 @@ class Operation:
     axes: Mapping[str, str] = field(default_factory=dict)
     cure: str = ""
     default: str = ""
+    preferred: Sequence[str] = ()
     baseline: str = ""
 
     @cached_property

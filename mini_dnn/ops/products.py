@@ -8,14 +8,10 @@ PART_ROWS = 1024  # of a product in float64: bounds the memory for its operands
 AUDIT_COLUMNS = 16  # that an audit adds up
 
 
-def read(array: np.ndarray, letter: str, rows: int, columns: int) -> np.ndarray:
-    """An operand ``(batch, rows, columns)`` whose memory is read by this letter of a layout: a view.
-
-    ``n`` is row by row, ``t`` transposed.
-    """
-    if letter == "t":
-        return array.reshape(-1, columns, rows).swapaxes(1, 2)
-    return array.reshape(-1, rows, columns)
+def magnitudes(operand: np.ndarray) -> np.ndarray:
+    """Absolute values; 0 for infinities and NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(operand), np.abs(operand), 0)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -25,7 +21,8 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         right = b[i].astype(np.float64)
         for first in range(0, a.shape[1], PART_ROWS):
             rows = slice(first, first + PART_ROWS)
-            np.matmul(a[i, rows].astype(np.float64), right, out=c[i, rows])
+            with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
+                np.matmul(a[i, rows].astype(np.float64), right, out=c[i, rows])
     return c
 
 
