@@ -34,19 +34,24 @@ class Comparison:
     max_error: float  # largest absolute error among the finite elements
     worst_ratio: float  # largest error as a fraction of its bound: 1 is just in
     array: str = ""  # which output `first` is in
+    audit: str = ""  # what is wrong with elements of which only some were compared
+    how: str = ""  # which were compared, where it is not all of them
 
     @property
     def ok(self) -> bool:
         """Whether every element is within its bound, or what float64 has where that is no finite number."""
-        return self.differing == 0
+        return self.differing == 0 and not self.audit
 
     def __str__(self) -> str:
         """One line for people."""
+        how = f"; {self.how}" if self.how else ""
         if self.ok:
-            return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound"
+            return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound{how}"
+        if self.differing == 0:
+            return f"{self.audit}{how}"
         return (
             f"{self.differing} of {self.elements} elements differ from float64; the first at {self.first}: "
-            f"found {self.found:.8g}, expected {self.expected:.8g}; max error {self.max_error:.2e}"
+            f"found {self.found:.8g}, expected {self.expected:.8g}; max error {self.max_error:.2e}{how}"
         )
 
 

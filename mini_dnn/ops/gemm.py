@@ -10,9 +10,16 @@ import numpy as np
 
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, dot_product_bound
 from mini_dnn.ops.gemm_shape import CODES, GemmShape, arrays_of
-from mini_dnn.ops.operation import Operation, normal
+from mini_dnn.ops.operation import Operation, Sample, normal
 from mini_dnn.ops.problem import TYPES, Arrays
-from mini_dnn.ops.products import magnitudes, product, product_of_tf32, product_summed_in_half, wrong_sums
+from mini_dnn.ops.products import (
+    ColumnSums,
+    magnitudes,
+    parts,
+    product,
+    product_of_tf32,
+    product_summed_in_half,
+)
 
 __all__ = ["CODES", "OPERATION", "GemmShape"]
 
@@ -89,22 +96,39 @@ def _more(p: GemmShape, arrays: Arrays, precision: str, c: np.ndarray) -> np.nda
 
 
 def audit(p: GemmShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
-    """Compare sums over a few columns of c, see `wrong_sums`; what lies in its gaps has to be untouched."""
+    """Compare sums over a few columns of c, see `ColumnSums`; what lies in its gaps has to be untouched."""
     operand, accumulate = ROUND_OFF[precision] if p.dtype == "fp32" else (0.0, ROUND_OFF[precision][1])
     relative = 2 * operand + (CONFIDENCE * np.sqrt(p.k) + 4) * accumulate
-    one, wrong, array = replace(p, batch=1), 0, p.arrays["c"]
+    wrong, array = 0, p.arrays["c"]
     if not np.isnan(array.in_gap(outputs["c"])).all():
         return "the gaps between the rows of c are written"
+    a, b = operands(p, arrays)
+    subnormal = HALF_SUBNORMAL * p.k * (_largest(a) + _largest(b)) if operand else 0.0
     for i in range(p.batch):
-        given = {name: array[i : i + 1] for name, array in arrays.items()}
-        a, b = (x[0].astype(np.float64) for x in operands(one, given))
-        b *= np.float32(p.alpha)
-        c = array.without_gap(outputs["c"][i : i + 1]).astype(np.float64)
-        subnormal = HALF_SUBNORMAL * p.k * (np.abs(a).max() + np.abs(b).max()) if operand else 0.0
-        more = _more(one, given, precision, c) + subnormal
-        sums = c - scaled(one, given, np.zeros_like(c))
-        wrong += wrong_sums(a, b, sums[0], relative, np.broadcast_to(more, c.shape)[0], rng)
+        sums = ColumnSums(b[i], rng)
+        for rows in parts(outputs["c"][i]):
+            c = array.without_gap(outputs["c"][i, rows]).astype(np.float64)
+            c0 = {name: found[i, rows] for name, found in arrays.items() if name == "c0"}
+            more = subnormal + _more(p, c0, precision, c)
+            left = np.float32(p.alpha) * a[i, rows].astype(np.float64)
+            wrong += sums.wrong(left, c - scaled(p, c0, np.zeros_like(c)), relative, more)
     return f"{wrong} sums over a few columns of c differ from float64" if wrong else ""
+
+
+def _largest(operand: np.ndarray) -> float:
+    return max(float(operand.max()), -float(operand.min()))
+
+
+def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.random.Generator) -> Sample:
+    """Some rows of c: the first, the last, and others by chance."""
+    count = min(p.m, max(2, round(part * p.m)))
+    others = rng.permutation(np.arange(1, p.m - 1))[: count - 2]
+    rows = np.unique([0, *others, p.m - 1])
+    a, _ = operands(p, arrays)
+    given = {**arrays, "a": np.ascontiguousarray(a[:, rows])}
+    given |= {name: array[:, rows] for name, array in arrays.items() if name == "c0"}
+    some = replace(p, m=len(rows), layout=f"n{p.layout[1]}", lda=0)
+    return Sample(some, given, {"c": outputs["c"][:, rows]}, rows, f"{len(rows):,} of {p.m:,} rows of c")
 
 
 def mistakes(p: GemmShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
@@ -227,6 +251,7 @@ OPERATION = Operation(
     mistakes=mistakes,
     probe=probe,
     audit=audit,
+    sample=sample,
     axes={"i": "entry of the batch", "m": "row of c", "n": "column of c", "k": "term of the sum"},
     cure="compare the indices of each load and of the store with c[m,n] = sum over k of a[m,k] b[k,n]",
     default="gemm/v3_registers",
