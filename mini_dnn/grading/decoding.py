@@ -37,7 +37,7 @@ MAX_AXES, MAX_ELEMENTS = 8, 1 << 40
 MAX_ARCH, MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 999, 1024, 1 << 20, 63
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
-TYPES = (*INTEGERS, *FLOATS, "complex64", "complex128")  # of scratch buffers
+TYPES = (*INTEGERS, *FLOATS, "bfloat16", "complex64", "complex128")  # of scratch buffers
 
 
 @dataclass(frozen=True)
