@@ -154,7 +154,8 @@ struct Panel {
   bool add(float* d, int first) const {
     const uint32_t* const words_of_a = a_exponents + first * k / 2;
     if (!any(load<std::array<uint32_t, BLOCK * k / 2>>(words_of_a))) return add_zeros(d);
-    ints product[BLOCK], sum[BLOCK];
+    ints product[BLOCK];
+    words sum[BLOCK];
     floats scale[BLOCK];  // what makes the last bit that counts a one
     find_exponents(words_of_a, product);
 #pragma GCC unroll 8
@@ -163,14 +164,14 @@ struct Panel {
       const ints largest = larger(product[r], exponent_of_sum(c));
       scale[r] = (floats)(ints)(((2u * BIAS + PLACES) << FRACTION_BITS) - (words)largest);
       const floats term = c * scale[r];
-      sum[r] = __builtin_convertvector(term, ints);
+      sum[r] = (words) __builtin_convertvector(term, ints);
     }
     for (int l = 0; l < k; l++) {
       const floats row = load<floats>(b + l * n);
 #pragma GCC unroll 8
       for (int r = 0; r < BLOCK; r++) {
         const floats term = row * a[(first + r) * k + l] * scale[r];
-        sum[r] += __builtin_convertvector(term, ints);
+        sum[r] += (words) __builtin_convertvector(term, ints);
       }
     }
 
@@ -179,10 +180,10 @@ struct Panel {
     ints largest{};
 #pragma GCC unroll 8
     for (int r = 0; r < BLOCK; r++) {
-      const floats value = cut_off(sum[r]) * (floats)((2 * BIAS << FRACTION_BITS) - (ints)scale[r]);
+      const floats value = cut_off((ints)sum[r]) * (floats)((2 * BIAS << FRACTION_BITS) - (ints)scale[r]);
       const floats c = load<floats>(d + r * n);
       result[r] = product[r] == (NO_PRODUCT - BIAS) << FRACTION_BITS ? c + 0.0f : value;
-      longest = larger(longest, (words)length(sum[r]));
+      longest = larger(longest, length((ints)sum[r]));
       largest = larger(largest, (ints)c & EXPONENT);
     }
     // 16 products and c can add up to a little more than an int holds. c may be an infinity or NaN.
@@ -228,7 +229,7 @@ struct Panel {
     return exponent == 0 ? exponent : larger(exponent, ints{} + ((BIAS + LEAST_OF_HALF) << FRACTION_BITS));
   }
 
-  static ints length(ints x) { return x < 0 ? -x : x; }
+  static words length(ints x) { return x < 0 ? -(words)x : (words)x; }
 
   static floats cut_off(ints sum) {
     const floats near = __builtin_convertvector(sum, floats);

@@ -68,7 +68,7 @@ inline uint16_t float_to_half(float f) {
   __builtin_memcpy(&bits, &f, 4);
   const uint16_t sign = bits >> 16 & 0x8000;
   bits &= 0x7fffffff;
-  if (bits > 0x7f800000) return sign | 0x7e00;
+  if (bits > 0x7f800000) return sign | 0x7e00 | uint16_t(bits >> 13 & 0x3ff);
   if (bits >= 0x477ff000) return sign | 0x7c00;  // 65520 and more round to infinity
   if (bits < 0x38800000) {                       // below 2^-14: adding 0.5 rounds to units of 2^-24
     float small;
