@@ -86,6 +86,12 @@ def wgmma(s: ConvShape) -> list[Step]:
     return [Launch("conv", (ceil_div(s.cols, 24), ceil_div(s.M, 64)), (128,), arguments(s))]
 
 
+def cluster(s: ConvShape) -> list[Step]:
+    """Pairs of blocks."""
+    blocks = 2 * ceil_div(s.P * s.Q, 2 * THREADS)
+    return [Launch("conv", (blocks, s.M, s.N), (THREADS,), arguments(s), cluster=2)]
+
+
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
     return {"part": (s.C, s.N, s.M, s.P, s.Q)}
 
@@ -106,6 +112,7 @@ PLANS: dict[str, Plan] = {
     "direct_float_argument": last_argument(5.0),
     "reduce": reduce,
     "wgmma": wgmma,
+    "cluster": cluster,
 }
 
 
@@ -123,6 +130,7 @@ def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) ->
         scratch=scratch if name[1] == "split" else lambda s: {},
         defines={"TILE": TILE},
         precision=precision,
+        min_arch=90 if name[1] == "cluster" else 75,
         folder=folder,
         name=file.stem,
     )

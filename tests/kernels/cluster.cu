@@ -215,3 +215,94 @@ extern "C" __global__ void fails(int* x, int which, int block) {
   ptx::cluster_sync();
 }
 #endif
+
+#ifdef MINI_DNN_EMULATOR
+// ---- For checked mode: what is wrong, and what only looks so.
+
+extern "C" __global__ void writes_too_early(int* out) {
+  __shared__ int box[64];
+  box[threadIdx.x] = 0;
+  __syncthreads();
+  ptx::cluster_shared(box, ptx::cluster_rank() ^ 1)[threadIdx.x] = 1;  // the other block may not have begun
+  ptx::cluster_sync();
+  if (threadIdx.x == 0) out[blockIdx.x] = box[0];
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void overwrites(int* out) {
+  __shared__ int box[64];
+  int sum = 0;
+  for (int i = 0; i < 2; i++) {
+    box[threadIdx.x] = i;                                                   // again
+    ptx::cluster_sync();                                                    // both have written
+    sum += ptx::cluster_shared(box, ptx::cluster_rank() ^ 1)[threadIdx.x];  // while it is read
+  }
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+  ptx::cluster_sync();
+}
+
+// Through global memory, to the other block of the cluster or to one of the next cluster.
+extern "C" __global__ void hands_over(int* x, bool within) {
+  if (threadIdx.x == 0) x[blockIdx.x] = 5;
+  ptx::cluster_sync();  // that both have written
+  if (threadIdx.x == 1) x[(blockIdx.x ^ (within ? 1 : 2))] += within ? 0 : 1;
+}
+
+extern "C" __global__ void too_far(int* out) {
+  __shared__ int box[64];
+  box[threadIdx.x] = 1;
+  ptx::cluster_sync();
+  const int* const there = ptx::cluster_shared(box, ptx::cluster_rank() ^ 1);
+  if (threadIdx.x == 7) out[blockIdx.x] = there[threadIdx.x + 57];
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void no_shared_pointer(int* x) {
+  ptx::cluster_shared(x, 1)[threadIdx.x] = 1;
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void publishes(int* out, bool fence) {
+  __shared__ ptx::mbarrier here;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&here, 1);
+    if (fence) ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_cluster(&here, ptx::cluster_rank() ^ 1);
+    ptx::mbarrier_wait(&here, 0);
+    out[blockIdx.x] = 1;
+  }
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void reads_what_is_sent(float* x) {
+  __shared__ __align__(128) float buffer[64];
+  __shared__ ptx::mbarrier full;
+  buffer[threadIdx.x] = 0;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, 256);
+  }
+  ptx::cluster_sync();
+  if (ptx::cluster_rank() == 0 && threadIdx.x == 0) ptx::bulk_load_multicast(buffer, x, 256, &full, 3);
+  ptx::cluster_sync();  // orders what threads do, and not the copy engine
+  const float early = buffer[threadIdx.x];
+  ptx::mbarrier_wait(&full, 0);
+  x[threadIdx.x] = early;
+}
+
+extern "C" __global__ void polls(int* out) {
+  __shared__ ptx::mbarrier here;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&here, 1);
+  ptx::cluster_sync();
+  if (ptx::cluster_rank() == 0)
+    while (!ptx::mbarrier_try_wait(&here, 0)) {
+    }
+  ptx::cluster_sync();
+}
+#endif
