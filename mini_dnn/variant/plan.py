@@ -40,8 +40,8 @@ class TensorMap:
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
         Elements from one entry to the next, of all axes but the last, whose elements are side by side:
-        multiples of 16 bytes. By default those of the buffer's last axes; where it has fewer axes than the
-        box, ``shape`` without gaps.
+        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` lies within these, else
+        ``shape`` without gaps.
     swizzle
         In bytes. 128: of rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` lie at
         ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects them: bits 4 to 6 of an address are
@@ -80,7 +80,10 @@ class TensorMap:
                 "side of the box"
             )
         sides = tuple(shape[-axes:] if self.shape is None else self.shape)
-        whole = tuple(shape[-axes:]) if same else sides
+        within = same and all(
+            side <= whole for side, whole in zip(sides[1:], shape[1 - axes :], strict=False)
+        )
+        whole = tuple(shape[-axes:]) if within else sides
         dense = tuple(prod(whole[i:]) for i in range(1, axes))
         strides = dense if self.strides is None else tuple(self.strides)
         found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle)
