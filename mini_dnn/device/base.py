@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.tensor_map import UNIT, MapGeometry
 from mini_dnn.errors import LaunchError
 
@@ -146,8 +147,12 @@ class Device(Protocol):
         args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Launch an ``extern "C" __global__`` kernel; ``grid`` and ``block`` have one to three entries.
+
+        ``cluster`` and ``early`` are those of `mini_dnn.variant.Launch`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The driver's functions that PyCUDA lacks, by cuda-bindings."""
+"""NVIDIA's own bindings of the driver, for launches and graphs: PyCUDA has no words for some of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import Any
 from mini_dnn.errors import DeviceError
 
 
-def driver(what: str) -> Any:
-    """The module of the driver's functions.
-
-    Parameters
-    ----------
-    what
-        What needs it, for the message: ``"CUDA graphs need it"``.
+def load_driver() -> Any:
+    """The module ``cuda.bindings.driver``.
 
     Raises
     ------
@@ -21,9 +16,18 @@ def driver(what: str) -> Any:
         cuda-bindings is missing.
     """
     try:
-        from cuda.bindings import driver as found
+        from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
-            f"cuda-bindings cannot be imported ({error}), and {what}; pip install -e '.[gpu]' adds it"
+            f"cuda-bindings cannot be imported ({error}), and launches on a GPU need it; "
+            "pip install -e '.[gpu]' adds it"
         ) from error
-    return found
+    return driver
+
+
+def reason(driver: Any, status: Any) -> str:
+    """Why a call failed: ``"out of memory (CUDA error 2)"``; empty if it did not."""
+    if status == driver.CUresult.CUDA_SUCCESS:
+        return ""
+    _, text = driver.cuGetErrorString(status)
+    return f"{text.decode() if text else 'no reason is known'} (CUDA error {int(status)})"

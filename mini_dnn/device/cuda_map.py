@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from mini_dnn.device.bindings import driver
+from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.tensor_map import MapGeometry
 from mini_dnn.errors import LaunchError
 
-MAP_ALIGNMENT = 64  # bytes, among a kernel's parameters: CUDA driver API, CUtensorMap
 TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
 SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
@@ -27,7 +25,7 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
     LaunchError
         The driver refuses, as one older than Hopper would.
     """
-    api = driver("tensor maps need it")
+    api = load_driver()
     shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
     status, tensor_map = api.cuTensorMapEncodeTiled(
         api.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"],
@@ -42,15 +40,6 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
         api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    if status != api.CUresult.CUDA_SUCCESS:
-        raise LaunchError(f"the driver makes no tensor map of {geometry} at {address:#x}: {status.name}")
+    if failed := reason(api, status):
+        raise LaunchError(f"the driver makes no tensor map of {geometry} at {address:#x}: {failed}")
     return np.void(np.array([int(word) for word in tensor_map.opaque], np.uint64).tobytes())
-
-
-def packed(values: Sequence[np.generic]) -> np.void:
-    """A kernel's parameters in one piece, each where C++ would have it: PyCUDA does not align tensor maps."""
-    memory = b""
-    for value in values:
-        alignment = MAP_ALIGNMENT if isinstance(value, np.void) else value.itemsize
-        memory += b"\0" * (-len(memory) % alignment) + value.tobytes()
-    return np.void(memory)

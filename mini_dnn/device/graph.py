@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mini_dnn.device.bindings import driver
+from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.errors import DeviceError, LaunchError
 
 
@@ -29,7 +29,7 @@ class CudaGraph:
     """
 
     def __init__(self, work: Callable[[], None], stream: int) -> None:
-        self._driver = driver("CUDA graphs need it")
+        self._driver = load_driver()
         self._stream = self._driver.CUstream(stream)
         self._executable = self._record(work)
 
@@ -69,7 +69,5 @@ class CudaGraph:
         return results[0] if results else None
 
     def _check(self, what: str, status: Any) -> None:
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            _, text = self._driver.cuGetErrorString(status)
-            reason = text.decode() if text else "no reason is known"
-            raise LaunchError(f"a CUDA graph cannot be {what}: {reason} (CUDA error {int(status)})")
+        if failed := reason(self._driver, status):
+            raise LaunchError(f"a CUDA graph cannot be {what}: {failed}")

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.clusters import MAX_CLUSTER
 from mini_dnn.device.tensor_map import ELEMENTS
 from mini_dnn.errors import VariantError
 from mini_dnn.grading.plans import Head
@@ -36,7 +37,7 @@ MAX_AXES, MAX_ELEMENTS = 8, 1 << 40
 MAX_ARCH, MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 999, 1024, 1 << 20, 63
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
-TYPES = (*INTEGERS, *FLOATS, "complex64", "complex128")  # of scratch buffers
+TYPES = (*INTEGERS, *FLOATS, "bfloat16", "complex64", "complex128")  # of scratch buffers
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,11 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             "args": list(args),
             "shared_bytes": shared,
             "stream": stream,
+            "cluster": cluster,
+            "early": bool(early),
         }:
-            return _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            launch = _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            return replace(launch, cluster=_cluster(cluster), early=early)
         case {"symbol": str(symbol), "buffer": buffer, "stream": stream}:
             return CopyToSymbol(_name(symbol), _buffer(buffer, buffers), _stream(stream))
         case {"copy_in": [name, first, last], "stream": stream}:
@@ -196,6 +200,12 @@ def _launch(
         _whole(shared, what, 0, MAX_SHARED_BYTES),
         stream,
     )
+
+
+def _cluster(values: Any) -> int | tuple[int, ...]:
+    if isinstance(values, list) and 1 <= len(values) <= 3:
+        return tuple(_whole(size, "a cluster", 1, MAX_CLUSTER) for size in values)
+    return _whole(values, "a cluster", 1, MAX_CLUSTER)
 
 
 def _argument(values: Any, buffers: _Buffers) -> Argument:
