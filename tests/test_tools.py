@@ -100,6 +100,7 @@ class TestShow:
             CopyIn(Images("x", 2, 3)),
             Launch("k", (25, 49), (256,), ("x", part, 7, np.int64(8), 0.5), shared_bytes=1024, stream=1),
             Gemm("w", "col", "y", 4, 6, 5),
+            Gemm("w", "col", "y", 4, 6, 5, layout="nt", batch=2, alpha=0.5, beta=-1),
             *[Launch("again", (1,), (1,), ())] * 30,
         ]
         variant = Variant("conv2d", "", plan=lambda s: steps, folder=tmp_path, name="mine")
@@ -107,8 +108,10 @@ class TestShow:
         assert "//   stream 0: copy w to the __constant__ variable w_const" in lines
         assert "//   stream 0: copy x[2..2] to the GPU" in lines
         assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
-        assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
-        assert "//   ... and 10 more of the same kinds" in lines
+        assert "//   stream 0: cuBLAS: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
+        turned = "y (4, 6) = 0.5 * w (4, 5) @ col (6, 5).T + -1 * y, for each of 2"
+        assert f"//   stream 0: cuBLAS: {turned}" in lines
+        assert "//   ... and 11 more of the same kinds" in lines
 
     @pytest.mark.parametrize("name", ["m2", "layers/custom", "m3/fp32_split"])
     def test_expanded_file_computes_the_same(self, tmp_path: Path, emulator: Device, name: str) -> None:

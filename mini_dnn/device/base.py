@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mini_dnn.device.product import Product
+
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
 
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
@@ -126,8 +128,8 @@ class Device(Protocol):
             latter only at the next `synchronize` or copy.
         """
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """``c (m,n) = a (m,k) @ b (k,n)``, row-major fp32, by the device's own library."""
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Compute a matrix product by the device's own library, in the types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
         """Let work that is given to the stream from now on wait for the event."""
