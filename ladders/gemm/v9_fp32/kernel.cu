@@ -24,8 +24,11 @@
 // Hazards   as gemm/v7_specialised. Beyond them: the two warpgroups take turns (`turn`), so that one adds while the
 //           products of the other run; both would add at once otherwise, and the tensor cores would wait. Factors lie
 //           in a stage, so it is given back after they have been read.
-//           Lines with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 get NaN as their factor. A
-//           sum that is not finite in the end is made again from a and b, as fp32 would: slow, rare and right.
+//           Halves lose what is 2^-39 of the largest element of its line (or of 64 k of it). That does not matter where
+//           the largest products make the sum; it does where small elements of a meet large ones of b and the other
+//           way round. So sums of a row and a column whose elements are both more than 2^30 apart are made again from
+//           a and b, as fp32 would make them: slow, rare and right. Sums that are not finite are, too: lines with an
+//           infinity, NaN, or a largest element beyond 2^114 or below 2^-104 get NaN as their factor.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>
@@ -47,7 +50,26 @@ __device__ __forceinline__ float factor_of(unsigned largest) {
   return __uint_as_float(unsigned(127 + 14 - exponent) << 23);
 }
 
-__device__ __forceinline__ unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+// The largest magnitude of a line and the least one but zero, as bits of floats.
+struct Range {
+  unsigned largest = 0, least = ~0u;
+  __device__ __forceinline__ void add(float x) {
+    const unsigned magnitude = __float_as_uint(x) & 0x7fffffffu;
+    largest = max(largest, magnitude);
+    if (magnitude != 0) least = min(least, magnitude);
+  }
+  __device__ __forceinline__ void add(const Range& other) {
+    largest = max(largest, other.largest);
+    least = min(least, other.least);
+  }
+  __device__ __forceinline__ Range of_lane(int mask) const {  // of the lane whose number differs so
+    Range other;
+    other.largest = __shfl_xor_sync(~0u, largest, mask);
+    other.least = __shfl_xor_sync(~0u, least, mask);
+    return other;
+  }
+  __device__ __forceinline__ bool is_wide() const { return largest != 0 && (largest >> 23) - (least >> 23) > SPREAD; }
+};
 
 // Eight elements to eight high halves and eight low ones.
 __device__ __forceinline__ void split(const float (&x)[8], const float (&factor)[8], uint4& high, uint4& low) {
@@ -80,9 +102,10 @@ __device__ __forceinline__ void read(const float* x, int left, bool quads, float
 // Lines of k elements, one after the other; blockIdx.x is the line, blockIdx.y the entry of the batch. The first KEPT
 // parts of 8 elements stay in registers, longer lines are read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int lines, int k, int pitch, int chunks) {
+    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
+               int chunks) {
   constexpr int KEPT = 4;
-  __shared__ unsigned largest;
+  __shared__ Range of_warps[SPLITTERS / 32];
   const int line = blockIdx.x, parts = chunks * (CHUNK / 8);
   const float* const from = x + ((long long)blockIdx.y * lines + line) * pitch;
   uint4* const to = boxes + ((long long)(blockIdx.y * (gridDim.x / 64) + line / 64) * chunks * 64 + line % 64) * 8;
@@ -90,26 +113,28 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   const int there = line < lines ? k : 0;
   ptx::grid_launch_dependents();
   ptx::grid_wait();
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
   float kept[KEPT][8];
-  unsigned most = 0;
+  Range range;
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int part = threadIdx.x + i * SPLITTERS;
     if (part >= parts) break;
     read(from + 8 * part, there - 8 * part, quads, kept[i]);
 #pragma unroll
-    for (int j = 0; j < 8; j++) most = max(most, magnitude(kept[i][j]));
+    for (int j = 0; j < 8; j++) range.add(kept[i][j]);
   }
-  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) most = max(most, magnitude(from[at]));
-  for (int i = 16; i > 0; i /= 2) most = max(most, __shfl_xor_sync(~0u, most, i));
-  if (threadIdx.x % 32 == 0) atomicMax(&largest, most);
+  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add(from[at]);
+  for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = range;
   __syncthreads();
+  for (int i = 0; i < SPLITTERS / 32; i++) range.add(of_warps[i]);
 
-  const float factor = factor_of(largest);
+  const float factor = factor_of(range.largest);
   const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
-  if (threadIdx.x == 0) factors[blockIdx.y * gridDim.x + line] = 1.0f / factor;
+  if (threadIdx.x == 0) {
+    factors[blockIdx.y * gridDim.x + line] = 1.0f / factor;
+    wide[blockIdx.y * gridDim.x + line] = range.is_wide();
+  }
   auto write = [&](int part, const float (&values)[8]) {
     uint4 high, low;
     split(values, same, high, low);
@@ -129,11 +154,20 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   }
 }
 
+// Before split_columns, which sets some to 1.
+extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(int* wide, int count) {
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+  const int i = blockIdx.x * SPLITTERS + threadIdx.x;
+  if (i < count) wide[i] = 0;
+}
+
 // Lines that lie beside each other, k after k: blockIdx.x is a box of 64 lines, blockIdx.y two chunks of k, blockIdx.z
 // the entry of the batch.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_columns(const float* __restrict__ x, uint4* boxes, float* factors, int lines, int k, int pitch, int chunks) {
-  __shared__ unsigned largest[SPLITTERS / 32][64];
+    split_columns(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
+                  int chunks) {
+  __shared__ Range of_warps[SPLITTERS / 32][64];
   const int part = threadIdx.x % 8, row = threadIdx.x / 8, line = blockIdx.x * 64 + part * 8;
   const long long box = (long long)blockIdx.z * gridDim.x + blockIdx.x;
   const float* const from = x + (long long)blockIdx.z * k * pitch + line;
@@ -147,20 +181,25 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) {  // a warp has 4 rows: lanes 8 and 16 apart have the same lines
-    unsigned most = max(magnitude(values[0][i]), magnitude(values[1][i]));
-    most = max(most, __shfl_xor_sync(~0u, most, 8));
-    most = max(most, __shfl_xor_sync(~0u, most, 16));
-    if (threadIdx.x % 32 < 8) largest[threadIdx.x / 32][part * 8 + i] = most;
+    Range range;
+    range.add(values[0][i]);
+    range.add(values[1][i]);
+    range.add(range.of_lane(8));
+    range.add(range.of_lane(16));
+    if (threadIdx.x % 32 < 8) of_warps[threadIdx.x / 32][part * 8 + i] = range;
   }
   __syncthreads();
   float factor[8];
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    unsigned most = 0;
+    Range range;
 #pragma unroll
-    for (int warp = 0; warp < SPLITTERS / 32; warp++) most = max(most, largest[warp][part * 8 + i]);
-    factor[i] = factor_of(most);
-    if (row == 0) factors[(box * (chunks / 2) + blockIdx.y) * 64 + part * 8 + i] = 1.0f / factor[i];
+    for (int warp = 0; warp < SPLITTERS / 32; warp++) range.add(of_warps[warp][part * 8 + i]);
+    factor[i] = factor_of(range.largest);
+    if (row == 0) {
+      factors[(box * (chunks / 2) + blockIdx.y) * 64 + part * 8 + i] = 1.0f / factor[i];
+      if (range.is_wide()) wide[box * 64 + part * 8 + i] = 1;
+    }
   }
 #pragma unroll
   for (int h = 0; h < 2; h++) {
@@ -250,32 +289,46 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
+// Of the lines of an entry of the batch: factors, if they hold for whole lines, and which lines are wide.
+struct Lines {
+  const float* factors;
+  const int* wide;
+};
+
 // An element of c as fp32 arithmetic has it.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
   float sum = 0.0f;
-  for (int i = 0; i < x.k; i++)
-    sum += (A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i]) *
-           (B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i]);
+  for (int i = 0; i < x.k; i++) {
+    const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
+    const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
+    sum = fmaf(of_a, of_b, sum);  // a product alone may be beyond fp32
+  }
   return sum;
 }
 
 // The factors of whole lines, and what halves could not do.
 template <int groups>
-__device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const float* of_a,
-                                       const float* of_b, int entry, int row, int column) {
+__device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Lines& of_a,
+                                       const Lines& of_b, int entry, int row, int column) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < groups; i++)
+  for (int h = 0; h < 2; h++) {
+    const int r = row + lane / 4 + 8 * h;
+    if (r >= x.m) continue;
+    const bool is_wide = of_a.wide[r];
+    const float factor = A_LINES ? 1.0f : of_a.factors[r];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const int r = row + lane / 4 + j / 2 * 8, c = column + 8 * i + lane % 4 * 2 + j % 2;
-      if (r >= x.m || c >= x.n) continue;
-      if (!A_LINES) total[i][j] *= of_a[r];
-      if (!B_LINES) total[i][j] *= of_b[c];
-      if (!isfinite(total[i][j])) total[i][j] = plain(x, entry, r, c);
+    for (int i = 0; i < 2 * groups; i++) {
+      const int c = column + i / 2 * 8 + lane % 4 * 2 + i % 2;
+      if (c >= x.n) continue;
+      float& sum = total[i / 2][2 * h + i % 2];
+      if (!A_LINES) sum *= factor;
+      if (!B_LINES) sum *= of_b.factors[c];
+      if (!isfinite(sum) || (is_wide && of_b.wide[c])) sum = plain(x, entry, r, c);
     }
+  }
 }
 
 struct Tiles {
@@ -297,9 +350,9 @@ struct Tiles {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(const char* a_boxes, const char* b_boxes, const float* a_factors, const float* b_factors, const float* a,
-         const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch, int b_pitch, int c_pitch,
-         int chunks, int wide, int narrow, int batch, float alpha, float beta) {
+    gemm(const char* a_boxes, const char* b_boxes, const float* a_factors, const float* b_factors, const int* a_wide,
+         const int* b_wide, const float* a, const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch,
+         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], turn[CONSUMERS];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, batch};
@@ -356,7 +409,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto make = [&](auto& total, int& turns) {
     sum_up(total, ring, stage, turns, chunks);
     row += threadIdx.x / 32 * 16;
-    finish(total, operands, a_factors + entry * a_lines, b_factors + entry * b_lines, entry, row, column);
+    finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},
+           {b_factors + entry * b_lines, b_wide + entry * b_lines}, entry, row, column);
     const long long of_entry = (long long)entry * m * c_pitch;
     sums::store<C_PAIRS>(total, sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, row,
                          column);

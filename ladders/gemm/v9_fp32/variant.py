@@ -15,6 +15,7 @@ BAND = 16  # rows of tiles that are taken together
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
+SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
 BOX_BYTES, FACTORS_BYTES = BOX * CHUNK * 2 * 2, BOX * 4
 
@@ -40,9 +41,7 @@ def widths(rows: int, n: int) -> tuple[int, int]:
         wide_tiles, all_tiles = rows * wide, rows * (wide + narrow(wide))
         rounds = [range(i, all_tiles, MULTIPROCESSORS) for i in range(min(all_tiles, MULTIPROCESSORS))]
         of_wide = [len(range(i, wide_tiles, MULTIPROCESSORS)) for i in range(len(rounds))]
-        times = [
-            w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)
-        ]
+        times = [w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)]
         return max(times), wide
 
     def narrow(wide: int) -> int:
@@ -66,6 +65,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
         shape = (p.batch, count // BOX, chunks(p) // 2, BOX) if columns else (p.batch, count)
         found[f"{name}_factors"] = Array(shape)
+        found[f"{name}_wide"] = Array((p.batch, count), "int32")
     return found
 
 
@@ -74,20 +74,24 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "SPREAD": SPREAD, "C_PAIRS": p.pitches[2] % 2 == 0},
         **{"A_LINES": a_lines, "B_LINES": b_lines},
     }
 
 
-def split(p: GemmShape, name: str) -> Launch:
-    """The launch that makes halves of an operand."""
+def split(p: GemmShape, name: str) -> list[Launch]:
+    """The launches that make halves of an operand."""
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
-    args = (name, f"{name}_boxes", f"{name}_factors", length, p.k, pitch, chunks(p))
-    if beside(p)[number]:
-        grid = (count // BOX, chunks(p) // 2, p.batch)
-        return Launch("split_columns", grid, (SPLITTERS,), args, early=True)
-    return Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)
+    args = (name, f"{name}_boxes", f"{name}_factors", f"{name}_wide", length, p.k, pitch, chunks(p))
+    if not beside(p)[number]:
+        return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
+    grid = (count // BOX, chunks(p) // 2, p.batch)
+    flags = count * p.batch
+    return [
+        Launch("clear", (ceil_div(flags, SPLITTERS),), (SPLITTERS,), (f"{name}_wide", flags), early=True),
+        Launch("split_columns", grid, (SPLITTERS,), args, early=True),
+    ]
 
 
 def plan(p: GemmShape) -> list[Launch]:
@@ -95,14 +99,15 @@ def plan(p: GemmShape) -> list[Launch]:
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = ("a_boxes", "b_boxes", "a_factors", "b_factors", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
+    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
+    args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
     a_lines, b_lines = beside(p)
     factors = a_lines * ROWS // BOX * FACTORS_BYTES + b_lines * WIDE // BOX * FACTORS_BYTES
     stage = (ROWS + WIDE) // BOX * BOX_BYTES + ceil_div(factors, 1024) * 1024
     blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
     product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split(p, "a"), split(p, "b"), product]
+    return [*split(p, "a"), *split(p, "b"), product]
 
 
 VARIANT = Variant(
