@@ -73,6 +73,12 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     assert decoded(plans.encode(planned)).steps == (Launch("k", (2,), (32,), (Images("x", 0, 2),), 8, 1),)
 
 
+@pytest.mark.parametrize("cluster", [1, 2, (4,), (2, 1), (1, 2, 4)])
+def test_clusters_come_back(cluster: int | tuple[int, ...]) -> None:
+    steps = [Launch("k", (8, 8, 8), (32,), ("x",), cluster=cluster, early=cluster != 1)]
+    assert list(decoded(plans.encode(planned_as(steps, min_arch=90))).steps) == steps
+
+
 def test_scratch_keeps_its_types() -> None:
     scratch = {
         "halves": Array((2, 3), "float16", axes="mk"),
@@ -107,7 +113,8 @@ def scratch(*values: Any) -> dict[str, Any]:
 
 
 def launch(**changes: Any) -> dict[str, Any]:
-    return {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0} | changes
+    plain = {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0}
+    return plain | {"cluster": 1, "early": False} | changes
 
 
 @pytest.mark.parametrize(
@@ -126,6 +133,10 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(launch="k; rm")]), "no name in C"),
         (text([launch(stream=64)]), "to 63"),
         (text([launch(shared_bytes=1 << 30)]), "1048576"),
+        (text([launch(cluster=9)]), "a cluster has 9; expected a whole number from 1 to 8"),
+        (text([launch(cluster=[2, True])]), "a cluster has True"),
+        (text([launch(cluster=[1, 1, 1, 1])]), "expected a whole number from 1 to 8"),
+        (text([launch(early=1)]), "a step of the plan that is none"),
         (text([launch(args=[["buffer", "z"]])]), "there are x, w, y"),
         (text([launch(args=[["int", 2**31]])]), "whole number from -2147483648"),
         (text([launch(args=[["scalar", "object", 1]])]), "an argument"),

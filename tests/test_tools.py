@@ -100,13 +100,15 @@ class TestShow:
             CopyIn(Images("x", 2, 3)),
             Launch("k", (25, 49), (256,), ("x", part, 7, np.int64(8), 0.5), shared_bytes=1024, stream=1),
             Gemm("w", "col", "y", 4, 6, 5),
-            *[Launch("again", (1,), (1,), ())] * 30,
+            Launch("pair", (4,), (32,), (), cluster=2, early=True),
+            *[Launch("again", (1,), (1,), ())] * 29,
         ]
-        variant = Variant("conv2d", "", plan=lambda s: steps, folder=tmp_path, name="mine")
+        variant = Variant("conv2d", "", plan=lambda s: steps, min_arch=90, folder=tmp_path, name="mine")
         lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test", SM_90_BYTES).splitlines()
         assert "//   stream 0: copy w to the __constant__ variable w_const" in lines
         assert "//   stream 0: copy x[2..2] to the GPU" in lines
         assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
+        assert "//   stream 0: pair<<<dim3(4), dim3(32), 0>>>(), clusters of 2x1x1, early" in lines
         assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
         assert "//   ... and 10 more of the same kinds" in lines
 

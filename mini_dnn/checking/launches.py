@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import SharedMemoryError
@@ -23,13 +24,16 @@ KB = 1024
 # Shared memory of a block, static and dynamic, by compute capability times ten: CUDA C++ Programming Guide,
 # technical specifications per compute capability. All allow 48 KB of static arrays.
 SHARED_LIMIT = {75: 64 * KB, 80: 163 * KB, 86: 99 * KB, 89: 99 * KB, 90: 227 * KB}
-FIELDS = ("kernel", "grid", "block", "args", "shared_bytes")
+FIELDS = ("kernel", "grid", "block", "args", "shared_bytes", "stream", "cluster", "early")
 
 CURES = {
     "threads": "take a smaller block, and more blocks, or let a thread compute several outputs",
     "zero": "round up: ceil_div(size, tile) is never 0, and size // tile can be",
     "block": "put the longest axis of the block into x",
     "grid": "put the longest axis into grid.x, which takes 2,147,483,647 blocks",
+    "cluster": "take a cluster of at most 8 blocks, and round the grid up to a multiple of it: "
+    "blocks without work come to every cluster_sync, too",
+    "arch": "take a GPU of that kind, or launch without a cluster",
     "shared": "take smaller tiles, or keep fewer of them at a time",
     "static": "take smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
@@ -67,7 +71,7 @@ def check_launches(
     for launch in planned.launches:
         at = _At(planned.source, launch)
         finding = _kernel(at, kernels) or _geometry(at)
-        finding = finding or _shared(at, arch, static_bytes)
+        finding = finding or _cluster(at, arch) or _shared(at, arch, static_bytes)
         finding = finding or _arguments(at, kernels)
         if finding:
             return finding
@@ -133,6 +137,16 @@ def _beyond(sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[str, int, 
     """Axis, size and limit of the first entry that is not in 1 ... limit."""
     entries = zip("xyz", sizes, limits, strict=False)
     return next(((axis, size, limit) for axis, size, limit in entries if not 1 <= size <= limit), None)
+
+
+def _cluster(at: _At, arch: int) -> Finding | None:
+    launch = at.launch
+    if fault := cluster_fault(launch.grid, launch.cluster_sizes):
+        return at.finding("cluster", fault, "cluster")
+    if launch.cluster_sizes != ALONE and arch < CLUSTER_ARCH:
+        what = f"{launch.kernel} is launched in clusters, which sm_{CLUSTER_ARCH} has and sm_{arch} lacks"
+        return at.finding("cluster", what, "arch")
+    return None
 
 
 def _shared(at: _At, arch: int, static_bytes: Callable[[str], int]) -> Finding | None:

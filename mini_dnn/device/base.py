@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mini_dnn.device.clusters import ALONE, Sizes
+
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
 
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
@@ -116,8 +118,12 @@ class Device(Protocol):
         args: Sequence[Buffer | Scalar],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Launch an ``extern "C" __global__`` kernel; ``grid`` and ``block`` have one to three entries.
+
+        ``cluster`` and ``early`` are those of `mini_dnn.variant.Launch`.
 
         Raises
         ------

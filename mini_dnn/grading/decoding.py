@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.clusters import MAX_CLUSTER
 from mini_dnn.errors import VariantError
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
@@ -155,8 +156,11 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             "args": list(args),
             "shared_bytes": shared,
             "stream": stream,
+            "cluster": cluster,
+            "early": bool(early),
         }:
-            return _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            launch = _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            return replace(launch, cluster=_cluster(cluster), early=early)
         case {"symbol": str(symbol), "buffer": buffer, "stream": stream}:
             return CopyToSymbol(_name(symbol), _buffer(buffer, buffers), _stream(stream))
         case {"copy_in": [name, first, last], "stream": stream}:
@@ -195,6 +199,12 @@ def _launch(
         _whole(shared, what, 0, MAX_SHARED_BYTES),
         stream,
     )
+
+
+def _cluster(values: Any) -> int | tuple[int, ...]:
+    if isinstance(values, list) and 1 <= len(values) <= 3:
+        return tuple(_whole(size, "a cluster", 1, MAX_CLUSTER) for size in values)
+    return _whole(values, "a cluster", 1, MAX_CLUSTER)
 
 
 def _argument(values: Any, buffers: _Buffers) -> Argument:

@@ -67,6 +67,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 "args": [_encode_argument(argument) for argument in step.args],
                 "shared_bytes": step.shared_bytes,
                 "stream": step.stream,
+                "cluster": list(step.cluster) if isinstance(step.cluster, tuple) else step.cluster,
+                "early": step.early,
             }
         case CopyToSymbol():
             return {"symbol": step.symbol, "buffer": step.buffer, "stream": step.stream}

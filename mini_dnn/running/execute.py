@@ -126,7 +126,8 @@ class Execution:
             case Launch():
                 args = [self._argument(a, f"the launch of {step.kernel}") for a in step.args]
                 device.launch(
-                    self._module, step.kernel, step.grid, step.block, args, step.shared_bytes, step.stream
+                    *(self._module, step.kernel, step.grid, step.block, args),
+                    *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
                 )
             case CopyToSymbol():
                 source = _named(step.buffer, buffers, f"the copy to {step.symbol}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError
@@ -100,7 +101,9 @@ def _step(step: Step) -> str:
         case Launch():
             grid, block = (f"dim3({', '.join(map(str, size))})" for size in (step.grid, step.block))
             args = ", ".join(map(_argument, step.args))
-            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args})"
+            cluster = f", clusters of {'x'.join(map(str, step.cluster_sizes))}"
+            more = (cluster if step.cluster_sizes != ALONE else "") + (", early" if step.early else "")
+            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.clusters import Sizes, three_sizes
 from mini_dnn.errors import VariantError
 
 
@@ -40,6 +41,12 @@ class Launch:
         Dynamic shared memory of a block.
     stream
         Work on one stream runs in order; different streams may overlap.
+    cluster
+        How many blocks, along x or along each axis, run at the same time and reach each other's shared memory
+        (``ptx::cluster_shared``). The grid is a multiple of it. It needs ``min_arch=90``.
+    early
+        The kernel may begin before the one ahead of it on the stream has ended, and calls
+        ``ptx::grid_wait()`` before it reads or writes what that one uses.
     """
 
     kernel: str
@@ -48,6 +55,13 @@ class Launch:
     args: tuple[Argument, ...]
     shared_bytes: int = 0
     stream: int = 0
+    cluster: int | tuple[int, ...] = 1
+    early: bool = False
+
+    @property
+    def cluster_sizes(self) -> Sizes:
+        """Blocks of a cluster along each axis."""
+        return three_sizes(self.cluster)
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,12 @@ def _expected(name: str, value: Any) -> str:
         case "grid" | "block":
             fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
             words = "whole numbers: (a // b, c) or (ceil_div(a, b), c)"
+        case "cluster":
+            given = value if isinstance(value, tuple) else (value,)
+            fits = 1 <= len(given) <= 3 and all(map(_is_whole, given))
+            words = "a whole number, or a tuple of up to three: 2 or (2, 1)"
+        case "early":
+            fits, words = isinstance(value, bool), "True or False"
         case "args":
             fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
         case "images":

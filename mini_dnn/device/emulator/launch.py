@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT, Buffer, Scalar
+from mini_dnn.device.clusters import cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError
@@ -63,15 +64,22 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
 
 
 def check_geometry(
-    what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, max_shared_bytes: int
-) -> tuple[list[int], list[int]]:
-    """Grid and block with three entries each, if CUDA allows them."""
+    what: str,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    cluster: tuple[int, ...],
+    shared_bytes: int,
+    max_shared_bytes: int,
+) -> tuple[list[int], list[int], list[int]]:
+    """Grid, block and cluster with three entries each, if CUDA allows them."""
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
         for axis, size, limit in zip("xyz", sizes, limits, strict=False):
             if not 1 <= size <= limit:
                 raise LaunchError(f"{what}: {word}.{axis} is {size}; CUDA allows 1 to {limit}")
+    if fault := cluster_fault(grid, cluster):
+        raise LaunchError(f"{what}: {fault}")
     threads = int(np.prod(block, dtype=np.int64))
     if threads > MAX_THREADS:
         raise LaunchError(f"{what}: block {block} has {threads} threads; CUDA allows {MAX_THREADS}")
@@ -80,7 +88,7 @@ def check_geometry(
             f"{what}: {shared_bytes} bytes of dynamic shared memory; this device allows 0 to "
             f"{max_shared_bytes} ({max_shared_bytes // 1024} KB)"
         )
-    return [*map(int, grid), 1, 1][:3], [*map(int, block), 1, 1][:3]
+    return list(three_sizes(grid)), list(three_sizes(block)), list(three_sizes(cluster))
 
 
 class Arguments:
