@@ -132,6 +132,30 @@ class TestText:
         assert 'harness::time("copies and kernels", steps, stream[0], flops, bytes);' in lines
 
 
+def test_clusters_and_early_launches(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text("")
+    steps = [
+        Launch("k", (4, 2), (32,), ("x", 7), cluster=(2, 1), early=True),
+        Launch("k", (4,), (32,), ("x", 7), cluster=4),
+        Launch("k", (4,), (32,), ("x", 7), 512, early=True),
+        Launch("k", (4,), (32,), ("x", 7)),
+    ]
+    variant = Variant("conv2d", "", plan=lambda s: steps, min_arch=90, folder=tmp_path, name="mine")
+    lines = main_of(variant, ConvShape(1, 1, 1, 1, 1, 1, 1))
+    first = lines.index("auto steps = [&] {") + 1
+    assert lines[first : first + 7] == [
+        "// In clusters of 2 x 1 x 1 blocks. It may begin before the kernel ahead of it has ended.",
+        "harness::launch(k, {dim3(4, 2), 32, 0, stream[0], dim3(2, 1, 1), true}, d_x, 7);",
+        "// In clusters of 4 x 1 x 1 blocks.",
+        "harness::launch(k, {4, 32, 0, stream[0], dim3(4, 1, 1), false}, d_x, 7);",
+        "// It may begin before the kernel ahead of it has ended.",
+        "harness::launch(k, {4, 32, 512, stream[0], dim3(1, 1, 1), true}, d_x, 7);",
+        "k<<<4, 32, 0, stream[0]>>>(d_x, 7);",
+    ]
+    assert '#include "launch.cuh"' in lines
+    assert "launch.cuh" in files_of(variant, ConvShape(1, 1, 1, 1, 1, 1, 1))
+
+
 class TestVerb:
     def test_writes_a_new_folder(self, tmp_path: Path, capsys: Output) -> None:
         folder = tmp_path / "a" / "v3"

@@ -11,6 +11,7 @@ from conftest import why_no_gpu
 from take_home_helpers import GEMM, files_of, small
 
 from mini_dnn.device import Device
+from mini_dnn.device.clusters import CLUSTER_ARCH
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.ops import Array
 from mini_dnn.ops.compare import wrong_elements
@@ -18,6 +19,7 @@ from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.answers import ANSWER, SAMPLES, Span, drawn, sample
+from mini_dnn.variant.plan import Launch
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 
@@ -137,6 +139,44 @@ def test_nvcc_alone_builds_it(name: str, tmp_path: Path) -> None:
         done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert re.match(r"harness\.cuh:\d+: cuda\w+\(.*\n  failed: .*CUDA", done.stderr)
+
+
+CLUSTERED = """
+extern "C" __global__ void tell(const float* x, const float* w, float* y, int) {
+#if __CUDA_ARCH__ >= 900
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  y[blockIdx.x] = rank == blockIdx.x % 2 ? *w * x[blockIdx.x] : 0;
+#endif
+}
+"""
+
+
+def clustered(folder: Path) -> tuple[Variant, ConvShape]:
+    """A kernel in clusters of two blocks, each of which computes one output of the four."""
+    (folder / "kernel.cu").write_text(CLUSTERED)
+    launch = Launch("tell", (4,), (1,), ("x", "w", "y", 7), cluster=2, early=True)
+    variant = Variant("conv2d", "", plan=lambda s: [launch] * 2, min_arch=90, folder=folder, name="mine")
+    return variant, ConvShape(1, 1, 2, 2, 1, 1, 1)
+
+
+@needs_nvcc
+def test_nvcc_builds_launches_in_clusters(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    built(tmp_path / "out", *clustered(tmp_path))
+
+
+@needs_nvcc
+@pytest.mark.gpu
+def test_launches_in_clusters_run_on_a_gpu(tmp_path: Path, cuda: Device) -> None:
+    if cuda.arch < CLUSTER_ARCH:
+        pytest.skip(f"clusters need sm_{CLUSTER_ARCH}, and this GPU is sm_{cuda.arch}")
+    (tmp_path / "out").mkdir()
+    program = built(tmp_path / "out", *clustered(tmp_path))
+    done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "check   y: 4 of 4 elements agree with float64" in done.stdout
 
 
 @needs_nvcc
