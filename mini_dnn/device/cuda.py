@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import Cublas
@@ -165,7 +165,7 @@ class CudaDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
         cluster: Sizes = ALONE,

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.base import Buffer, MappedBuffer, Scalar
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, Sizes, cluster_fault
 from mini_dnn.device.cuda_buffer import CudaBuffer, own
+from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
@@ -109,7 +110,7 @@ class CudaKernel:
             raise LaunchError(f"the driver does not say how much shared memory {self._what} uses: {failed}")
         return int(nbytes)
 
-    def launch(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar]) -> None:
+    def launch(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
         """Launch it; what goes wrong while it runs is for later calls to tell."""
         config = self._configs.get(settings)
         if config is None:
@@ -135,15 +136,12 @@ class CudaKernel:
                 raise LaunchError(f"the driver does not tell the parameters of {self._what}: {failed}")
             spans.append(slice(start, start + nbytes))
 
-    def _fill(self, args: Sequence[Buffer | Scalar]) -> None:
+    def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
         """Put the arguments where the driver finds them; a launch copies them."""
         if len(args) != len(self._spans):
             raise LaunchError(f"{self._what} takes {len(self._spans)} arguments; {len(args)} were passed")
         for number, (arg, span) in enumerate(zip(args, self._spans, strict=True), 1):
-            if isinstance(arg, np.generic):
-                value = arg.tobytes()
-            else:
-                value = int(own(arg).memory).to_bytes(8, "little")
+            value = _passed(arg)
             if len(value) != span.stop - span.start:
                 raise LaunchError(
                     f"argument {number} of {self._what} has {span.stop - span.start} bytes; "
@@ -195,3 +193,10 @@ class CudaKernel:
         cluster = f", cluster {s.cluster}" if s.cluster != ALONE else ""
         where = f"grid {s.grid}{cluster}, block {s.block}"
         return f"launching {self._what} on {where}, {s.shared_bytes} B shared"
+
+
+def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
+    """What the kernel gets: a scalar as it is, an address, or a tensor map."""
+    if isinstance(arg, MappedBuffer):
+        return encoded(*arg.at(int(own(arg.buffer).memory))).tobytes()
+    return arg.tobytes() if isinstance(arg, np.generic) else int(own(arg).memory).to_bytes(8, "little")

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Device, Module, Scalar
+from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Arrays
+from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 
@@ -146,7 +147,7 @@ class Execution:
         buffer = _named(images.buffer, self.buffers, what)
         return self._device.part(buffer, images.first, images.last)
 
-    def _argument(self, value: Argument, what: str) -> Buffer | Scalar:
+    def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
         match value:
             case np.generic():
                 return value
@@ -154,6 +155,9 @@ class Execution:
                 return _named(value, self.buffers, what)
             case Images():
                 return self._part(value, what)
+            case TensorMap():
+                buffer = _named(value.buffer, self.buffers, what)
+                return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
             case int():
                 if not -(2**31) <= value < 2**31:
                     raise VariantError(
@@ -164,8 +168,8 @@ class Execution:
             case float():
                 return np.float32(value)
         raise VariantError(
-            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
-            "NumPy scalar"
+            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, "
+            "a float or a NumPy scalar"
         )
 
 

@@ -13,7 +13,7 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError
-from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
@@ -119,6 +119,8 @@ def _argument(value: Argument) -> str:
             return value
         case Images():
             return f"{value.buffer}[{value.first}..{value.last - 1}]"
+        case TensorMap():
+            return _tensor_map(value)
     return scalar(value)
 
 
@@ -132,6 +134,15 @@ def scalar(value: int | float | np.generic) -> str:
         case float() | np.floating():
             return f"{float(value)!r}f"
     return str(value)
+
+
+def _tensor_map(value: TensorMap) -> str:
+    """What `cuTensorMapEncodeTiled` would be told; sizes in elements, the innermost last."""
+    words = [f"boxes of {value.box}", f"swizzle {value.swizzle}"]
+    for name in ("shape", "strides", "dtype"):
+        if getattr(value, name) is not None:
+            words.append(f"{name} {getattr(value, name)}")
+    return f"tensor map of {value.buffer} [{'; '.join(words)}]"
 
 
 def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[Path, str]) -> str:

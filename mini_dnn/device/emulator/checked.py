@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
@@ -130,7 +130,7 @@ class CheckedEmulator(EmulatorDevice):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
         cluster: Sizes = ALONE,

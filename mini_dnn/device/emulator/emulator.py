@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
@@ -192,7 +192,7 @@ class EmulatorDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
         cluster: Sizes = ALONE,
