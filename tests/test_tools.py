@@ -194,7 +194,7 @@ class TestShow:
         ("flags", "message"),
         [
             (["cpu", "--expand"], "there is no kernel to expand"),
-            (["m2", "--layer", "conv1"], "--at and --shapes go with --expand"),
+            (["m2", "--layer", "conv1"], "--at goes with --expand"),
             (["m2", "--out", "no/such/folder/m2.cu"], "cannot be written"),
         ],
     )
