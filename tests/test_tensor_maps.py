@@ -253,6 +253,20 @@ WRONG = [
 ]
 
 
+def strides(tensor_map: TensorMap, *shape: int) -> tuple[int, ...]:
+    return tensor_map.geometry(shape, "float16", 2 * int(np.prod(shape))).strides
+
+
+def test_strides_by_default() -> None:
+    assert strides(TensorMap("x", (8, 64)), 40, 136) == (136,)
+    assert strides(TensorMap("x", (8, 64), (40, 129)), 40, 136) == (136,)  # columns that end early
+    assert strides(TensorMap("x", (8, 64)), 1, 40, 136) == (136,)
+    assert strides(TensorMap("x", (1, 8, 64)), 3, 40, 136) == (40 * 136, 136)
+    assert strides(TensorMap("x", (1, 8, 64), (5, 8, 136)), 40, 136) == (8 * 136, 136)  # rows in groups
+    assert strides(TensorMap("x", (8, 64), (6, 80)), 2, 3, 8, 10) == (80,)  # axes in one
+    assert strides(TensorMap("x", (8, 64), (6, 80)), 480) == (80,)
+
+
 @pytest.mark.parametrize(("tensor_map", "message"), WRONG)
 def test_what_no_gpu_would_take(tensor_map: TensorMap, message: str) -> None:
     with pytest.raises(VariantError, match=f"the tensor map of 'x' cannot be made: .*{message}"):

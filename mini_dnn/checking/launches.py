@@ -39,6 +39,7 @@ CURES = {
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
     "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
+    "constant": "declare it const __grid_constant__ ptx::TensorMap",
     "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
 }
 
@@ -181,6 +182,12 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
                 f"the launch passes {_words(argument)}"
             )
             return at.finding("args", what, "type", signature.place)
+        if parameter.is_tensor_map and "__grid_constant__" not in parameter.declaration:
+            what = (
+                f"argument {number} of {launch.kernel} is {parameter.declaration}: the copy engine reads the "
+                "parameter itself, and this one may be a copy"
+            )
+            return at.finding("args", what, "constant", signature.place)
     return None
 
 
@@ -199,14 +206,9 @@ def _wanted(parameter: Parameter, argument: Argument) -> str:
 
 def _wanted_of_map(parameter: Parameter, argument: Argument) -> str:
     """The same where a tensor map is taken, or passed."""
-    if not parameter.is_tensor_map:
-        return "a buffer, by its name" if parameter.is_pointer else "no TensorMap"
-    if not isinstance(argument, TensorMap):
-        return "a TensorMap(...)"
-    words = (
-        "one only as const __grid_constant__ ptx::TensorMap, as the copy engine reads the parameter itself"
-    )
-    return "" if "__grid_constant__" in parameter.declaration else words
+    if parameter.is_tensor_map:
+        return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"
+    return "a buffer, by its name" if parameter.is_pointer else "no TensorMap"
 
 
 def _type(argument: Argument) -> tuple[str, int] | None:

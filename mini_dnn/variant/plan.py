@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
 
@@ -41,8 +42,8 @@ class TensorMap:
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
         Elements from one entry to the next, of all axes but the last, whose elements are side by side:
-        multiples of 16 bytes. By default those of the buffer's last axes; where it has fewer axes than the
-        box, ``shape`` without gaps.
+        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` lies within these, else
+        ``shape`` without gaps.
     swizzle
         In bytes. 128: of rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` lie at
         ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects them: bits 4 to 6 of an address are
@@ -81,7 +82,10 @@ class TensorMap:
                 "side of the box"
             )
         sides = tuple(shape[-axes:] if self.shape is None else self.shape)
-        whole = tuple(shape[-axes:]) if same else sides
+        within = same and all(
+            side <= whole for side, whole in zip(sides[1:], shape[1 - axes :], strict=False)
+        )
+        whole = tuple(shape[-axes:]) if within else sides
         dense = tuple(prod(whole[i:]) for i in range(1, axes))
         strides = dense if self.strides is None else tuple(self.strides)
         found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle)
@@ -172,7 +176,15 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``c (m,n) = a (m,k) @ b (k,n)`` in fp32 by the device's own library (cuBLAS)."""
+    """A matrix product by the device's own library (cuBLAS), in the types of its buffers, with sums in fp32.
+
+    Parameters
+    ----------
+    a, b, c
+        Names of buffers: arrays of the problem, or scratch buffers.
+    m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
+        See `Product`.
+    """
 
     a: str
     b: str
@@ -181,6 +193,18 @@ class Gemm:
     n: int
     k: int
     stream: int = 0
+    layout: str = "nn"
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+
+    @property
+    def product(self) -> Product:
+        """What is computed, whatever the buffers."""
+        return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
@@ -225,7 +249,11 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
-        case "shared_bytes" | "m" | "n" | "k":
+        case "layout":
+            fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
+        case "alpha" | "beta":
+            fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
+        case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
             fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
     return "" if fits else words
 
