@@ -128,6 +128,24 @@ extern "C" __global__ void pipeline(const float* x, float* y, int size, int step
   ptx::cluster_sync();  // no block leaves while others still write to it
 }
 
+// Each block loads a box for all: rows of 32 floats, that many rows for each rank.
+extern "C" __global__ void boxes(const __grid_constant__ ptx::TensorMap map, float* y, int size, int x0, int axes) {
+  __shared__ __align__(1024) float buffer[8][4][32];
+  __shared__ ptx::mbarrier full;
+  const int rank = ptx::cluster_rank(), all = (1 << size) - 1;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, 512 * size);
+  }
+  ptx::cluster_sync();  // the mbarriers of all blocks are there
+  if (threadIdx.x == 0 && axes == 2) ptx::tensor_load_multicast(buffer[rank], map, x0, 4 * rank - 1, &full, all);
+  if (threadIdx.x == 0 && axes == 3) ptx::tensor_load_multicast(buffer[rank], map, x0, -1, rank, &full, all);
+  ptx::mbarrier_wait(&full, 0);
+  for (int i = threadIdx.x; i < 128 * size; i += blockDim.x) y[blockIdx.x * 128 * size + i] = (&buffer[0][0][0])[i];
+  ptx::cluster_sync();  // no block leaves while it is written to
+}
+
 // A multicast to some blocks only; the others have nothing to wait for.
 extern "C" __global__ void to_some(const float* x, float* y, unsigned mask) {
   __shared__ __align__(128) float buffer[32];
