@@ -106,7 +106,7 @@ void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
 }
 
 void note_reader(const Region& r, size_t i, const Access& a) {
-  if (!is_far(r)) return note_read(r.cells[i], a.pc, a.atomic);
+  if (!r.is_far) return note_read(r.cells[i], a.pc, a.atomic);
   r.far[i] = {the_check.now, uint32_t(a.pc), uint16_t(linear_thread), a.atomic};
 }
 
@@ -146,11 +146,11 @@ void give_up_pending() {
 
 void check_cells(const Region& r, const Access& a) {
   if (r.memory == Memory::unknown) return;
-  if (is_far(r)) note_far(r, a.address, a.bytes, a.write, a.pc);
+  if (r.is_far) note_far(r, a.address, a.bytes, a.write, a.pc);
   const size_t first = (a.address - r.start) >> r.shift, last = (a.address + a.bytes - 1 - r.start) >> r.shift;
   for (size_t i = first; i <= last; i++)
-    if (!a.write && is_settled(r, r.cells[i].write_epoch))
-      note_reader(r, i, a);
+    if (!a.write && !r.is_far && is_settled(r, r.cells[i].write_epoch))
+      note_read(r.cells[i], a.pc, a.atomic);
     else
       visit(r, i, a);
 }

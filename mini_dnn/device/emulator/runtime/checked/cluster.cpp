@@ -2,8 +2,9 @@
 // gone.
 //
 // A barrier of the cluster orders memory if an arrival releases it; then all blocks have new epochs, and whatever is
-// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is relaxed: it tells the block that waits for it that
-// something was read, so that it may be written again, and not that something was written.
+// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is
+// relaxed: it tells the block that waits for it that something was read, so that it may be written again, and not that
+// something was written.
 #include "../async.h"
 
 #include <algorithm>
@@ -89,6 +90,8 @@ int shared_of(const char* p) {
   return -1;
 }
 
+bool is_mine_in_cluster(uint32_t epoch) { return rank_of(epoch) == the_check.rank; }
+
 bool is_ordered(uint32_t epoch, bool read) {
   const Check& c = the_check;
   return c.fenced || epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
@@ -111,13 +114,14 @@ void check_turn_taken(Worker& w) {
   if (w.rank == c.rank) return;
   c.aside[c.rank] = c;
   static_cast<BlockCheck&>(c) = c.aside[w.rank];
+  mark_far_regions();
 }
 
 void check_cluster_barrier(bool releases) {
   Check& c = the_check;
   give_up_pending();
   if (!c.many) {
-    if (releases) c.epoch = c.now = new_epoch(0);
+    if (releases) begin_epoch(0);
     return;
   }
   for (unsigned i = 0; i < size(); i++) {
@@ -230,8 +234,7 @@ void check_phase_completed(Barrier& b) {
   Check& c = the_check;
   const unsigned rank = c.many ? b.block->rank : 0;
   if (rank == c.rank) give_up_pending();
-  BlockCheck& owner = block_check(rank);
-  owner.epoch = owner.now = new_epoch(rank);
+  begin_epoch(rank);
   for (unsigned i = 0; c.many && i < size(); i++) {
     uint32_t& before = the_blocks.reads_before[rank][i];
     before = std::max(before, b.notes.reads[i]);

@@ -28,7 +28,7 @@ void add_shared(Check& c, unsigned shared_bytes) {
     const SharedArray& a = c.target.shared[i];
     const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
     const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
-    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr, c.rank, nullptr});
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr, c.rank, false, nullptr});
   }
   auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
   auto first = c.regions.end() - c.target.shared_count;
@@ -79,6 +79,16 @@ uint32_t new_epoch(unsigned rank) {
   return c.clock;
 }
 
+void begin_epoch(unsigned rank) {
+  BlockCheck& b = block_check(rank);
+  b.epoch = b.now = new_epoch(rank);
+  if (!the_check.many) the_check.ordered_epoch = b.epoch;
+}
+
+void mark_far_regions() {
+  for (Region& r : the_check.regions) r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+}
+
 // Of each block of a cluster, one after the other, else once.
 void check_launch_started(Worker& w, unsigned shared_bytes) {
   Check& c = the_check;
@@ -99,6 +109,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   c.rank = w.rank;
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
+  mark_far_regions();
   std::fill(std::begin(c.recent), std::end(c.recent), nullptr);
   c.active = true;
   if (!w.stacks) give_fiber(w, take_fiber(w, nullptr));  // so that the place of the stacks is known
@@ -114,13 +125,14 @@ void check_block_started() {
   start_steps();
   if (c.many) return;  // check_cluster_started
   c.block = linear(blockIdx);
-  c.epoch = c.now = c.cluster_epoch = new_epoch(0);
+  begin_epoch(0);
+  c.cluster_epoch = c.epoch;
 }
 
 void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
-  c.epoch = c.now = new_epoch(c.rank);
+  begin_epoch(c.rank);
 }
 
 void check_block_ended(Worker& w) {

@@ -44,6 +44,7 @@ struct Region {
   int shift;
   Cell* cells;
   unsigned rank;  // of a shared array: of the block in its cluster
+  bool is_far;    // it is another block's, for the block that runs
   FarRead* far;   // and its pieces again, in a cluster
 };
 
@@ -124,16 +125,18 @@ struct Check : BlockCheck {
   uint32_t clock = FIRST_EPOCH;                       // the last epoch
   uint32_t launch_epoch = 0;                          // the first one of the launch,
   uint32_t cluster_epoch = 0;                         // and of the block or its cluster
+  uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
   bool active = false, fenced = false, many = false;  // many: the launch has clusters
   uint64_t step_limit = ~uint64_t(0);                 // of a block
   // of a cluster
   std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
-  uint32_t ordered_epoch = 0;     // what is older comes before what any block does now
   BlockCheck aside[MAX_CLUSTER];  // of all blocks but the one that runs
 };
 extern Check the_check;
 
 uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
+void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
+void mark_far_regions();
 uint64_t block_of(uint32_t epoch);  // linear
 
 // Of one since the block or its cluster began.
@@ -141,10 +144,8 @@ inline unsigned rank_of(uint32_t epoch) {
   const Check& c = the_check;
   return c.many ? c.ranks[epoch - c.cluster_epoch] : 0;
 }
-inline bool is_mine(uint32_t epoch) { return rank_of(epoch) == the_check.rank; }
-
-// Whether an array is in another block's shared memory.
-inline bool is_far(const Region& r) { return r.memory == Memory::shared && r.rank != the_check.rank; }
+bool is_mine_in_cluster(uint32_t epoch);
+inline bool is_mine(uint32_t epoch) { return __builtin_expect(!the_check.many, 1) || is_mine_in_cluster(epoch); }
 
 // The part of BlockCheck of a block of the cluster, wherever it is.
 inline BlockCheck& block_check(unsigned rank) {
