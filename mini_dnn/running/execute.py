@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,10 +130,10 @@ class Execution:
                     *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
                 )
             case CopyToSymbol():
-                source = _named(step.buffer, buffers, f"the copy to {step.symbol}")
+                source = named(step.buffer, buffers, f"the copy to {step.symbol}")
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)
             case Gemm():
-                a, b, c = (_named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
+                a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
                 device.gemm(a, b, c, step.m, step.n, step.k, step.stream)
             case CopyIn(images):
                 part = _host_part(host, images)
@@ -143,30 +143,52 @@ class Execution:
                 device.copy_out(self._part(images, "a copy"), part, step.stream, wait=False)
 
     def _part(self, images: Images, what: str) -> Buffer:
-        buffer = _named(images.buffer, self.buffers, what)
+        buffer = named(images.buffer, self.buffers, what)
         return self._device.part(buffer, images.first, images.last)
 
     def _argument(self, value: Argument, what: str) -> Buffer | Scalar:
-        match value:
-            case np.generic():
-                return value
-            case str():
-                return _named(value, self.buffers, what)
-            case Images():
-                return self._part(value, what)
-            case int():
-                if not -(2**31) <= value < 2**31:
-                    raise VariantError(
-                        f"{what} passes {value}, which does not fit C's int; "
-                        "pass np.int64(...) and declare the parameter long long"
-                    )
-                return np.int32(value)
-            case float():
-                return np.float32(value)
-        raise VariantError(
-            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
-            "NumPy scalar"
-        )
+        return argument(value, what, self.buffers, lambda images: self._part(images, what))
+
+
+def argument(
+    value: Argument, what: str, buffers: Mapping[str, Buffer], part: Callable[[Images], Buffer]
+) -> Buffer | Scalar:
+    """An argument of a launch as the device takes it.
+
+    Parameters
+    ----------
+    what
+        What messages call the launch.
+    buffers
+        Those that it may name.
+    part
+        Gives a part of one of them.
+
+    Raises
+    ------
+    VariantError
+        It is none, or names no buffer.
+    """
+    match value:
+        case np.generic():
+            return value
+        case str():
+            return named(value, buffers, what)
+        case Images():
+            return part(value)
+        case int():
+            if not -(2**31) <= value < 2**31:
+                raise VariantError(
+                    f"{what} passes {value}, which does not fit C's int; "
+                    "pass np.int64(...) and declare the parameter long long"
+                )
+            return np.int32(value)
+        case float():
+            return np.float32(value)
+    raise VariantError(
+        f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
+        "NumPy scalar"
+    )
 
 
 def hidden_fraction(spans: list[Span]) -> float:
@@ -212,7 +234,8 @@ def _host_part(host: Arrays, images: Images) -> np.ndarray:
     return host[images.buffer][images.first : images.last]
 
 
-def _named(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:
+def named(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:
+    """The buffer of that name."""
     if name not in buffers:
         raise VariantError(
             f"{what} names a buffer '{name}'; there are {', '.join(buffers)} "

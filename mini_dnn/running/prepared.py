@@ -1,0 +1,188 @@
+"""A variant's call that is made ready once, and then given to a stream often: for arrays on the device.
+
+Nothing is copied between host and device, and nobody waits: a call says where its arrays lie, and gives the
+stream its launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import gcd, lcm
+from typing import Any
+
+from mini_dnn.device.base import Buffer, Device, ForeignStream, LentBuffer, Module, Work
+from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.ops import Array
+from mini_dnn.running.execute import argument, named
+from mini_dnn.running.parts import largest_part
+from mini_dnn.running.runner import check_runnable
+from mini_dnn.variant import Planned, Variant
+from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+
+ALIGNMENT = 16  # bytes: what kernels load and store at once, at most
+
+
+class Prepared:
+    """A call of one variant with one problem on one stream.
+
+    Its compiled kernels with their variables, and its scratch memory, are its own. So calls of two such
+    objects may overlap, and calls of one may not: all of them are given to its stream, by one thread.
+
+    Parameters
+    ----------
+    variant, problem
+        What is done.
+    device
+        Where; this thread has entered it.
+    stream
+        On which. All steps of a plan go there, in their order: other streams of a plan serve its copies from
+        and to the host, and there are none.
+
+    Raises
+    ------
+    VariantError, DeviceError
+        See `mini_dnn.errors`.
+    """
+
+    def __init__(self, variant: Variant, problem: Any, device: Device, stream: ForeignStream) -> None:
+        if variant.host is not None:
+            raise VariantError(
+                f"{variant.name} runs on the host, and the arrays lie on a GPU; take a variant with kernels, "
+                "or pass NumPy arrays"
+            )
+        check_runnable(variant, device)
+        if stream.is_captured():
+            raise DeviceError(
+                f"{variant.name} was not called with {problem} on this stream before it is captured, and has "
+                "to compile and allocate; call it once on the stream, and capture it then"
+            )
+        self.variant, self.problem = variant, problem
+        self.names = tuple(problem.arrays)  # the order of a call's addresses
+        self.stream = stream
+        self._device = device
+        self._number = stream.number()
+        self._lent: dict[tuple[str, int, int], LentBuffer] = {}  # by name, bytes from its start, entries
+        self._scratch: dict[tuple[str, int], Buffer] = {}  # by name, and entries of the batch
+        self._modules: list[Module] = []
+        try:
+            self._work = list(self._made_ready())
+        except BaseException:
+            self.free()
+            raise
+        self._places = [(b.lie_at, self.names.index(name), at) for (name, at, _), b in self._lent.items()]
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        """Give the stream all work of a call.
+
+        Parameters
+        ----------
+        addresses
+            Where the arrays lie, in the order of `names`: on the device, in C order, at multiples of
+            `ALIGNMENT`. They stay there until the work is done.
+        """
+        if self.stream.is_current():
+            self._give(addresses)
+        else:
+            with self._device.entered():
+                self._give(addresses)
+
+    def free(self) -> None:
+        """Free the scratch memory, once all work on the device is done; it must not be called again."""
+        if self._scratch:
+            self._device.synchronize()
+        for buffer in self._scratch.values():
+            buffer.free()
+        self._modules.clear()
+
+    def _give(self, addresses: Sequence[int]) -> None:
+        number = self.stream.number()
+        if number != self._number:  # another stream has the handle now, and the first one may still work
+            self._device.synchronize()
+            self._number = number
+        for lie_at, which, offset in self._places:
+            lie_at(addresses[which] + offset)
+        for give in self._work:
+            give()
+
+    def _made_ready(self) -> Iterator[Work]:
+        """All work of a call: for each size of its parts what is done once, then the parts."""
+        sizes, first = self._sizes(), 0
+        for size in dict.fromkeys(sizes):
+            planned = self._plan(size)
+            for name, array in planned.scratch.items():
+                self._scratch[name, size] = self._device.empty(name, array.shape, array.dtype)
+            module = self._device.compile(planned.source, planned.defines)
+            self._modules.append(module)
+            yield from self._steps(planned.setup, planned, module, 0)
+            for _ in range(sizes.count(size)):
+                yield from self._steps(planned.steps, planned, module, first)
+                first += size
+
+    def _plan(self, n: int) -> Planned:
+        return self.variant.planned(self.problem.with_batch(n), self._device.max_shared_bytes)
+
+    def _sizes(self) -> list[int]:
+        """Entries of the batch in each part: all of them, where scratch memory and grids allow it."""
+        batch, free = self.problem.batch, self._device.free_bytes()
+        if self._plan(batch).fits(free, scratch_alone=True):
+            return [batch]
+        free //= 2  # the last part may be smaller, and has scratch memory of its own
+        size = largest_part(self._plan, self.problem, free, scratch_alone=True)
+        entries = [a.nbytes // a.shape[0] for a in self.problem.arrays.values() if a.split]
+        unit = lcm(*(ALIGNMENT // gcd(ALIGNMENT, nbytes) for nbytes in entries))
+        size -= size % unit
+        if not size:
+            raise DeviceError(
+                f"{self.variant.name} needs {self._plan(unit).scratch_bytes / 1e6:.1f} MB for {unit} entries "
+                f"of the batch of {self.problem}, so that parts begin at multiples of {ALIGNMENT} bytes; the "
+                f"device has {free / 1e6:.1f} MB for that. Free memory, or take a variant that needs less"
+            )
+        full, rest = divmod(batch, size)
+        return [size] * full + [rest] * (rest > 0)
+
+    def _steps(self, steps: Sequence[Step], planned: Planned, module: Module, first: int) -> Iterator[Work]:
+        """Steps of a part that begins at entry ``first`` of the batch, made ready."""
+        buffers = {name: self._buffer(planned, name, first) for name in planned.arrays}
+        part = self._parts(planned, buffers, first)
+        for step in steps:
+            match step:
+                case Launch():
+                    what = f"the launch of {step.kernel}"
+                    args = [argument(value, what, buffers, part) for value in step.args]
+                    yield self.stream.launch(
+                        *(module, step.kernel, step.grid, step.block, args),
+                        *(step.shared_bytes, step.cluster_sizes, step.early),
+                    )
+                case CopyToSymbol():
+                    source = named(step.buffer, buffers, f"the copy to {step.symbol}")
+                    yield self.stream.copy(self._device.symbol(module, step.symbol), source)
+                case Gemm():
+                    a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
+                    yield self.stream.gemm(a, b, c, step.m, step.n, step.k)
+                case CopyIn() | CopyOut():
+                    pass  # the arrays are on the device
+
+    def _parts(self, planned: Planned, buffers: dict[str, Buffer], first: int) -> Callable[[Images], Buffer]:
+        """What gives entries of a buffer of a part that begins at entry ``first`` of the batch."""
+
+        def part(images: Images) -> Buffer:
+            buffer = named(images.buffer, buffers, "a launch")
+            if images.buffer in planned.scratch:
+                return self._device.part(buffer, images.first, images.last)
+            return self._buffer(planned, images.buffer, first, (images.first, images.last))
+
+        return part
+
+    def _buffer(
+        self, planned: Planned, name: str, first: int, within: tuple[int, int] | None = None
+    ) -> Buffer:
+        """An array of a part that begins at entry ``first``, or the entries ``within`` it."""
+        if name in planned.scratch:
+            return self._scratch[name, planned.problem.batch]
+        array: Array = planned.problem.arrays[name]
+        start, end = within or (0, array.shape[0])
+        at = (start + (first if array.split else 0)) * (array.nbytes // array.shape[0])
+        key = name, at, end - start
+        if key not in self._lent:
+            self._lent[key] = self._device.lent(name, (end - start, *array.shape[1:]), array.dtype)
+        return self._lent[key]
