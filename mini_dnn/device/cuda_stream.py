@@ -44,7 +44,10 @@ class CudaStream:
 
     def number(self) -> int:
         """The driver's number of the stream, which no other has had."""
-        return int(self._call("cuStreamGetId", self._stream))
+        status, number = self._driver.cuStreamGetId(self._stream)
+        if failed := reason(self._driver, status):
+            raise LaunchError(f"the stream of another library cannot be used: {failed}")
+        return int(number)
 
     def launch(
         self,
