@@ -11,6 +11,8 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.interop.kinds import Gathered, Site, name_of, refuse_gpus, refuse_mixed, refuse_order
 
+TORCH_CURE = "{name}.contiguous()"
+
 
 class Cupy:
     """CuPy's arrays."""
@@ -94,9 +96,9 @@ class Torch:
                 if array.get_device() != gpu:
                     self._refuse_devices(names, arrays)
                 if not array.is_contiguous() or array.is_neg():
-                    refuse_order(names, arrays, array, "{name}.contiguous()")
+                    refuse_order(names, arrays, array, TORCH_CURE)
                 if tracks and array.requires_grad:
-                    self._refuse_gradient(name_of(names, arrays, array))
+                    refuse_gradient(name_of(names, arrays, array))
                 metas += array.shape, array.dtype
                 addresses.append(array.data_ptr())
         except AttributeError:
@@ -129,9 +131,10 @@ class Torch:
             refuse_mixed(names, arrays)
         refuse_gpus(names, [array.get_device() for array in arrays])
 
-    @staticmethod
-    def _refuse_gradient(name: str) -> NoReturn:
-        raise ShapeError(
-            f"{name} requires a gradient, and there is no backward pass here; pass {name}.detach(), or call "
-            "within torch.no_grad()"
-        )
+
+def refuse_gradient(name: str) -> NoReturn:
+    """Raise, as a tensor requires a gradient."""
+    raise ShapeError(
+        f"{name} requires a gradient, and there is no backward pass here; pass {name}.detach(), or call "
+        "within torch.no_grad()"
+    )
