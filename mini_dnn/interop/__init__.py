@@ -3,3 +3,7 @@
 `mini_dnn.interop.function` is what ``from mini_dnn import ...`` gives. `mini_dnn.interop.cupy` and
 `mini_dnn.interop.torch` are imported by those who use them.
 """
+
+from mini_dnn.interop.calls import release
+
+__all__ = ["release"]
