@@ -127,6 +127,13 @@ def taken(array: Any) -> Packed:
     return found
 
 
+def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of bytes 0xFF: NaN, so that an element that nobody wrote is seen."""
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8)[:] = 0xFF
+    return array
+
+
 def at(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """What lies at an address."""
     interface = {"version": 3, "shape": shape, "typestr": np.dtype(dtype).str, "data": (address, False)}
@@ -157,7 +164,7 @@ class Libraries:
             empty=lambda shape, dtype, device: self._made(Tensor, shape, str(dtype)[6:], int(device[5:])),
             cuda=SimpleNamespace(current_stream=lambda gpu: SimpleNamespace(cuda_stream=self.stream)),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=self.written.append)),
-            **{name: SimpleDtype(name) for name in ("float16", "float32", "uint8")},
+            **{name: SimpleDtype(name) for name in ("float16", "bfloat16", "float32", "uint8")},
         )
         self.cupy.__dict__.update(
             ndarray=CupyArray,
@@ -170,7 +177,7 @@ class Libraries:
         )
 
     def _made(self, kind: Any, shape: Any, dtype: Any, gpu: int) -> Any:
-        self.made.append(kind(np.full(shape, np.nan, dtype), gpu))
+        self.made.append(kind(fresh(shape, dtype), gpu))
         return self.made[-1]
 
     @contextmanager

@@ -74,7 +74,7 @@ def driver() -> Driver:
 
 @pytest.fixture
 def stream(driver: Driver) -> CudaStream:
-    return CudaStream(driver, CONTEXT, HANDLE)
+    return CudaStream(driver, CONTEXT, HANDLE, lambda nbytes: lent(1 << 20))
 
 
 def lent(address: int = 0) -> LentCudaBuffer:

@@ -16,7 +16,7 @@ from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import SharedMemoryError
-from mini_dnn.variant.plan import Argument, Images, Launch
+from mini_dnn.variant.plan import Argument, Images, Launch, TensorMap
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.signatures import NUMPY, Kernels, Parameter
 
@@ -39,6 +39,7 @@ CURES = {
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
     "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
+    "constant": "declare it const __grid_constant__ ptx::TensorMap",
     "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
 }
 
@@ -181,18 +182,33 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
                 f"the launch passes {_words(argument)}"
             )
             return at.finding("args", what, "type", signature.place)
+        if parameter.is_tensor_map and "__grid_constant__" not in parameter.declaration:
+            what = (
+                f"argument {number} of {launch.kernel} is {parameter.declaration}: the copy engine reads the "
+                "parameter itself, and this one may be a copy"
+            )
+            return at.finding("args", what, "constant", signature.place)
     return None
 
 
 def _wanted(parameter: Parameter, argument: Argument) -> str:
     """What should be passed instead; empty if the argument fits, or if nobody knows."""
     is_buffer = isinstance(argument, str | Images)
+    if parameter.is_tensor_map or isinstance(argument, TensorMap):
+        return _wanted_of_map(parameter, argument)
     if parameter.is_pointer:
         return "" if is_buffer else "a buffer, by its name"
     if parameter.type is None:
         return "" if not is_buffer else "a value"
     usual = {("i", 4): "an int", ("f", 4): "a float"}.get(parameter.type)
     return "" if _type(argument) == parameter.type else usual or f"{NUMPY[parameter.type]}(...)"
+
+
+def _wanted_of_map(parameter: Parameter, argument: Argument) -> str:
+    """The same where a tensor map is taken, or passed."""
+    if parameter.is_tensor_map:
+        return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"
+    return "a buffer, by its name" if parameter.is_pointer else "no TensorMap"
 
 
 def _type(argument: Argument) -> tuple[str, int] | None:
@@ -208,6 +224,8 @@ def _words(argument: Argument) -> str:
     match argument:
         case Images():
             return f"{argument.buffer}[{argument.first}:{argument.last}]"
+        case TensorMap():
+            return f"a TensorMap of {argument.buffer}"
         case str():
             return f"buffer {argument}"
         case np.generic():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.product import Product
+from mini_dnn.device.tensor_map import UNIT, MapGeometry
+from mini_dnn.errors import LaunchError
 
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
 
@@ -40,6 +44,32 @@ class LentBuffer(Buffer, Protocol):
 
     def lie_at(self, address: int) -> None:
         """From now on it lies there."""
+
+
+@dataclass(frozen=True)
+class MappedBuffer:
+    """An argument of a launch: a tensor map of a buffer, from its first byte on."""
+
+    buffer: Buffer
+    geometry: MapGeometry
+
+    def at(self, address: int) -> tuple[int, MapGeometry]:
+        """The address and the geometry, if the hardware can copy from there.
+
+        Raises
+        ------
+        LaunchError
+            It cannot, or the map reaches beyond the buffer.
+        """
+        fault = self.geometry.fault(self.buffer.nbytes)
+        if not fault and address % UNIT:
+            fault = (
+                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, where tensor copies "
+                "must begin: copy it to a buffer of its own first"
+            )
+        if fault:
+            raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be made: {fault}")
+        return address, self.geometry
 
 
 class Module(Protocol):
@@ -80,7 +110,7 @@ class ForeignStream(Protocol):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int,
         cluster: Sizes,
         early: bool,
@@ -90,7 +120,7 @@ class ForeignStream(Protocol):
     def copy(self, target: Buffer, source: Buffer) -> Work:
         """The copy of all of ``source`` to the front of ``target``."""
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int) -> Work:
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
         """The product: see `Device.gemm`."""
 
     def follow(self, handle: int) -> None:
@@ -98,6 +128,9 @@ class ForeignStream(Protocol):
 
     def mark(self) -> Callable[[], bool]:
         """A function that says whether all that it has been given so far is done."""
+
+    def free(self) -> None:
+        """Free what its work needs on the device; it must not be given again."""
 
 
 class Device(Protocol):
@@ -169,7 +202,7 @@ class Device(Protocol):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
         cluster: Sizes = ALONE,
@@ -186,8 +219,8 @@ class Device(Protocol):
             latter only at the next `synchronize` or copy.
         """
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """``c (m,n) = a (m,k) @ b (k,n)``, row-major fp32, by the device's own library."""
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Compute a matrix product by the device's own library, in the types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
         """Let work that is given to the stream from now on wait for the event."""

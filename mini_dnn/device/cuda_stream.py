@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mini_dnn.device.base import Buffer, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import Sizes
-from mini_dnn.device.cublas import Cublas
-from mini_dnn.device.cuda_buffer import address_of
+from mini_dnn.device.cublas import WORKSPACE, Cublas
+from mini_dnn.device.cuda_buffer import CudaBuffer, address_of
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 
@@ -25,12 +26,15 @@ class CudaStream:
         The handle of the context that the stream belongs to.
     handle
         That of the stream; 0 is the default stream.
+    allocate
+        Gives so many bytes of the GPU's memory.
     """
 
-    def __init__(self, driver: Any, context: int, handle: int) -> None:
+    def __init__(self, driver: Any, context: int, handle: int, allocate: Callable[[int], CudaBuffer]) -> None:
         self._driver, self._context, self._handle = driver, context, handle
-        self._stream = driver.CUstream(handle)
+        self._stream, self._allocate = driver.CUstream(handle), allocate
         self._cublas: Cublas | None = None
+        self._workspace: CudaBuffer | None = None
 
     def is_current(self) -> bool:
         """Whether the stream's context is the thread's current one."""
@@ -55,7 +59,7 @@ class CudaStream:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int,
         cluster: Sizes,
         early: bool,
@@ -79,14 +83,15 @@ class CudaStream:
 
         return copy
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int) -> Work:
-        """The product by cuBLAS, whose handle is this stream's alone: so is the memory that it works in."""
-        cublas = self._cublas = self._cublas or Cublas()
-
-        def gemm() -> None:
-            cublas.sgemm(address_of(a), address_of(b), address_of(c), m, n, k, self._handle)
-
-        return gemm
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
+        """The product by cuBLAS, with a handle and memory to work in that are this stream's alone."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
+        if self._cublas is None:
+            self._workspace = self._allocate(WORKSPACE)
+            self._cublas = Cublas(self._handle, address_of(self._workspace))
+        multiply, given, out = self._cublas.multiply, a.dtype.name, c.dtype.name
+        return lambda: multiply(product, address_of(a), address_of(b), address_of(c), given, out)
 
     def follow(self, handle: int) -> None:
         """Wait for an event that is recorded on the other stream."""
@@ -109,6 +114,13 @@ class CudaStream:
             return True
 
         return is_over
+
+    def free(self) -> None:
+        """Free what cuBLAS works with."""
+        if self._cublas is not None and self._workspace is not None:
+            self._cublas.close()
+            self._workspace.free()
+        self._cublas = self._workspace = None
 
     def _event(self, stream: Any) -> Any:
         event = self._call("cuEventCreate", self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)

@@ -11,10 +11,15 @@ from functools import partial
 from typing import Any
 
 import cupy
+import numpy as np
 
+from mini_dnn.device.base import MappedBuffer
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.clusters import ALONE
+from mini_dnn.device.cublas import WORKSPACE, Cublas
+from mini_dnn.device.cuda_map import encoded
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
@@ -65,6 +70,7 @@ class Loaded:
             if launch.cluster_sizes != ALONE:
                 raise VariantError(f"{variant.name} launches clusters of blocks, which CuPy has no words for")
         self.module = cupy.RawModule(path=_file(self.planned, arch))
+        self._cublas: dict[int, tuple[Cublas, Any]] = {}  # by stream, each with memory to work in
         self._kernels: dict[str, Any] = {}
         for launch in self.planned.launches:
             kernel = self._kernels.setdefault(launch.kernel, self.module.get_function(launch.kernel))
@@ -99,16 +105,26 @@ class Loaded:
             case Launch():
                 what = f"the launch of {step.kernel}"
                 part: Callable[[Images], Any] = partial(_part, buffers, what)
-                args = tuple(argument(value, what, buffers, part) for value in step.args)
+                args = tuple(_passed(argument(value, what, buffers, part)) for value in step.args)
                 grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
                 self._kernels[step.kernel](grid, block, args, shared_mem=step.shared_bytes)
             case CopyToSymbol():
                 source: Any = named(step.buffer, buffers, f"the copy to {step.symbol}")
                 self.module.get_global(step.symbol).copy_from_device_async(source.data, source.nbytes)
             case Gemm():
-                a, b, c = (buffers[name] for name in (step.a, step.b, step.c))
-                m, n, k = step.m, step.n, step.k
-                cupy.matmul(a.reshape(m, k), b.reshape(k, n), out=c.reshape(m, n))
+                a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
+                self._multiply(step.product, a, b, c)
+
+    def _multiply(self, product: Product, a: Any, b: Any, c: Any) -> None:
+        """By cuBLAS, with a handle for each stream."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise VariantError(f"{self.planned.name} has a product that cuBLAS does not take: {limit}")
+        stream = cupy.cuda.get_current_stream().ptr
+        if stream not in self._cublas:
+            workspace = cupy.empty(WORKSPACE, np.uint8)
+            self._cublas[stream] = Cublas(stream, workspace.data.ptr), workspace
+        at_a, at_b, at_c = a.data.ptr, b.data.ptr, c.data.ptr
+        self._cublas[stream][0].multiply(product, at_a, at_b, at_c, a.dtype.name, c.dtype.name)
 
 
 def load(impl: str | Variant, problem: Any) -> Loaded:
@@ -132,6 +148,14 @@ def _check(name: str, array: Any, expected: Array) -> None:
             f"{name} is {array.shape} {array.dtype} {order}, at {array.data.ptr:#x}; expected "
             f"{expected.shape} {expected.dtype} in C order, at a multiple of {ALIGNMENT} bytes"
         )
+
+
+def _passed(arg: Any) -> Any:
+    """What CuPy passes to a kernel: a tensor map by value, as the bytes that it is; all else is as it is."""
+    if not isinstance(arg, MappedBuffer):
+        return arg
+    array: Any = arg.buffer
+    return np.frombuffer(encoded(*arg.at(array.data.ptr)).tobytes(), "V128")
 
 
 def _part(buffers: dict[str, Any], what: str, images: Images) -> Any:

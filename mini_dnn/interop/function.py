@@ -12,11 +12,11 @@ from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
-from mini_dnn.interop.problem import check_outputs, problem_of, word_of
+from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
 from mini_dnn.interop.signature import signature_of
 from mini_dnn.ops import Operation
-from mini_dnn.running.compute import compute
+from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.variant import Variant, find
 
@@ -68,7 +68,8 @@ class Function:
             The arrays, in the operation's order. After them, or by name:
 
             impl
-                A variant: a name that ``run.py list`` shows, or a path; by default the operation's best.
+                A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
+                problem and the device.
             device
                 For arrays in host memory ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device. Arrays on
                 a GPU are computed there.
@@ -78,7 +79,8 @@ class Function:
 
         Returns
         -------
-        The output; a tuple where there are several. It is ``out`` if that is given.
+        The output; a tuple where there are several. It is ``out`` if that is given. Where arrays are given
+        without the batch's axis, it has none.
 
         Raises
         ------
@@ -168,22 +170,24 @@ class Function:
         count = len(names) - results
         if results and "out" in self._signature.fields:
             fields = {**fields, "out": word_of(metas[-1][1])}
-        problem, which = problem_of(self.operation, names[:count], metas[:count], fields)
-        variant = impl if isinstance(impl, Variant) else find(impl or self.operation.default)
-        outputs = problem.named("out")
+        asked = problem_of(self.operation, names[:count], metas[:count], fields)
         if results:
-            check_outputs(problem, metas[count:])
+            check_results(asked, metas[count:])
         device = CALLS.device(gpu)
-        site = Site(gpu, stream, device)
-        prepared = CALLS.prepare(variant, problem, device, stream)
-        places = {**which, **{name: count + i for i, name in enumerate(outputs)}}
+        if impl is None:
+            variant = best(self.operation, asked.problem, device)
+        else:
+            variant = impl if isinstance(impl, Variant) else find(impl)
+        prepared = CALLS.prepare(variant, asked.problem, device, stream)
+        places = {**asked.which, **{name: count + i for i, name in enumerate(asked.results)}}
         order = tuple(places[name] for name in prepared.names)
-        makers = [kind.maker(array.shape, array.dtype, site) for array in outputs.values()]
+        site = Site(gpu, stream, device)
+        makers = [kind.maker(shape, dtype, site) for shape, dtype in asked.results.values()]
         by_place = sorted(places, key=lambda name: places[name])
         return Ready(
             prepared=prepared,
             order=() if order == tuple(range(len(order))) else order,
-            nbytes=tuple(problem.arrays[name].nbytes for name in by_place),
+            nbytes=tuple(asked.problem.arrays[name].nbytes for name in by_place),
             makers=() if results else tuple(makers),
             site=site,
         )

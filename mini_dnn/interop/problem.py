@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,17 @@ Meta = tuple[tuple[int, ...], str]  # shape, and NumPy's name of the type
 WORDS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # what operations call types
 
 
+class Asked(NamedTuple):
+    """What is asked for."""
+
+    problem: Any
+    which: dict[str, int]  # for each of the problem's given arrays, which one it is
+    results: dict[str, Meta]  # what the results are like, by name
+
+
 def problem_of(
     operation: Operation, names: Sequence[str], metas: Sequence[Meta], fields: Mapping[str, Any]
-) -> tuple[Any, dict[str, int]]:
+) -> Asked:
     """The problem that arrays of these shapes and types are.
 
     Parameters
@@ -27,10 +35,6 @@ def problem_of(
         Of each array what the operation calls it, its shape and its type.
     fields
         What arrays do not tell of the problem.
-
-    Returns
-    -------
-    The problem, and for each of its given arrays which of these it is.
 
     Raises
     ------
@@ -53,10 +57,13 @@ def problem_of(
                 f"not converted; found {_listed(names, metas)}. Convert {name} first"
             )
         which[name] = places.index((array.ctypes.data, array.dtype))
-    return problem, which
+    first = next(iter(problem.arrays.values()))
+    start = int(len(metas[0][0]) < len(first.shape))  # 1: one entry, given without the batch's axis
+    results = {name: (array.shape[start:], array.dtype) for name, array in problem.named("out").items()}
+    return Asked(problem, which, results)
 
 
-def check_outputs(problem: Any, found: Sequence[Meta]) -> None:
+def check_results(asked: Asked, found: Sequence[Meta]) -> None:
     """Check that arrays are what a problem's results can be written to.
 
     Raises
@@ -64,10 +71,10 @@ def check_outputs(problem: Any, found: Sequence[Meta]) -> None:
     ShapeError
         They are not.
     """
-    expected = [(array.shape, array.dtype) for array in problem.named("out").values()]
+    expected = list(asked.results.values())
     if list(found) != expected:
         raise ShapeError(
-            f"out= is {_listed(['an array'] * len(found), found)}; the results of {problem} need "
+            f"out= is {_listed(['an array'] * len(found), found)}; the results of {asked.problem} need "
             f"{_listed(['an array'] * len(expected), expected)}"
         )
 

@@ -101,6 +101,8 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         """Its version 3: https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html."""
+        if self.dtype.kind == "V":
+            raise AttributeError(f"{INTERFACE} has no word for {self.dtype.name}; take it by __dlpack__")
         return {
             "version": 3,
             "shape": self.shape,

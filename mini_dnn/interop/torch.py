@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from inspect import Parameter
 from typing import Any
 
+import numpy as np
 import torch
 
 from mini_dnn import ops
@@ -57,7 +58,7 @@ class Operator:
     """What PyTorch calls for an operation.
 
     Each method takes the arrays, those that may be left out after the others, and by name a variant (none:
-    the operation's best) and the fields of the problem.
+    the best one) and the fields of the problem.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -74,20 +75,20 @@ class Operator:
         """With tensors in host memory."""
         names, tensors, count = self._sorted(given)
         _check(names, tensors)
-        arrays = [tensor.detach().numpy() for tensor in tensors]
+        arrays = [array_of(tensor) for tensor in tensors]
         optional = dict(zip(names[count:], arrays[count:], strict=True))
         found = self._call(*arrays[:count], impl=impl or None, **optional, **fields)
-        return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
+        return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
     def fake(self, *given: Any, impl: str = "", **fields: Any) -> Any:
         """With tensors that have no memory: what the results would be like."""
         names, tensors, _ = self._sorted(given)
         _check(names, tensors)
         metas = [(tuple(map(int, t.shape)), str(t.dtype).removeprefix("torch.")) for t in tensors]
-        problem, _ = problem_of(self.operation, names, metas, fields)
+        asked = problem_of(self.operation, names, metas, fields)
         found = tuple(
-            torch.empty(array.shape, dtype=getattr(torch, array.dtype), device=tensors[0].device)
-            for array in problem.named("out").values()
+            torch.empty(shape, dtype=getattr(torch, dtype), device=tensors[0].device)
+            for shape, dtype in asked.results.values()
         )
         return found if len(found) > 1 else found[0]
 
@@ -101,6 +102,21 @@ class Operator:
         optional = {name: tensor for name, tensor in found if tensor is not None}
         names = (*self._signature.names(len(arrays)), *optional)
         return names, (*arrays, *optional.values()), len(arrays)
+
+
+def array_of(tensor: Any) -> np.ndarray:
+    """A tensor in host memory as an array of NumPy."""
+    values = tensor.detach()
+    if values.dtype != torch.bfloat16:
+        return np.asarray(values.numpy())
+    return np.asarray(values.contiguous().view(torch.int16).numpy()).view("bfloat16")
+
+
+def tensor_of(array: np.ndarray) -> Any:
+    """An array of NumPy as a tensor in host memory."""
+    if array.dtype.name != "bfloat16":
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
 
 
 def _check(names: Sequence[str], tensors: Sequence[Any]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Device, Module, Scalar
+from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Arrays
+from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 
@@ -134,7 +135,7 @@ class Execution:
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)
             case Gemm():
                 a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                device.gemm(a, b, c, step.m, step.n, step.k, step.stream)
+                device.gemm(step.product, a, b, c, step.stream)
             case CopyIn(images):
                 part = _host_part(host, images)
                 device.copy_in(self._part(images, "a copy"), part, step.stream)
@@ -146,13 +147,13 @@ class Execution:
         buffer = named(images.buffer, self.buffers, what)
         return self._device.part(buffer, images.first, images.last)
 
-    def _argument(self, value: Argument, what: str) -> Buffer | Scalar:
+    def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
         return argument(value, what, self.buffers, lambda images: self._part(images, what))
 
 
 def argument(
     value: Argument, what: str, buffers: Mapping[str, Buffer], part: Callable[[Images], Buffer]
-) -> Buffer | Scalar:
+) -> Buffer | Scalar | MappedBuffer:
     """An argument of a launch as the device takes it.
 
     Parameters
@@ -176,6 +177,9 @@ def argument(
             return named(value, buffers, what)
         case Images():
             return part(value)
+        case TensorMap():
+            buffer = named(value.buffer, buffers, what)
+            return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
         case int():
             if not -(2**31) <= value < 2**31:
                 raise VariantError(
@@ -186,8 +190,8 @@ def argument(
         case float():
             return np.float32(value)
     raise VariantError(
-        f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
-        "NumPy scalar"
+        f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, a "
+        "float or a NumPy scalar"
     )
 
 

@@ -87,9 +87,9 @@ class Prepared:
                 self._give(addresses)
 
     def free(self) -> None:
-        """Free the scratch memory, once all work on the device is done; it must not be called again."""
-        if self._scratch:
-            self._device.synchronize()
+        """Free what it has on the device, once all work there is done; it must not be called again."""
+        self._device.synchronize()
+        self.stream.free()
         for buffer in self._scratch.values():
             buffer.free()
         self._modules.clear()
@@ -158,7 +158,7 @@ class Prepared:
                     yield self.stream.copy(self._device.symbol(module, step.symbol), source)
                 case Gemm():
                     a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                    yield self.stream.gemm(a, b, c, step.m, step.n, step.k)
+                    yield self.stream.gemm(step.product, a, b, c)
                 case CopyIn() | CopyOut():
                     pass  # the arrays are on the device
 

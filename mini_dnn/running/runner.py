@@ -205,6 +205,15 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
         )
 
 
+def runs_on(variant: Variant, device: Device) -> bool:
+    """Whether a device can run a variant at all."""
+    try:
+        check_runnable(variant, device)
+    except DeviceError:
+        return False
+    return True
+
+
 def _run_host(
     variant: Variant, problem: Any, arrays: Arrays, timing: Timing, most: int, progress: Progress | None
 ) -> Result:

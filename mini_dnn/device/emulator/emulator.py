@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import find_compiler
@@ -31,6 +31,7 @@ from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, 
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
@@ -162,7 +163,7 @@ class EmulatorDevice:
             )
         _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> NoReturn:
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> NoReturn:
         """Refuse: the GPU's library is not here.
 
         Raises
@@ -178,7 +179,7 @@ class EmulatorDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
         cluster: Sizes = ALONE,
@@ -195,7 +196,7 @@ class EmulatorDevice:
         launch.module.contents = own.library.module
         launch.kernel.contents = found
         launch.arguments = arguments.address
-        launch.grid[:], launch.block[:], _ = sizes
+        launch.grid[:], launch.block[:], launch.cluster[:] = sizes
         launch.shared_bytes = shared_bytes
         launch.workers = self.threads
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from mini_dnn.device.base import Buffer, Device, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.clusters import Sizes
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError
 
 
@@ -51,7 +52,7 @@ class EmulatorStream:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int,
         cluster: Sizes,
         early: bool,
@@ -64,9 +65,9 @@ class EmulatorStream:
         """The copy of all of ``source`` to the front of ``target``."""
         return partial(self._device.copy, target, source)
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int) -> Work:
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
         """The product, which the emulator refuses."""
-        return partial(self._device.gemm, a, b, c, m, n, k)
+        return partial(self._device.gemm, product, a, b, c)
 
     def follow(self, handle: int) -> None:
         """Do nothing: what was asked for is done."""
@@ -74,3 +75,6 @@ class EmulatorStream:
     def mark(self) -> Callable[[], bool]:
         """All is done."""
         return lambda: True
+
+    def free(self) -> None:
+        """There is nothing to free."""
