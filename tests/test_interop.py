@@ -53,8 +53,6 @@ def test_results_are_of_the_callers_kind(kind: Any) -> None:
 def test_every_operation(name: str, kind: Any, quick_emulator: Device) -> None:
     operation, function = ops.find(name), getattr(mini_dnn, name)
     problem = small(find(operation.default))
-    if kind is Interfaced and "bfloat16" in {array.dtype for array in problem.arrays.values()}:
-        pytest.skip("that protocol has no word for bfloat16")
     arrays = operation.inputs(problem, 0)
     given, named = arguments(operation, problem, arrays, kind)
     plain, plain_named = arguments(operation, problem, arrays, lambda array: array)
