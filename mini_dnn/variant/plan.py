@@ -27,7 +27,7 @@ class TensorMap:
     """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
 
     The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
-    the shape read as zeros and are not written.
+    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
 
     Parameters
     ----------
