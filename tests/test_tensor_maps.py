@@ -45,7 +45,7 @@ BOXES = [
     ("float16", (40, 136), (16, 64), 128, (64, 8)),
     ("float16", (40, 136), (16, 64), 128, (128, 30)),
     ("float16", (40, 136), (16, 64), 128, (136, 0)),  # nothing of it is inside
-    ("float16", (40, 136), (5, 32), 128, (16, 1)),  # rows shorter than the swizzle
+    ("float16", (40, 136), (5, 64), 128, (16, 1)),
     ("float16", (40, 136), (16, 32), 64, (8, 3)),
     ("float16", (40, 136), (16, 16), 32, (128, 1)),
     ("float16", (40, 136), (16, 128), 0, (8, 39)),
@@ -294,7 +294,8 @@ WRONG = [
     (TensorMap("x", (8, 64), (0, 64)), "each side must be in 1 to"),
     (TensorMap("x", (257, 64)), "each side must be in 1 to 256"),
     (TensorMap("x", (8, 60), swizzle=0), "a row of its box .* has 120 bytes; it must be a multiple of 16"),
-    (TensorMap("x", (8, 128)), "a row of its box .* has 256 bytes, and a swizzle of 128 bytes"),
+    (TensorMap("x", (8, 128)), "has 256 bytes, and a swizzle of 128 bytes .*: let the last side be 64"),
+    (TensorMap("x", (8, 32)), "has 64 bytes, and a swizzle of 128 bytes .*: take swizzle=64, or let the"),
     (TensorMap("x", (8, 64), swizzle=16), "its swizzle is 16; expected one of 0, 32, 64, 128"),
     (TensorMap("x", (8, 64), (30, 60), (60,)), "one of 60 elements, 120 bytes; .* padded to a multiple of 8"),
     (TensorMap("x", (8, 64), (41, 136)), "reaches over 11152 bytes of float16, and the buffer has 10880"),

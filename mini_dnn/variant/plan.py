@@ -35,8 +35,8 @@ class TensorMap:
         Name of an array of the problem, or of a scratch buffer.
     box
         Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
-        is 128 rows of 64 elements. At most 256 each; a row is a multiple of 16 bytes, and not longer than
-        ``swizzle``.
+        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
+        multiple of 16.
     shape
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides

@@ -40,9 +40,7 @@ def widths(rows: int, n: int) -> tuple[int, int]:
         wide_tiles, all_tiles = rows * wide, rows * (wide + narrow(wide))
         rounds = [range(i, all_tiles, MULTIPROCESSORS) for i in range(min(all_tiles, MULTIPROCESSORS))]
         of_wide = [len(range(i, wide_tiles, MULTIPROCESSORS)) for i in range(len(rounds))]
-        times = [
-            w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)
-        ]
+        times = [w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)]
         return max(times), wide
 
     def narrow(wide: int) -> int:
