@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
 
@@ -133,6 +133,13 @@ class Launch:
     stream: int = 0
     cluster: int | tuple[int, ...] = 1
     early: bool = False
+
+    @property
+    def new_in_hopper(self) -> str:
+        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        if self.cluster_sizes != ALONE:
+            return f"cluster={self.cluster}"
+        return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
 
     @property
     def cluster_sizes(self) -> Sizes:
