@@ -210,7 +210,7 @@ class EmulatorDevice:
         launch.module.contents = own.library.module
         launch.kernel.contents = found
         launch.arguments = arguments.address
-        launch.grid[:], launch.block[:], _ = sizes
+        launch.grid[:], launch.block[:], launch.cluster[:] = sizes
         launch.shared_bytes = shared_bytes
         launch.workers = self.threads
         try:
