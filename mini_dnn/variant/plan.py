@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
 from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
@@ -28,7 +28,7 @@ class TensorMap:
     """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
 
     The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
-    the shape read as zeros and are not written.
+    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class TensorMap:
         Name of an array of the problem, or of a scratch buffer.
     box
         Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
-        is 128 rows of 64 elements. At most 256 each; a row is a multiple of 16 bytes, and not longer than
-        ``swizzle``.
+        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
+        multiple of 16.
     shape
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
@@ -134,6 +134,13 @@ class Launch:
     stream: int = 0
     cluster: int | tuple[int, ...] = 1
     early: bool = False
+
+    @property
+    def new_in_hopper(self) -> str:
+        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        if self.cluster_sizes != ALONE:
+            return f"cluster={self.cluster}"
+        return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
 
     @property
     def cluster_sizes(self) -> Sizes:
