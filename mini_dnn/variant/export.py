@@ -62,6 +62,7 @@ def _head(planned: Planned, title: str) -> str:
         "",
         "Buffers in C order:",
         *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
+        *(f"  {name} {array.shape}, which is {of}" for name, (of, array) in planned.views.items()),
         "",
     ]
     if planned.setup:
@@ -98,7 +99,8 @@ def _step(step: Step) -> str:
         case Launch():
             grid, block = (f"dim3({', '.join(map(str, size))})" for size in (step.grid, step.block))
             args = ", ".join(map(_argument, step.args))
-            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args})"
+            whose = f" of {step.code.source.parent.name}, which is not in this file" if step.code else ""
+            return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){whose}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,14 @@ class Images:
     buffer: str
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel file, and the definitions that it is compiled with."""
+
+    source: Path
+    defines: tuple[tuple[str, int], ...]
 
 
 Argument = str | Images | int | float | np.generic
@@ -41,6 +50,8 @@ class Launch:
         Dynamic shared memory of a block.
     stream
         Work on one stream runs in order; different streams may overlap.
+    code
+        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
     """
 
     kernel: str
@@ -49,6 +60,7 @@ class Launch:
     args: tuple[Argument, ...]
     shared_bytes: int = 0
     stream: int = 0
+    code: Code | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,7 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product by the device's own library (cuBLAS), in the types of its buffers, with sums in fp32.
+    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
 
     Parameters
     ----------
@@ -94,6 +106,9 @@ class Gemm:
         Names of buffers: arrays of the problem, or scratch buffers.
     m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
         See `Product`.
+    impl
+        The name of a variant of the matrix product that computes it instead of the library, such as
+        ``"gemm/v3_registers"``: its launches take the place of this step.
     """
 
     a: str
@@ -110,6 +125,7 @@ class Gemm:
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
+    impl: str = ""
 
     @property
     def product(self) -> Product:
@@ -147,6 +163,8 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+        case "code":
+            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
         case "layout":
             fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
         case "alpha" | "beta":
