@@ -89,6 +89,17 @@ def test_of_the_command_line(
         ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, "a")]', "stream 'a'; it must be a whole"),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, -1)]', "stream -1; it must be a whole"),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 1.5)]', "shared_bytes 1.5; it must be a whole"),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=1.5)]',
+            "cluster 1.5; it must be a whole number, or a tuple of up to three",
+        ),
+        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=(2, "1"))]', "cluster (2, '1'); it must"),
+        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=())]', "cluster (); it must"),
+        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), early=1)]', "early 1; it must be True or False"),
+        (
+            '"plan": lambda s: [Launch("conv", (2,), (1,), (), cluster=2)]',
+            "plan launches conv with cluster=2, which needs min_arch=90 in VARIANT; found 75",
+        ),
         ('"setup": lambda s: [CopyToSymbol("w_const", ["w"])]', "a CopyToSymbol has buffer ['w']; it must"),
         ('"setup": lambda s: [1]', "setup returns 1, which is no step"),
         ('"scratch": lambda s: {"a": Array((2,), "float99")}', "expected names with shapes in whole numbers"),

@@ -20,7 +20,18 @@ from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.variant import CopyIn, CopyToSymbol, Gemm, Images, Launch, Planned, Variant, find, names
+from mini_dnn.variant import (
+    CopyIn,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Planned,
+    TensorMap,
+    Variant,
+    find,
+    names,
+)
 
 SHAPE = ConvShape(3, 2, 9, 21, 5, 2, 5)
 NETWORK = LenetBatch(3)
@@ -78,6 +89,19 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     assert decoded(plans.encode(planned)).steps == (Launch("k", (2,), (32,), (Images("x", 0, 2),), 8, 1),)
 
 
+@pytest.mark.parametrize("cluster", [1, 2, (4,), (2, 1), (1, 2, 4)])
+def test_clusters_come_back(cluster: int | tuple[int, ...]) -> None:
+    steps = [Launch("k", (8, 8, 8), (32,), ("x",), cluster=cluster, early=cluster != 1)]
+    assert list(decoded(plans.encode(planned_as(steps, min_arch=90))).steps) == steps
+
+
+def test_tensor_maps_come_back() -> None:
+    maps = (TensorMap("col", (16, 64)), TensorMap("col", (2, 8, 8), (2, 16, 60), (1024, 64), 0, "bfloat16"))
+    step = Launch("k", (1,), (1,), maps)
+    found = decoded(plans.encode(planned_as([step], scratch=lambda s: {"col": Array((32, 64), "float16")})))
+    assert found.steps == (step,)
+
+
 def test_scratch_keeps_its_types() -> None:
     scratch = {
         "halves": Array((2, 3), "float16", axes="mk"),
@@ -120,7 +144,8 @@ def gemm(m: Any, n: Any, k: Any, a: str = "x", **more: Any) -> dict[str, Any]:
 
 
 def launch(**changes: Any) -> dict[str, Any]:
-    return {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0} | changes
+    plain = {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0}
+    return plain | {"cluster": 1, "early": False} | changes
 
 
 @pytest.mark.parametrize(
@@ -139,6 +164,10 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(launch="k; rm")]), "no name in C"),
         (text([launch(stream=64)]), "to 63"),
         (text([launch(shared_bytes=1 << 30)]), "1048576"),
+        (text([launch(cluster=9)]), "a cluster has 9; expected a whole number from 1 to 8"),
+        (text([launch(cluster=[2, True])]), "a cluster has True"),
+        (text([launch(cluster=[1, 1, 1, 1])]), "expected a whole number from 1 to 8"),
+        (text([launch(early=1)]), "a step of the plan that is none"),
         (text([launch(args=[["buffer", "z"]])]), "there are x, w, y"),
         (text([launch(args=[["int", 2**31]])]), "whole number from -2147483648"),
         (text([launch(args=[["scalar", "object", 1]])]), "an argument"),
@@ -148,6 +177,13 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(args=[["scalar", "float16", -(10**400)]])]), "digits is too large"),
         (text([launch(args=[["images", "x", 0, 4]])]), "Images of 'x'"),
         (text([launch(args=[["images", "x", -1, 2]])]), "Images of 'x'"),
+        (text([launch(args=[["map", "z", [1, 4], None, None, 0, None]])]), "there are x, w, y"),
+        (text([launch(args=[["map", "x", [1, 4], [9999, 4], [4], 0, None]])]), "reaches over 159984 bytes"),
+        (text([launch(args=[["map", "x", [1, 4], [9, 4], [-4], 0, None]])]), "whole number from 1"),
+        (text([launch(args=[["map", "x", [1, 4], "no", None, 0, None]])]), "expected sides such as"),
+        (text([launch(args=[["map", "x", [1, [4]], None, None, 0, None]])]), "whole number from 1"),
+        (text([launch(args=[["map", "x", [1, 4], [1, 4], [4], [], None]])]), "whole number"),
+        (text([launch(args=[["map", "x", [1, 4], [1, 4], [4], 0, []]])]), "expected one of float16"),
         (text([{"copy_in": ["w", 0, 1], "stream": 0}]), "the plan copies 'w' in; it may copy x"),
         (text([{"copy_in": ["y", 0, 1], "stream": 0}]), "the plan copies 'y' in; it may copy x"),
         (text([{"copy_out": ["x", 0, 1], "stream": 0}]), "the plan copies 'x' out; it may copy y"),

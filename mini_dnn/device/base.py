@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.product import Product
+from mini_dnn.device.tensor_map import UNIT, MapGeometry
+from mini_dnn.errors import LaunchError
 
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
 
@@ -27,6 +31,32 @@ class Buffer(Protocol):
 
     def free(self) -> None:
         """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
+
+
+@dataclass(frozen=True)
+class MappedBuffer:
+    """An argument of a launch: a tensor map of a buffer, from its first byte on."""
+
+    buffer: Buffer
+    geometry: MapGeometry
+
+    def at(self, address: int) -> tuple[int, MapGeometry]:
+        """The address and the geometry, if the hardware can copy from there.
+
+        Raises
+        ------
+        LaunchError
+            It cannot, or the map reaches beyond the buffer.
+        """
+        fault = self.geometry.fault(self.buffer.nbytes)
+        if not fault and address % UNIT:
+            fault = (
+                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, where tensor copies "
+                "must begin: copy it to a buffer of its own first"
+            )
+        if fault:
+            raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be made: {fault}")
+        return address, self.geometry
 
 
 class Module(Protocol):
@@ -115,11 +145,15 @@ class Device(Protocol):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Launch an ``extern "C" __global__`` kernel; ``grid`` and ``block`` have one to three entries.
+
+        ``cluster`` and ``early`` are those of `mini_dnn.variant.Launch`.
 
         Raises
         ------

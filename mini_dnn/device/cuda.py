@@ -6,34 +6,26 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.bindings import load_driver
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
+from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.device.product import Product
-from mini_dnn.errors import CompileError, DeviceError, LaunchError
+from mini_dnn.errors import DeviceError, LaunchError
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
 FLUSHES = 16  # about half a millisecond
 RESERVED = 0.05  # fraction of the free memory left to the driver
-
-
-@dataclass
-class CudaModule:
-    """A loaded cubin."""
-
-    source: Path
-    compile_ms: float
-    handle: Any
 
 
 class CudaDevice:
@@ -42,14 +34,14 @@ class CudaDevice:
     Raises
     ------
     DeviceError
-        PyCUDA, the driver or the GPU is missing; the message says which.
+        PyCUDA, cuda-bindings, the driver or the GPU is missing; the message says which.
     """
 
     name = "cuda"
     has_clock = True
 
     def __init__(self, index: int = 0) -> None:
-        self._cuda = _driver()
+        self._cuda, self._bindings = _driver(), load_driver()
         with self._errors("the GPU cannot be opened"):
             self._cuda.init()
             if index >= self._cuda.Device.count():
@@ -94,15 +86,13 @@ class CudaDevice:
         """Compile for this GPU, or take the cubin from the cache, and load it."""
         start = time.perf_counter()
         cubin = build_cubin(source, defines, nvcc_arch(self.arch))
-        with self._errors(f"{source} cannot be loaded", CompileError):
-            handle = self._cuda.module_from_buffer(cubin)
-        return CudaModule(source, (time.perf_counter() - start) * 1e3, handle)
+        module = CudaModule(self._bindings, source, cubin, self.arch)
+        module.compile_ms = (time.perf_counter() - start) * 1e3
+        return module
 
     def symbol(self, module: Module, name: str) -> CudaBuffer:
         """The variable of that name in the module, as a buffer of bytes."""
-        with self._errors(f"no variable '{name}' in {module.source}"):
-            address, nbytes = _loaded(module).handle.get_global(name)
-        return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), address, nbytes)
+        return _loaded(module).variable(name)
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
@@ -176,25 +166,16 @@ class CudaDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
-        function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else np.uintp(int(own(a).memory)) for a in args]
-        what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
-        with self._errors(what, LaunchError):
-            if shared_bytes > DEFAULT_SHARED_BYTES:
-                attribute = self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                function.set_attribute(attribute, shared_bytes)
-            function(
-                *values,
-                grid=(*grid, 1, 1)[:3],
-                block=(*block, 1, 1)[:3],
-                shared=shared_bytes,
-                stream=self._stream(stream),
-            )
+        handle = self._stream(stream).handle
+        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
+        _loaded(module).kernel(kernel).launch(settings, args)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
         """Multiply by cuBLAS."""
@@ -263,14 +244,6 @@ class CudaDevice:
         if number not in self._streams:
             self._streams[number] = self._cuda.Stream(NON_BLOCKING)
         return self._streams[number]
-
-    def _function(self, module: Module, kernel: str) -> Any:
-        what = (
-            f"no kernel '{kernel}' in {module.source}: is it declared extern \"C\" __global__, "
-            "and spelled as in variant.py?"
-        )
-        with self._errors(what, LaunchError):
-            return _loaded(module).handle.get_function(kernel)
 
 
 def _driver() -> Any:

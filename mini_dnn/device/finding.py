@@ -32,6 +32,8 @@ CURES = {
     "which lane moves which element is left to WMMA",
     "product": "all four warps of a warpgroup come to each product, outside of any branch, and all their "
     "lanes pass the same descriptor: compute it from numbers that they share, not from threadIdx",
+    "registers": "all four warps of a warpgroup come to the same setmaxnreg, outside of any branch that "
+    "tells them apart: branch on threadIdx.x / 128",
     "endless": "see that the loop's variable changes and its condition can become false, for every thread; "
     "a thread waits for others of its block at a barrier, not in a loop",
     "uninitialised": "write the element first, in every case: "

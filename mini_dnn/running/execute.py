@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Device, Module, Scalar
+from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Arrays
+from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import Argument, Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 
@@ -138,7 +139,8 @@ class Execution:
                 args = [self._argument(a, f"the launch of {step.kernel}") for a in step.args]
                 module = self._others[step.code] if step.code else self._module
                 device.launch(
-                    module, step.kernel, step.grid, step.block, args, step.shared_bytes, step.stream
+                    *(module, step.kernel, step.grid, step.block, args),
+                    *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
                 )
             case CopyToSymbol():
                 source = self._named(step.buffer, f"the copy to {step.symbol}")
@@ -172,7 +174,7 @@ class Execution:
             )
         return self.buffers[name]
 
-    def _argument(self, value: Argument, what: str) -> Buffer | Scalar:
+    def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
         match value:
             case np.generic():
                 return value
@@ -180,6 +182,9 @@ class Execution:
                 return self._named(value, what)
             case Images():
                 return self._part(value, what)
+            case TensorMap():
+                buffer = self._named(value.buffer, what)
+                return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
             case int():
                 if not -(2**31) <= value < 2**31:
                     raise VariantError(
@@ -190,8 +195,8 @@ class Execution:
             case float():
                 return np.float32(value)
         raise VariantError(
-            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), an int, a float or a "
-            "NumPy scalar"
+            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, "
+            "a float or a NumPy scalar"
         )
 
 

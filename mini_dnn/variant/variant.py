@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import ops
+from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
@@ -248,6 +249,11 @@ class Variant:
                     f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )
             check_step(step, self.name)
+            if isinstance(step, Launch) and step.cluster_sizes != ALONE and self.min_arch < CLUSTER_ARCH:
+                raise VariantError(
+                    f"{self.name}: {what} launches {step.kernel} with cluster={step.cluster}, which needs "
+                    f"min_arch={CLUSTER_ARCH} in VARIANT; found {self.min_arch}"
+                )
         return tuple(steps)
 
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
@@ -129,9 +130,11 @@ class CheckedEmulator(EmulatorDevice):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Run a kernel to its end, or to the first finding.
 
@@ -150,7 +153,7 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_target(target)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream)
+        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
 
     def set_schedule(self, schedule: int, seed: int) -> None:
         """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""

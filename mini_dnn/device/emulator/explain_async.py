@@ -12,27 +12,37 @@ WAITS = {
     "cp_async": "cp_async_wait",
     "bulk_load": "mbarrier_wait, with the parity of its phase",
     "bulk_store": "bulk_wait_read",
+    "tensor_load": "mbarrier_wait, with the parity of its phase",
+    "tensor_store": "bulk_wait_read",
     "wgmma_m64k16": "wgmma_wait",
 }
 SUMS = {
     "left-under-way": "of a group that the wait leaves",
     "uncommitted": "in no group: it was never committed",
 }
+LOAD = (
+    "wait for the mbarrier before the read; parity starts at 0 and alternates each time the buffer is used: "
+    "(k / BUFFERS) & 1 for the k-th load"
+)
+STORE = (
+    "bulk_wait_read<n>() by the thread that started the store, then __syncthreads(), before its source is "
+    "written again or the block ends"
+)
 CURES = {
     "open": "close the group with its commit after the last copy, and wait for it; then __syncthreads(), "
     "before other threads read what this one copied",
     "cp_async": "wait before the read: cp_async_wait<n>() leaves the n latest groups under way, so n counts "
     "those committed after the one that is needed; then __syncthreads()",
-    "bulk_load": "wait for the mbarrier before the read; parity starts at 0 and alternates each time the "
-    "buffer is used: (k / BUFFERS) & 1 for the k-th load",
-    "bulk_store": "bulk_wait_read<n>() by the thread that started the store, then __syncthreads(), before "
-    "its source is written again or the block ends",
+    "bulk_load": LOAD,
+    "bulk_store": STORE,
+    "tensor_load": LOAD,
+    "tensor_store": STORE,
     "wgmma_m64k16": "wgmma_commit() after the last product of a group, and wgmma_wait<n>(d) before d is read "
     "or b is written again: it leaves the n latest groups under way, so n counts those committed after the "
     "one that is needed",
     "fence": "each thread that wrote the source calls fence_proxy_async() after that, then __syncthreads(); "
     "the copy engine and the tensor cores do not see a thread's writes otherwise",
-    "multiple": "round sizes and row pitches up to it and align the arrays (__align__(16)); where an address "
+    "multiple": "round sizes and row pitches up to it and align the arrays (__align__); where an address "
     "follows the image's size, copy by smaller units",
     "deadlock": "compare the arrivals, the bytes and the parity with what the other threads do: "
     "each phase needs all of its arrivals, and exactly the bytes that it expects",

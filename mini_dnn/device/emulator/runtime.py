@@ -29,6 +29,7 @@ class Kind(enum.IntEnum):
     FLOATING = 2
     BOOLEAN = 3
     OTHER = 4
+    TENSOR_MAP = 5
 
 
 class FailureKind(enum.IntEnum):

@@ -15,14 +15,17 @@ Async& the_async() {
 namespace {
 
 void land(const Copy& copy) {
-  memcpy(copy.to, copy.from, copy.valid);
-  memset(copy.to + copy.valid, 0, copy.bytes - copy.valid);
+  copy.each_piece([](const Piece& p) {
+    memset(p.shared, 0, p.first);
+    memcpy(p.shared + p.first, p.global + p.first, p.last - p.first);
+    memset(p.shared + p.last, 0, p.bytes - p.last);
+  });
   check_copy_landed(copy);
 }
 
 void hold(Copy& copy) {
   if (!copy.held.empty()) return;
-  copy.held.assign(copy.from, copy.from + copy.bytes);
+  copy.each_piece([&](const Piece& p) { copy.held.insert(copy.held.end(), p.shared, p.shared + p.bytes); });
   check_copy_landed(copy);
 }
 
@@ -44,7 +47,11 @@ void finish(Groups& groups, unsigned left, Finish finish_copy) {
 
 void write_held(Copy& copy) {
   hold(copy);
-  memcpy(copy.to, copy.held.data(), copy.bytes);
+  const char* from = copy.held.data();
+  copy.each_piece([&](const Piece& p) {
+    memcpy(p.global + p.first, from + p.first, p.last - p.first);
+    from += p.bytes;
+  });
 }
 
 // The check comes first: other threads may run in it, and start copies or initialise mbarriers.
@@ -72,6 +79,19 @@ void settle(Barrier& b, bool wanted) {
     return ready;
   };
   std::erase_if(b.waiters, goes_on);
+}
+
+void start_load(Copy copy, void* barrier, Site site) {
+  check_copy_started(copy);
+  Barrier& b = find_barrier(barrier, copy.box ? "tensor_load" : "bulk_load", site, copy.call);
+  if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
+  b.copies.push_back(copy);
+  settle(b, !b.waiters.empty());
+}
+
+void start_store(Copy copy) {
+  check_copy_started(copy);
+  the_async().stores[linear_thread].open.push_back(copy);
 }
 
 }  // namespace
@@ -138,18 +158,36 @@ void barrier_wait(void* address, unsigned parity, Site site) {
 void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site) {
   auto* to = static_cast<char*>(shared);
   Copy copy{to, static_cast<const char*>(global), bytes, bytes, CopyKind::bulk_load, linear_thread, CALL, 0, {}};
-  check_copy_started(copy);
-  Barrier& b = find_barrier(barrier, "bulk_load", site, CALL);
-  if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
-  b.copies.push_back(copy);
-  settle(b, !b.waiters.empty());
+  start_load(copy, barrier, site);
 }
 
 void bulk_store(void* global, const void* shared, unsigned bytes) {
   auto* to = static_cast<char*>(global);
-  Copy copy{to, static_cast<const char*>(shared), bytes, bytes, CopyKind::bulk_store, linear_thread, CALL, 0, {}};
-  check_copy_started(copy);
-  the_async().stores[linear_thread].open.push_back(copy);
+  start_store({to, static_cast<const char*>(shared), bytes, bytes, CopyKind::bulk_store, linear_thread, CALL, 0, {}});
+}
+
+void check_map(const TensorMap& map, unsigned axes, const char* what, Site site) {
+  if (map.mark != TensorMap::MARK)
+    fail("%s (%s:%u): this is no tensor map that the host made: pass a TensorMap(...) to a kernel's parameter", what,
+         site.file_name(), site.line());
+  if (map.axes != axes)
+    fail("%s (%s:%u): %u coordinates, and the tensor map has %u axes", what, site.file_name(), site.line(), axes,
+         map.axes);
+}
+
+void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site) {
+  const auto box = std::make_shared<Box>(map, at);
+  const auto* from = reinterpret_cast<const char*>(map.address);
+  const unsigned bytes = box->bytes();
+  Copy copy{static_cast<char*>(shared), from, bytes, bytes, CopyKind::tensor_load, linear_thread, CALL, 0, {}, box};
+  start_load(copy, barrier, site);
+}
+
+void tensor_store(const TensorMap& map, BoxPlace at, const void* shared) {
+  const auto box = std::make_shared<Box>(map, at);
+  const auto* from = static_cast<const char*>(shared);
+  auto* to = reinterpret_cast<char*>(map.address);
+  start_store({to, from, box->bytes(), box->bytes(), CopyKind::tensor_store, linear_thread, CALL, 0, {}, box});
 }
 
 void bulk_commit() { commit(the_async().stores[linear_thread]); }

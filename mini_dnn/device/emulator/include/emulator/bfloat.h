@@ -3,40 +3,19 @@
 // A bfloat16 is the upper half of a float. As with half, every operation rounds once, to nearest even: float has more
 // than twice its digits, so rounding a float result that was exact or rounded once gives the same number.
 #pragma once
+#include "bfloat_bits.h"
 #include "half_bits.h"
 #include "math.h"
 #include "types.h"
 
 namespace emulator {
 
-inline float bfloat_to_float(uint16_t b) {
-  const uint32_t bits = uint32_t(b) << 16;
-  float f;
-  __builtin_memcpy(&f, &bits, 4);
-  return f;
-}
-inline uint16_t float_to_bfloat(float f) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &f, 4);
-  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;  // the NaN that the hardware gives
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 inline uint16_t double_to_bfloat(double x) {
   if (x > -0x1p-126 && x < 0x1p-126) {  // subnormal in float, too: doubles of this size are 2^-133 apart
     const double rounded = (x + 0x1.8p-81) - 0x1.8p-81;
     return float_to_bfloat(__builtin_copysignf(float(rounded), float(x)));
   }
   return float_to_bfloat(round_to_odd(x));
-}
-
-// n floats from n of them.
-template <int n>
-inline void bfloats_to_floats(const void* bfloats, float* floats) {
-  for (int i = 0; i < n; i++) {
-    uint16_t b;
-    __builtin_memcpy(&b, static_cast<const char*>(bfloats) + 2 * i, 2);
-    floats[i] = bfloat_to_float(b);
-  }
 }
 
 namespace bf16 {

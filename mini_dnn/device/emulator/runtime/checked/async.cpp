@@ -12,7 +12,7 @@ bool copies_under_way = false;
 
 namespace {
 
-constexpr size_t WORD = 4, CORE_MATRIX = 128;  // bytes
+constexpr size_t WORD = 4;  // bytes
 
 struct Flight {
   CopyKind kind;
@@ -31,10 +31,7 @@ struct Flights {
   uint32_t fences[MAX_THREADS];  // when each thread called fence_proxy_async() last
 } flights;
 
-char* in_shared(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? const_cast<char*>(copy.from) : copy.to; }
-const char* in_global(const Copy& copy) { return copy.kind == CopyKind::bulk_store ? copy.to : copy.from; }
-
-bool only_reads(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::product; }  // shared memory
+bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
 
 uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
 
@@ -55,12 +52,6 @@ void each_word(const char* p, size_t bytes, Visit visit) {
   for (size_t i = first; i <= last && i < flights.words.size(); i++) visit(flights.words[i]);
 }
 
-template <class Visit>
-void each_core_matrix(const Product& product, Visit visit) {
-  for (int i = 0; i < product.columns / 8; i++)
-    for (int half = 0; half < 2; half++) visit(product.core_matrix(i, half));
-}
-
 const Region* find_region(const char* p) {
   for (const Region& r : the_check.regions)
     if (p >= r.start && p < r.start + r.bytes) return &r;
@@ -68,12 +59,12 @@ const Region* find_region(const char* p) {
 }
 
 // What a copy brought is written now. The copy engine is no thread: those who waited may all read it.
-void note_landed(const Copy& copy) {
+void note_landed(const Copy& copy, const Piece& piece) {
   const Check& c = the_check;
-  const Region* r = find_region(copy.to);
+  const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
-  const size_t first = (copy.to - r->start) >> r->shift, last = (copy.to + copy.bytes - 1 - r->start) >> r->shift;
-  for (size_t i = first; i <= last; i++) {
+  const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
+  for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
     cell.write_epoch = c.epoch;
     cell.write_warp_epoch = c.warp_epochs[copy.thread / WARP];
@@ -84,7 +75,8 @@ void note_landed(const Copy& copy) {
 }
 
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
-  constexpr const char* names[] = {"cp_async", "bulk_load", "bulk_store", "wgmma_m64k16"};
+  constexpr const char* names[] = {"cp_async",    "bulk_load",    "bulk_store",
+                                   "tensor_load", "tensor_store", "wgmma_m64k16"};
   const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::async;
@@ -137,24 +129,29 @@ void note_proxy_fence() {
 void check_copy_started(Copy& copy) {
   begin_block();
   const Check& c = the_check;
-  const char* shared = in_shared(copy);
+  const char* shared = copy.shared();
   if (shared < c.shared_start || shared >= c.shared_end)
     fail("an asynchronous copy was given an address that is not in shared memory where it must be");
-  const bool is_store = copy.kind == CopyKind::bulk_store;
-  check_access(in_global(copy), copy.valid, is_store, false, copy.call);
-  check_access(shared, copy.bytes, !is_store, false, copy.call);
-  if (is_store) check_fenced(copy.kind, shared, copy.bytes, copy.call);
+  const bool store = is_store(copy.kind);
+  copy.each_piece([&](const Piece& p) {
+    check_access(p.global + p.first, p.last - p.first, store, false, copy.call);
+    check_access(p.shared, p.bytes, !store, false, copy.call);
+    if (store) check_fenced(copy.kind, p.shared, p.bytes, copy.call);
+  });
   copy.id = flights.all.size();
-  flights.all.push_back({copy.kind, copy.thread, c.last_pc, copy.kind == CopyKind::bulk_load});
-  each_word(shared, copy.bytes, [&](uint32_t& word) { word = copy.id + 1; });
+  const bool is_of_barrier = copy.kind == CopyKind::bulk_load || copy.kind == CopyKind::tensor_load;
+  flights.all.push_back({copy.kind, copy.thread, c.last_pc, is_of_barrier});
+  copy.each_piece([&](const Piece& p) { each_word(p.shared, p.bytes, [&](uint32_t& word) { word = copy.id + 1; }); });
   copies_under_way = true;
 }
 
 void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = true; }
 
 void check_copy_landed(const Copy& copy) {
-  each_word(in_shared(copy), copy.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
-  if (copy.kind != CopyKind::bulk_store) note_landed(copy);
+  copy.each_piece([&](const Piece& p) {
+    each_word(p.shared, p.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
+    if (!is_store(copy.kind)) note_landed(copy, p);
+  });
 }
 
 void check_copy_left(const Copy& copy) {
@@ -166,39 +163,41 @@ void check_copy_left(const Copy& copy) {
 void check_product_reads(const Product& product) {
   const Check& c = the_check;
   begin_block();
-  if (product.b < c.shared_start || product.b >= c.shared_end)
-    fail("wgmma_m64k16 (%s:%u): b is not in shared memory", product.site.file_name(), product.site.line());
-  each_core_matrix(product, [&](const char* p) {
-    check_access(p, CORE_MATRIX, false, false, product.call);
-    check_fenced(CopyKind::product, p, CORE_MATRIX, product.call);
+  auto check_start = [&](const char* which, const Matrix& matrix) {
+    if (matrix.start < c.shared_start || matrix.start >= c.shared_end)
+      fail("wgmma_m64k16 (%s:%u): %s is not in shared memory", product.site.file_name(), product.site.line(), which);
+  };
+  if (!product.a_in_registers) check_start("a", product.a);
+  check_start("b", product.b);
+  product.each_chunk([&](const char* p) {
+    check_access(p, CHUNK, false, false, product.pc);
+    check_fenced(CopyKind::product, p, CHUNK, product.pc);
   });
 }
 
 void check_product_started(Product& product) {
   product.id = flights.all.size();
-  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.call), false});
-  each_core_matrix(product,
-                   [&](const char* p) { each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = product.id + 1; }); });
+  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.pc), false});
+  product.each_chunk([&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = product.id + 1; }); });
   copies_under_way = true;
 }
 
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
-  each_core_matrix(product, [&](const char* p) {
-    each_word(p, CORE_MATRIX, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; });
-  });
+  product.each_chunk(
+      [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
 }
 
 void check_product_left(const Product& product) {
   const Flight& flight = flights.all[product.id];
-  note_finding(flight, "left", product.b, CORE_MATRIX, {0, 0, flight.thread, this_block(), flight.pc});
+  note_finding(flight, "left", product.b.start, CHUNK, {0, 0, flight.thread, this_block(), flight.pc});
   this_worker->failure.kind = FailureKind::finding;
 }
 
 void check_sums_under_way(const Product& product, const void* wait_call) {
   const Flight& flight = flights.all[product.id];
-  note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b, CORE_MATRIX,
+  note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b.start, CHUNK,
                {0, 0, linear_thread, this_block(), pc_of(wait_call)});
   the_check.pending = false;
   stop(FailureKind::finding);

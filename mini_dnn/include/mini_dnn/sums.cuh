@@ -1,0 +1,110 @@
+// How the sums of a matrix product leave a warp's registers: #include <mini_dnn/sums.cuh>
+//
+// A warp has 16 rows of c, in fragments as of ptx::mma_m16n8k16 and ptx::wgmma_m64k16: lane 4 g + t has in d[i] columns
+// 8 i + 2 t and 8 i + 2 t + 1, of row g (d[i][0..1]) and of row g + 8 (d[i][2..3]).
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <mini_dnn/ptx.cuh>
+
+#include <type_traits>
+
+namespace sums {
+
+// The types of problems, as plans number them.
+enum : int { fp32 = 0, fp16 = 1, bf16 = 2 };
+template <int type>
+using Element = std::conditional_t<type == fp32, float, std::conditional_t<type == fp16, half, __nv_bfloat16>>;
+
+// Where sums go: a matrix c of m rows of n elements, `pitch` elements from row to row.
+template <class Out>
+struct Matrix {
+  const Out* c0;  // read only if beta is not 0
+  Out* c;
+  int m, n, pitch;
+  float alpha, beta;
+};
+
+template <class T>
+struct alignas(2 * sizeof(T)) Pair {
+  T low, high;
+};
+
+// c = alpha d + beta c0 from row and column on, as far as c goes; straight from registers, two elements at a time where
+// `pairs` says that rows start at multiples of two.
+template <bool pairs, class Out, int groups>
+__device__ __forceinline__ void store(const float (&d)[groups][4], const Matrix<Out>& to, int row, int column) {
+  const int lane = threadIdx.x % 32, left = to.n - column - lane % 4 * 2;
+  const long long at = (long long)(row + lane / 4) * to.pitch + column + lane % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    if (row + lane / 4 + 8 * h >= to.m) continue;
+    const Out* const c0 = to.c0 + at + 8ll * h * to.pitch;
+    Out* const c = to.c + at + 8ll * h * to.pitch;
+#pragma unroll
+    for (int i = 0; i < groups; i++) {
+      if (8 * i >= left) continue;
+      float x = to.alpha * d[i][2 * h], y = to.alpha * d[i][2 * h + 1];
+      if (pairs && 8 * i + 1 < left) {
+        if (to.beta != 0.0f) {
+          const auto old = *reinterpret_cast<const Pair<Out>*>(c0 + 8 * i);
+          x += to.beta * float(old.low);
+          y += to.beta * float(old.high);
+        }
+        *reinterpret_cast<Pair<Out>*>(c + 8 * i) = {Out(x), Out(y)};
+        continue;
+      }
+      if (to.beta != 0.0f) x += to.beta * float(c0[8 * i]);
+      c[8 * i] = Out(x);
+      if (8 * i + 1 >= left) continue;
+      if (to.beta != 0.0f) y += to.beta * float(c0[8 * i + 1]);
+      c[8 * i + 1] = Out(y);
+    }
+  }
+}
+
+// Two sums in 16 bits each, as Out.
+template <class Out>
+__device__ __forceinline__ unsigned pack(float low, float high) {
+  if constexpr (std::is_same_v<Out, half>)
+    return ptx::pack_halves(low, high);
+  else
+    return ptx::pack_bfloats(low, high);
+}
+
+#ifdef PTX_BULK
+// 64 columns, d[first] to d[first + 7], to 16 rows of 128 bytes in shared memory, with 128-byte swizzle.
+template <class Out, int groups>
+__device__ __forceinline__ void stage(const float (&d)[groups][4], int first, float alpha, char* rows) {
+  const int lane = threadIdx.x % 32, row = lane % 16;  // of four matrices: rows 0 to 7, 8 to 15, then 8 columns on
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+    const float *const x = d[first + i], *const y = d[first + i + 1];
+    const unsigned both[4] = {pack<Out>(alpha * x[0], alpha * x[1]), pack<Out>(alpha * x[2], alpha * x[3]),
+                              pack<Out>(alpha * y[0], alpha * y[1]), pack<Out>(alpha * y[2], alpha * y[3])};
+    ptx::stmatrix(rows + row * 128 + ((i + lane / 16) ^ row % 8) * 16, both);
+  }
+}
+
+// The same as store, for 16 bits and beta = 0, by tensor copies of 16 rows of 64 columns. `staged`: the warp's own 4
+// KB, at a multiple of 1024. A copy may still read them after that: see ptx::bulk_wait_read.
+template <class Out, int groups>
+__device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha,
+                                             char* staged, int row, int column, int entry) {
+#pragma unroll
+  for (int i = 0; i < groups / 8; i++) {
+    char* const rows = staged + i % 2 * 2048;
+    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<1>();  // the copy before the last has read them
+    __syncwarp();
+    stage<Out>(d, 8 * i, alpha, rows);
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      ptx::tensor_store(c, column + 64 * i, row, entry, rows);
+      ptx::bulk_commit();
+    }
+  }
+}
+#endif
+
+}  // namespace sums

@@ -1,0 +1,218 @@
+"""``show --standalone``: the program draws, compares and times as it says, and nvcc alone builds it."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import why_no_gpu
+from take_home_helpers import GEMM, files_of, small
+
+from mini_dnn.device import Device
+from mini_dnn.device.clusters import CLUSTER_ARCH
+from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.ops import Array
+from mini_dnn.ops.compare import wrong_elements
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.running.runner import run
+from mini_dnn.variant import Variant, find
+from mini_dnn.variant.answers import ANSWER, SAMPLES, Span, drawn, sample
+from mini_dnn.variant.plan import Launch
+
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
+
+
+def built(folder: Path, variant: Variant, problem: Any) -> Path:
+    """The program, compiled by the folder's own Makefile."""
+    for name, content in files_of(variant, problem).items():
+        (folder / name).write_bytes(content)
+    command = ["make", "-C", str(folder), f"NVCC={find_nvcc()}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+    return folder / "main"
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("gemm/v3", "130,67,129,fp16,fp16,nn,2,0.5"),
+            ("gemm/v3", "300,270,33"),
+            ("m2", "70,2,9,21,3,2,5"),
+            ("networks/lenet/whole", "2,1,28"),
+            ("softmax/v1", "130,300"),
+        ],
+    )
+    def test_a_right_kernel_agrees(self, name: str, text: str, device: Device) -> None:
+        variant = find(name)
+        problem = variant.operation.parse(text)
+        found = sample(variant.operation, problem, variant.precision)
+        given = problem.named("in", "weight")
+        arrays = {
+            array: drawn(given[array], sequence, span)
+            for sequence, (array, span) in enumerate(found.spans.items(), 1)
+        }
+        assert list(arrays) == list(given)
+        outputs = run(variant, problem, arrays, device).outputs
+        for output, answers in found.answers.items():
+            values = outputs[output].ravel()[answers["at"].astype(np.int64)]
+            assert not wrong_elements(values, answers["expected"], answers["bound"]).any()
+            other = np.roll(values, 1).astype(np.float64)
+            assert wrong_elements(other, answers["expected"], answers["bound"]).any()
+
+    def test_answers_come_from_all_over_the_output(self) -> None:
+        found = sample(GEMM, GEMM.parse("300,270,33"), "fp32").answers["c"]
+        assert len(found) == SAMPLES
+        assert found.dtype == ANSWER
+        assert (np.diff(found["at"].astype(np.int64)) > 0).all()
+        assert found["at"][-1] // 270 == 299
+        rows = find("softmax/v1").operation
+        entries = sample(rows, rows.parse("1000,10"), "fp32").answers["y"]["at"] // 10
+        assert (entries[0], entries[-1], len(np.unique(entries))) == (0, 999, 64)
+
+    def test_values_are_uniform(self) -> None:
+        values = drawn(Array((1000, 1000)), 1, Span(-2.0, 2.0)).ravel()
+        assert values.dtype == np.float32
+        assert abs(values.mean()) < 5e-3
+        assert values.var() == pytest.approx(4 / 3, rel=5e-3)
+        counts = np.histogram(values, 64, (-2, 2))[0]
+        assert counts.sum() == values.size
+        assert (np.abs(counts - values.size / 64) < 5 * np.sqrt(values.size / 64)).all()
+        assert abs(np.corrcoef(values[1:], values[:-1])[0, 1]) < 5e-3
+        other = drawn(Array((1000, 1000)), 2, Span(-2.0, 2.0)).ravel()
+        assert abs(np.corrcoef(values, other)[0, 1]) < 5e-3
+
+    def test_part_of_an_array_is_drawn_as_in_the_whole(self) -> None:
+        array, some = Array((9, 4, 5), "float16"), np.array([0, 3, 8])
+        whole = drawn(array, 3, Span(0.0, 1.5))
+        assert whole.dtype == np.float16
+        np.testing.assert_array_equal(drawn(array, 3, Span(0.0, 1.5), some), whole[some])
+
+    @needs_nvcc
+    def test_program_draws_the_same_values(self, tmp_path: Path) -> None:
+        (tmp_path / "harness.cuh").write_bytes(
+            files_of(find("m1"), ConvShape(1, 1, 1, 1, 1, 1, 1))["harness.cuh"]
+        )
+        (tmp_path / "main.cu").write_text("""#include "harness.cuh"
+template <class Element> void values(std::uint64_t sequence, float low, float high) {
+  for (int i = 0; i < 500; i++)
+    std::printf("%a ", harness::number(harness::random<Element>(sequence, i, low, high)));
+}
+int main() {
+  values<float>(1, -1.73f, 1.73f), values<half>(2, -0.0681f, 0.0681f), values<unsigned char>(3, 0.0f, 256.0f);
+}
+""")
+        command = [str(find_nvcc()), "-std=c++17", "main.cu", "-o", "main"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        done = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True)
+        low, high = (float(np.float32(x)) for x in (1.73, 0.0681))
+        expected = [
+            drawn(Array((500,)), 1, Span(-low, low)),
+            drawn(Array((500,), "float16"), 2, Span(-high, high)),
+            drawn(Array((500,), "uint8"), 3, Span(0.0, 256.0)),
+        ]
+        assert [float.fromhex(word) for word in done.stdout.split()] == [
+            float(x) for x in np.concatenate(expected)
+        ]
+
+
+COMPILED = [
+    "gemm/v3",
+    "gemm/v5",
+    "m2",
+    "m3/streams",
+    "m3/constant_memory",
+    "layers/custom",
+    "networks/lenet/tensor",
+]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", COMPILED)
+def test_nvcc_alone_builds_it(name: str, tmp_path: Path) -> None:
+    variant = find(name)
+    program = built(tmp_path, variant, small(variant))
+    if why_no_gpu():
+        done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert re.match(r"harness\.cuh:\d+: cuda\w+\(.*\n  failed: .*CUDA", done.stderr)
+
+
+CLUSTERED = """
+extern "C" __global__ void tell(const float* x, const float* w, float* y, int) {
+#if __CUDA_ARCH__ >= 900
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  y[blockIdx.x] = rank == blockIdx.x % 2 ? *w * x[blockIdx.x] : 0;
+#endif
+}
+"""
+
+
+def clustered(folder: Path) -> tuple[Variant, ConvShape]:
+    """A kernel in clusters of two blocks, each of which computes one output of the four."""
+    (folder / "kernel.cu").write_text(CLUSTERED)
+    launch = Launch("tell", (4,), (1,), ("x", "w", "y", 7), cluster=2, early=True)
+    variant = Variant("conv2d", "", plan=lambda s: [launch] * 2, min_arch=90, folder=folder, name="mine")
+    return variant, ConvShape(1, 1, 2, 2, 1, 1, 1)
+
+
+@needs_nvcc
+def test_nvcc_builds_launches_in_clusters(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    built(tmp_path / "out", *clustered(tmp_path))
+
+
+@needs_nvcc
+@pytest.mark.gpu
+def test_launches_in_clusters_run_on_a_gpu(tmp_path: Path, cuda: Device) -> None:
+    if cuda.arch < CLUSTER_ARCH:
+        pytest.skip(f"clusters need sm_{CLUSTER_ARCH}, and this GPU is sm_{cuda.arch}")
+    (tmp_path / "out").mkdir()
+    program = built(tmp_path / "out", *clustered(tmp_path))
+    done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "check   y: 4 of 4 elements agree with float64" in done.stdout
+
+
+@needs_nvcc
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*COMPILED, "softmax/v1", "layers/fused", "networks/lenet/whole"])
+def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
+    variant = find(name)
+    problem = small(variant)
+    program = built(tmp_path, variant, problem)
+    done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lines[:2] == [f"kernel  {variant.name}", f"problem {problem}"]
+    assert re.match(r"device  .* \(sm_\d+\), CUDA \d+\.\d+$", lines[2])
+    assert re.match(r"check   \w+: \d+ of \d+ elements agree with float64, max error", lines[3])
+    assert re.match(r"time    [\d.e-]+ ms \((copies and )?kernels\), the median of \d+ runs", lines[4])
+    assert re.match(r"rate    [\d.]+ TFLOP/s, \d+ GB/s", lines[5])
+
+
+@needs_nvcc
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("1.0f, 0.0f);", "2.0f, 0.0f);", "elements differ from float64"),
+        ("    gemm<<<", "    if (false) gemm<<<", "elements are NaN: nobody wrote them?"),
+        ("gemm<<<", "gemm<<<0 * ", "failed: invalid configuration argument"),
+    ],
+)
+def test_a_wrong_kernel_is_told(right: str, wrong: str, message: str, tmp_path: Path) -> None:
+    variant = find("gemm/v3")
+    program = built(tmp_path, variant, GEMM.parse("130,129,67"))
+    text = (tmp_path / "main.cu").read_text()
+    assert text.count(right) == 1
+    (tmp_path / "main.cu").write_text(text.replace(right, wrong))
+    subprocess.run(["make", "-C", str(tmp_path), f"NVCC={find_nvcc()}"], check=True, capture_output=True)
+    done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert message in done.stdout + done.stderr
