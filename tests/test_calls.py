@@ -63,11 +63,22 @@ def test_the_product_of_milestone_2_by_every_rung(impl: str, emulator: Device) -
         assert comparison.ok, f"{shape}: {comparison}"
 
 
-@pytest.mark.parametrize("problem", [p for p in GEMM.check if not p.beta and p.dtype == "fp16"], ids=str)
-def test_all_that_a_product_may_be(problem: GemmShape, emulator: Device) -> None:
-    """Types, layouts, a batch, factors and gaps, on kernels that need a newer GPU."""
-    variant = calling("gemm/v5")
-    assert variant.planned(problem, BYTES).min_arch == 80
+HALVES = [p for p in (replace(p, beta=0.0) for p in GEMM.check) if p.dtype == "fp16"]
+
+
+@pytest.mark.parametrize(
+    ("impl", "problem"),
+    [
+        pytest.param(impl, problem, id=f"{impl}/{problem.text}")
+        for impl in ("gemm/v5", "gemm/v6")
+        for problem in HALVES
+        if not find(impl).limit_for(problem)
+    ],
+)
+def test_all_that_a_product_may_be(impl: str, problem: GemmShape, emulator: Device) -> None:
+    """Types, layouts, a batch, factors and gaps; kernels that need a newer GPU, and tensor maps."""
+    variant = calling(impl)
+    assert variant.planned(problem, BYTES).min_arch == find(impl).min_arch > variant.min_arch
     arrays = GEMM.inputs(problem, seed=0)
     found = run(variant, problem, arrays, emulator).outputs
     assert compare_all(found, answer(problem, arrays), bound(problem, arrays, "fp16")).ok
