@@ -70,6 +70,8 @@ def check_launches(
     if any(_beyond(launch.grid, GRID_LIMIT) for launch in planned.launches):  # the runner splits such a batch
         planned = plan(1)
     for launch in planned.launches:
+        if launch.code:  # another variant's, which is checked by itself
+            continue
         at = _At(planned.source, launch)
         finding = _kernel(at, kernels) or _geometry(at)
         finding = finding or _cluster(at, arch) or _shared(at, arch, static_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,14 @@ class TensorMap:
         return VariantError(f"the tensor map of '{self.buffer}' cannot be made: {what}")
 
 
+@dataclass(frozen=True)
+class Code:
+    """A kernel file, and the definitions that it is compiled with."""
+
+    source: Path
+    defines: tuple[tuple[str, int], ...]
+
+
 Argument = str | Images | TensorMap | int | float | np.generic
 
 
@@ -124,6 +133,8 @@ class Launch:
     early
         The kernel may begin before the one ahead of it on the stream has ended, and calls
         ``ptx::grid_wait()`` before it reads or writes what that one uses.
+    code
+        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
     """
 
     kernel: str
@@ -134,6 +145,7 @@ class Launch:
     stream: int = 0
     cluster: int | tuple[int, ...] = 1
     early: bool = False
+    code: Code | None = None
 
     @property
     def new_in_hopper(self) -> str:
@@ -183,7 +195,7 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product by the device's own library (cuBLAS), in the types of its buffers, with sums in fp32.
+    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
 
     Parameters
     ----------
@@ -191,6 +203,9 @@ class Gemm:
         Names of buffers: arrays of the problem, or scratch buffers.
     m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
         See `Product`.
+    impl
+        The name of a variant of the matrix product that computes it instead of the library, such as
+        ``"gemm/v3_registers"``: its launches take the place of this step.
     """
 
     a: str
@@ -207,6 +222,7 @@ class Gemm:
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
+    impl: str = ""
 
     @property
     def product(self) -> Product:
@@ -256,6 +272,8 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+        case "code":
+            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
         case "layout":
             fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
         case "alpha" | "beta":
