@@ -105,9 +105,7 @@ def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
     plain = {int: np.int32, float: np.float32}
     args = tuple(named[v] if isinstance(v, str) else plain.get(type(v), type(v))(v) for v in step.args)
     grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
-    kernel = loaded.module.get_function(step.kernel)
-    if step.shared_bytes > 48 * 1024:
-        kernel.max_dynamic_shared_size_bytes = step.shared_bytes
+    kernel = loaded.kernel(step)
     yield "RawKernel", partial(kernel, grid, block, args, shared_mem=step.shared_bytes), False
     yield "interop.cupy, out=c", partial(loaded, a, b, out=c), False
 

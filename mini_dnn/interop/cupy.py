@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 import cupy
@@ -23,10 +24,10 @@ from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
-from mini_dnn.running.execute import argument, named
+from mini_dnn.running.execute import argument, no_buffer
 from mini_dnn.running.prepared import ALIGNMENT
-from mini_dnn.variant import Planned, Variant, find
-from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant import Variant, find
+from mini_dnn.variant.plan import Code, CopyToSymbol, Gemm, Images, Launch, Step
 
 SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 
@@ -69,12 +70,15 @@ class Loaded:
         for launch in self.planned.launches:
             if launch.cluster_sizes != ALONE:
                 raise VariantError(f"{variant.name} launches clusters of blocks, which CuPy has no words for")
-        self.module = cupy.RawModule(path=_file(self.planned, arch))
+        own = Code(self.planned.source, tuple(self.planned.defines.items()))
+        self._modules: dict[Code | None, Any] = {None: _module(own, arch)}
+        self._modules |= {code: _module(code, arch) for code in self.planned.codes}
         self._cublas: dict[int, tuple[Cublas, Any]] = {}  # by stream, each with memory to work in
-        self._kernels: dict[str, Any] = {}
+        self._kernels: dict[tuple[Code | None, str], Any] = {}
         for launch in self.planned.launches:
-            kernel = self._kernels.setdefault(launch.kernel, self.module.get_function(launch.kernel))
-            if launch.shared_bytes > SHARED_BYTES:
+            loaded = self._modules[launch.code].get_function(launch.kernel)
+            kernel = self._kernels.setdefault((launch.code, launch.kernel), loaded)
+            if launch.shared_bytes > max(SHARED_BYTES, kernel.max_dynamic_shared_size_bytes):
                 kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
@@ -103,17 +107,31 @@ class Loaded:
     def _run(self, step: Step, buffers: dict[str, Any]) -> None:
         match step:
             case Launch():
-                what = f"the launch of {step.kernel}"
-                part: Callable[[Images], Any] = partial(_part, buffers, what)
-                args = tuple(_passed(argument(value, what, buffers, part)) for value in step.args)
+                named = partial(self._named, buffers, what := f"the launch of {step.kernel}")
+                part: Callable[[Images], Any] = partial(_part, named)
+                args = tuple(_passed(argument(value, what, named, part)) for value in step.args)
                 grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
-                self._kernels[step.kernel](grid, block, args, shared_mem=step.shared_bytes)
+                self.kernel(step)(grid, block, args, shared_mem=step.shared_bytes)
             case CopyToSymbol():
-                source: Any = named(step.buffer, buffers, f"the copy to {step.symbol}")
-                self.module.get_global(step.symbol).copy_from_device_async(source.data, source.nbytes)
+                source = self._named(buffers, f"the copy to {step.symbol}", step.buffer)
+                symbol = self._modules[None].get_global(step.symbol)
+                symbol.copy_from_device_async(source.data, source.nbytes)
             case Gemm():
-                a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                self._multiply(step.product, a, b, c)
+                named = partial(self._named, buffers, "the gemm")
+                self._multiply(step.product, named(step.a), named(step.b), named(step.c))
+
+    def kernel(self, launch: Launch) -> Any:
+        """The kernel of a launch, a ``cupy.RawKernel``."""
+        return self._kernels[launch.code, launch.kernel]
+
+    def _named(self, buffers: dict[str, Any], what: str, name: str) -> Any:
+        """The array of that name, or another one's memory that goes by it."""
+        if name in self.planned.views:
+            of, array = self.planned.views[name]
+            return self._named(buffers, what, of).reshape(-1)[: prod(array.shape)].reshape(array.shape)
+        if name not in buffers:
+            raise no_buffer(name, buffers, what)
+        return buffers[name]
 
     def _multiply(self, product: Product, a: Any, b: Any, c: Any) -> None:
         """By cuBLAS, with a handle for each stream."""
@@ -158,15 +176,14 @@ def _passed(arg: Any) -> Any:
     return np.frombuffer(encoded(*arg.at(array.data.ptr)).tobytes(), "V128")
 
 
-def _part(buffers: dict[str, Any], what: str, images: Images) -> Any:
-    source: Any = named(images.buffer, buffers, what)
-    return source[images.first : images.last]
+def _part(named: Callable[[str], Any], images: Images) -> Any:
+    return named(images.buffer)[images.first : images.last]
 
 
-def _file(planned: Planned, arch: int) -> str:
-    """A file with the compiled kernels, as CuPy reads them."""
-    cubin = build_cubin(planned.source, planned.defines, nvcc_arch(arch))
+def _module(code: Code, arch: int) -> Any:
+    """Kernels, compiled for a GPU, as CuPy loads them."""
+    cubin = build_cubin(code.source, dict(code.defines), nvcc_arch(arch))
     path = cache_dir() / "cupy" / f"{hashlib.sha256(cubin).hexdigest()[:32]}.cubin"
     if not path.is_file():
         write_atomically(path, cubin)
-    return str(path)
+    return cupy.RawModule(path=str(path))

@@ -6,18 +6,18 @@ stream its launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import gcd, lcm
 from typing import Any
 
 from mini_dnn.device.base import Buffer, Device, ForeignStream, LentBuffer, Module, Work
 from mini_dnn.errors import DeviceError, VariantError
-from mini_dnn.ops import Array
-from mini_dnn.running.execute import argument, named
+from mini_dnn.running.execute import argument, compile_others, no_buffer
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Planned, Variant
-from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 ALIGNMENT = 16  # bytes: what kernels load and store at once, at most
 
@@ -61,7 +61,7 @@ class Prepared:
         self.stream = stream
         self._device = device
         self._number = stream.number()
-        self._lent: dict[tuple[str, int, int], LentBuffer] = {}  # by name, bytes from its start, entries
+        self._moving: dict[tuple[Any, ...], LentBuffer] = {}  # by an array's name and bytes from its start
         self._scratch: dict[tuple[str, int], Buffer] = {}  # by name, and entries of the batch
         self._modules: list[Module] = []
         try:
@@ -69,7 +69,7 @@ class Prepared:
         except BaseException:
             self.free()
             raise
-        self._places = [(b.lie_at, self.names.index(name), at) for (name, at, _), b in self._lent.items()]
+        self._places = [(b.lie_at, self.names.index(key[0]), key[1]) for key, b in self._moving.items()]
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Give the stream all work of a call.
@@ -112,10 +112,12 @@ class Prepared:
             for name, array in planned.scratch.items():
                 self._scratch[name, size] = self._device.empty(name, array.shape, array.dtype)
             module = self._device.compile(planned.source, planned.defines)
-            self._modules.append(module)
-            yield from self._steps(planned.setup, planned, module, 0)
+            modules: dict[Code | None, Module] = {None: module}
+            modules |= compile_others(planned, self._device)
+            self._modules += modules.values()
+            yield from self._steps(planned.setup, planned, modules, 0)
             for _ in range(sizes.count(size)):
-                yield from self._steps(planned.steps, planned, module, first)
+                yield from self._steps(planned.steps, planned, modules, first)
                 first += size
 
     def _plan(self, n: int) -> Planned:
@@ -140,49 +142,53 @@ class Prepared:
         full, rest = divmod(batch, size)
         return [size] * full + [rest] * (rest > 0)
 
-    def _steps(self, steps: Sequence[Step], planned: Planned, module: Module, first: int) -> Iterator[Work]:
+    def _steps(
+        self, steps: Sequence[Step], planned: Planned, modules: Mapping[Code | None, Module], first: int
+    ) -> Iterator[Work]:
         """Steps of a part that begins at entry ``first`` of the batch, made ready."""
-        buffers = {name: self._buffer(planned, name, first) for name in planned.arrays}
-        part = self._parts(planned, buffers, first)
         for step in steps:
             match step:
                 case Launch():
-                    what = f"the launch of {step.kernel}"
-                    args = [argument(value, what, buffers, part) for value in step.args]
+                    named = partial(self._buffer, planned, first, what := f"the launch of {step.kernel}")
+                    part = partial(_part, named)
+                    args = [argument(value, what, named, part) for value in step.args]
                     yield self.stream.launch(
-                        *(module, step.kernel, step.grid, step.block, args),
+                        *(modules[step.code], step.kernel, step.grid, step.block, args),
                         *(step.shared_bytes, step.cluster_sizes, step.early),
                     )
                 case CopyToSymbol():
-                    source = named(step.buffer, buffers, f"the copy to {step.symbol}")
-                    yield self.stream.copy(self._device.symbol(module, step.symbol), source)
+                    source = self._buffer(planned, first, f"the copy to {step.symbol}", step.buffer)
+                    yield self.stream.copy(self._device.symbol(modules[None], step.symbol), source)
                 case Gemm():
-                    a, b, c = (named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                    yield self.stream.gemm(step.product, a, b, c)
+                    named = partial(self._buffer, planned, first, "the gemm")
+                    yield self.stream.gemm(step.product, named(step.a), named(step.b), named(step.c))
                 case CopyIn() | CopyOut():
                     pass  # the arrays are on the device
 
-    def _parts(self, planned: Planned, buffers: dict[str, Buffer], first: int) -> Callable[[Images], Buffer]:
-        """What gives entries of a buffer of a part that begins at entry ``first`` of the batch."""
-
-        def part(images: Images) -> Buffer:
-            buffer = named(images.buffer, buffers, "a launch")
-            if images.buffer in planned.scratch:
-                return self._device.part(buffer, images.first, images.last)
-            return self._buffer(planned, images.buffer, first, (images.first, images.last))
-
-        return part
-
     def _buffer(
-        self, planned: Planned, name: str, first: int, within: tuple[int, int] | None = None
-    ) -> Buffer:
+        self, planned: Planned, first: int, what: str, name: str, within: tuple[int, int] | None = None
+    ) -> LentBuffer:
         """An array of a part that begins at entry ``first``, or the entries ``within`` it."""
-        if name in planned.scratch:
-            return self._scratch[name, planned.problem.batch]
-        array: Array = planned.problem.arrays[name]
-        start, end = within or (0, array.shape[0])
-        at = (start + (first if array.split else 0)) * (array.nbytes // array.shape[0])
-        key = name, at, end - start
-        if key not in self._lent:
-            self._lent[key] = self._device.lent(name, (end - start, *array.shape[1:]), array.dtype)
-        return self._lent[key]
+        of, view = name, planned.arrays.get(name)
+        while of in planned.views:  # another name for a buffer's memory
+            of, shaped = planned.views[of]
+            view = view or shaped
+        if view is None:
+            raise no_buffer(name, planned.arrays, what)
+        start, end = within or (0, view.shape[0])
+        at = start * (view.nbytes // view.shape[0])
+        scratch = self._scratch.get((of, planned.problem.batch))
+        if scratch is None and planned.arrays[of].split:
+            at += first * (planned.arrays[of].nbytes // planned.arrays[of].shape[0])
+        shape = (end - start, *view.shape[1:])
+        key = of, at, shape, view.dtype
+        buffer = self._moving.get(key) or self._device.lent(name, shape, view.dtype)
+        if scratch is None:
+            self._moving[key] = buffer
+        elif scratch.address is not None:
+            buffer.lie_at(scratch.address + at)
+        return buffer
+
+
+def _part(named: Callable[..., LentBuffer], images: Images) -> LentBuffer:
+    return named(images.buffer, (images.first, images.last))
