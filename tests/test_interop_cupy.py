@@ -28,6 +28,9 @@ class Array(CupyArray):
     def nbytes(self) -> int:
         return self.values.nbytes
 
+    def reshape(self, *shape: Any) -> "Array":
+        return Array(self.values.reshape(*shape))
+
     def __getitem__(self, entries: slice) -> "Array":
         return Array(self.values[entries])
 

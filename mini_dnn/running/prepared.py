@@ -113,7 +113,8 @@ class Prepared:
                 self._scratch[name, size] = self._device.empty(name, array.shape, array.dtype)
             module = self._device.compile(planned.source, planned.defines)
             modules: dict[Code | None, Module] = {None: module}
-            modules |= compile_others(planned, self._device)
+            for code, other in compile_others(planned, self._device).items():
+                modules[code] = other
             self._modules += modules.values()
             yield from self._steps(planned.setup, planned, modules, 0)
             for _ in range(sizes.count(size)):
