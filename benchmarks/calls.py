@@ -1,6 +1,6 @@
 """What a call from Python costs the host, beside a bare launch of the same kernel.
 
-    python benchmarks/calls.py [--impl NAME] [--size 256] [--out FILE]
+    python benchmarks/calls.py [--impl NAME] [--size 256] [--dtype float32] [--out FILE]
 
 Calls come in bursts that are shorter than the GPU's queue, so that the host never waits for the GPU; between
 bursts it waits, which is not timed. A figure is the median of all bursts, per call. It exits with 1 if one of
@@ -67,25 +67,32 @@ def prepared() -> Any:
 
 
 def bare_launch() -> Callable[[], None]:
-    """Its launch, with its arguments as they are."""
-    (launch,) = prepared()._work
-    return launch  # type: ignore[no-any-return]
+    """Its launches alone, with their arguments as they are."""
+    launches = prepared()._work
+    if len(launches) == 1:
+        return launches[0]  # type: ignore[no-any-return]
+
+    def launch() -> None:
+        for give in launches:
+            give()
+
+    return launch
 
 
-def with_cupy(impl: str, size: int) -> Iterator[Way]:
+def with_cupy(impl: str, size: int, dtype: str) -> Iterator[Way]:
     """Ways to call with CuPy's arrays."""
     import cupy
 
     from mini_dnn import gemm
 
-    a, b = (cupy.random.standard_normal((1, size, size), dtype=np.float32) for _ in "ab")
+    a, b = (cupy.random.standard_normal((1, size, size), dtype=np.float32).astype(dtype) for _ in "ab")
     chosen = {"impl": impl} if impl else {}
     c = gemm(a, b, **chosen)
     yield BARE, bare_launch(), False
     yield "gemm(a, b, out=c)", partial(gemm, a, b, out=c, **chosen), True
     yield "gemm(a, b)", partial(gemm, a, b, **chosen), True
     yield from raw_kernel(a, b, c)
-    yield "cupy.matmul(a, b, out=c)", partial(cupy.matmul, a, b, out=c), False
+    yield "cupy.matmul(a, b)", partial(cupy.matmul, a, b), False
     yield "cupy.empty", partial(cupy.empty, (1, size, size), np.float32), False
     yield "current stream", cupy.cuda.get_current_stream, False
 
@@ -100,24 +107,28 @@ def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
     except VariantError as error:
         print(f"no RawKernel: {error}", file=sys.stderr)
         return
-    (step,) = loaded.planned.steps
+    step, *more = loaded.planned.steps
+    yield "interop.cupy, out=c", partial(loaded, a, b, out=c), False
+    if more:
+        return
     named = {"a": a, "b": b, "c": c, "c0": c}
     plain = {int: np.int32, float: np.float32}
+    if not all(isinstance(value, (str, int, float, np.generic)) for value in step.args):
+        return  # tensor maps: the front end knows how to pass them
     args = tuple(named[v] if isinstance(v, str) else plain.get(type(v), type(v))(v) for v in step.args)
     grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
     kernel = loaded.kernel(step)
     yield "RawKernel", partial(kernel, grid, block, args, shared_mem=step.shared_bytes), False
-    yield "interop.cupy, out=c", partial(loaded, a, b, out=c), False
 
 
-def with_torch(impl: str, size: int) -> Iterator[Way]:
+def with_torch(impl: str, size: int, dtype: str) -> Iterator[Way]:
     """Ways to call with PyTorch's tensors."""
     import torch
 
     import mini_dnn.interop.torch
     from mini_dnn import gemm
 
-    a, b = (torch.randn(1, size, size, device="cuda") for _ in "ab")
+    a, b = (torch.randn(1, size, size, device="cuda").to(getattr(torch, dtype)) for _ in "ab")
     chosen = {"impl": impl} if impl else {}
     c = gemm(a, b, **chosen)
     yield BARE, bare_launch(), False
@@ -125,7 +136,6 @@ def with_torch(impl: str, size: int) -> Iterator[Way]:
     yield "gemm(a, b)", partial(gemm, a, b, **chosen), True
     operator = getattr(torch.ops, mini_dnn.interop.torch.NAMESPACE).gemm.default
     yield "torch.ops.mini_dnn.gemm(a, b)", partial(operator, a, b, **chosen), False
-    yield "torch.matmul(a, b, out=c)", partial(torch.matmul, a, b, out=c), False
     yield "torch.matmul(a, b)", partial(torch.matmul, a, b), False
     yield "torch.empty", partial(torch.empty, (1, size, size), device=a.device), False
     yield "current stream", torch.cuda.current_stream, False
@@ -145,13 +155,13 @@ def waiting(library: str) -> Iterator[Callable[[], Any]]:
             yield torch.cuda.synchronize
 
 
-def measured(impl: str, size: int, libraries: Sequence[str]) -> list[Figure]:
+def measured(impl: str, size: int, dtype: str, libraries: Sequence[str]) -> list[Figure]:
     """Figures of all ways, of each library together."""
     found = []
     for library in libraries:
         ways = {"CuPy": with_cupy, "PyTorch": with_torch}[library]
         with waiting(library) as wait:
-            for what, call, is_ours in ways(impl, size):
+            for what, call, is_ours in ways(impl, size, dtype):
                 found.append(Figure(library, what, *host_us(call, wait), is_ours))
     return found
 
@@ -179,12 +189,13 @@ def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a call costs too much."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--impl", default="", help="a variant of gemm with one launch; default: gemm's own")
+    parser.add_argument("--impl", default="", help="a variant of gemm; default: the best one")
     parser.add_argument("--size", type=int, default=256, help="rows, columns, and terms of a sum")
+    parser.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="of a and b")
     parser.add_argument("--libraries", nargs="+", default=["CuPy", "PyTorch"], choices=["CuPy", "PyTorch"])
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     asked = parser.parse_args(arguments)
-    figures = measured(asked.impl, asked.size, asked.libraries)
+    figures = measured(asked.impl, asked.size, asked.dtype, asked.libraries)
     print(table(figures))
     if asked.out:
         asked.out.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")

@@ -163,6 +163,7 @@ class Libraries:
             is_grad_enabled=lambda: self.tracks_gradients,
             empty=lambda shape, dtype, device: self._made(Tensor, shape, str(dtype)[6:], int(device[5:])),
             cuda=SimpleNamespace(current_stream=lambda gpu: SimpleNamespace(cuda_stream=self.stream)),
+            _C=SimpleNamespace(),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=self.written.append)),
             **{name: SimpleDtype(name) for name in ("float16", "bfloat16", "float32", "uint8")},
         )

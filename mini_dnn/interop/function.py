@@ -104,7 +104,8 @@ class Function:
         results = len(made)
         seen = kind.gather(names, arrays)
         gpu, stream, metas, addresses, more = seen
-        key = (self.__name__, gpu, stream, _key(impl), names, metas, *options.items())
+        known = impl if impl is None else _key(impl)
+        key = (self.__name__, gpu, stream, known, names, metas, *options.items())
         ready = CALLS.ready.get(key)
         if ready is None:
             ready = CALLS.ready[key] = self._prepare(kind, impl, names, results, seen, options)
