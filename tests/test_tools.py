@@ -102,7 +102,8 @@ class TestShow:
             Gemm("w", "col", "y", 4, 6, 5),
             Launch("pair", (4,), (32,), (), cluster=2, early=True),
             Launch("k", (1,), (1,), (TensorMap("x", (8, 64)), TensorMap("y", (8, 8), (4, 8), swizzle=0))),
-            *[Launch("again", (1,), (1,), ())] * 29,
+            Gemm("w", "col", "y", 4, 6, 5, layout="nt", batch=2, alpha=0.5, beta=-1),
+            *[Launch("again", (1,), (1,), ())] * 28,
         ]
         variant = Variant("conv2d", "", plan=lambda s: steps, min_arch=90, folder=tmp_path, name="mine")
         lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test", SM_90_BYTES).splitlines()
@@ -110,11 +111,13 @@ class TestShow:
         assert "//   stream 0: copy x[2..2] to the GPU" in lines
         assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
         assert "//   stream 0: pair<<<dim3(4), dim3(32), 0>>>(), clusters of 2x1x1, early" in lines
-        assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
         assert any(
             "k<<<dim3(1), dim3(1), 0>>>(tensor map of x [boxes of (8, 64); swizzle 128]" in x for x in lines
         )
         assert any("tensor map of y [boxes of (8, 8); swizzle 0; shape (4, 8)])" in line for line in lines)
+        assert "//   stream 0: cuBLAS: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
+        turned = "y (4, 6) = 0.5 * w (4, 5) @ col (6, 5).T + -1 * y, for each of 2"
+        assert f"//   stream 0: cuBLAS: {turned}" in lines
         assert "//   ... and 11 more of the same kinds" in lines
 
     @pytest.mark.parametrize("name", ["m2", "layers/custom", "m3/fp32_split"])

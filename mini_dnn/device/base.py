@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.product import Product
 from mini_dnn.device.tensor_map import UNIT, MapGeometry
 from mini_dnn.errors import LaunchError
 
@@ -161,8 +162,8 @@ class Device(Protocol):
             latter only at the next `synchronize` or copy.
         """
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """``c (m,n) = a (m,k) @ b (k,n)``, row-major fp32, by the device's own library."""
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Compute a matrix product by the device's own library, in the types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
         """Let work that is given to the stream from now on wait for the event."""

@@ -15,11 +15,12 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver
 from mini_dnn.device.clusters import ALONE, Sizes
-from mini_dnn.device.cublas import Cublas
+from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
@@ -54,7 +55,7 @@ class CudaDevice:
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
         self._flush: CudaBuffer | None = None
-        self._cublas: Cublas | None = None
+        self._cublas: dict[int, tuple[Cublas, CudaBuffer]] = {}  # and its workspace, by stream
         major, minor = device.compute_capability()
         self.arch = 10 * major + minor
         self.device_name = device.name()
@@ -176,12 +177,16 @@ class CudaDevice:
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
         _loaded(module).kernel(kernel).launch(settings, args)
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """Multiply by cuBLAS, in strict fp32."""
-        if self._cublas is None:
-            self._cublas = Cublas()
-        pa, pb, pc = (int(own(buffer).memory) for buffer in (a, b, c))
-        self._cublas.sgemm(pa, pb, pc, m, n, k, self._stream(stream).handle)
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Multiply by cuBLAS."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
+        if stream not in self._cublas:  # a workspace for each: streams may overlap
+            workspace = self.empty("cuBLAS workspace", (WORKSPACE,), np.uint8, fill=False)
+            handle = Cublas(self._stream(stream).handle, int(workspace.memory))
+            self._cublas[stream] = handle, workspace
+        at_a, at_b, at_c = (int(own(buffer).memory) for buffer in (a, b, c))
+        self._cublas[stream][0].multiply(product, at_a, at_b, at_c, a.dtype.name, c.dtype.name)
 
     def wait(self, event: Any, stream: int) -> None:
         """Let the stream wait for the event."""
@@ -228,6 +233,10 @@ class CudaDevice:
 
     def close(self) -> None:
         """Leave the context."""
+        for handle, workspace in self._cublas.values():
+            handle.close()
+            workspace.free()
+        self._cublas.clear()
         self._streams.clear()
         self._leave()
 

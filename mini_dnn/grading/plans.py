@@ -79,7 +79,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
         case Gemm():
             return {
                 "cublas": [step.a, step.b, step.c],
-                "sizes": [step.m, step.n, step.k],
+                "product": list(astuple(step.product)),
                 "stream": step.stream,
             }
 

@@ -135,7 +135,7 @@ class Execution:
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)
             case Gemm():
                 a, b, c = (_named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                device.gemm(a, b, c, step.m, step.n, step.k, step.stream)
+                device.gemm(step.product, a, b, c, step.stream)
             case CopyIn(images):
                 part = _host_part(host, images)
                 device.copy_in(self._part(images, "a copy"), part, step.stream)

@@ -107,10 +107,18 @@ def _step(step: Step) -> str:
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():
-            a, b = f"{step.a} ({step.m}, {step.k})", f"{step.b} ({step.k}, {step.n})"
-            return f"cublasSgemm: {step.c} ({step.m}, {step.n}) = {a} @ {b}"
+            return _product(step)
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
     return f"copy {_argument(step.images)} {way}"
+
+
+def _product(step: Gemm) -> str:
+    shapes = zip((step.a, step.b, step.c), step.product.lines, f"{step.layout}n", strict=True)
+    a, b, c = (f"{name} ({m}, {n}){'.T' if turned == 't' else ''}" for name, (m, n, _), turned in shapes)
+    factor = "" if step.alpha == 1 else f"{step.alpha:g} * "
+    more = f" + {step.beta:g} * {step.c}" if step.beta else ""
+    each = f", for each of {step.batch}" if step.batch > 1 else ""
+    return f"cuBLAS: {c} = {factor}{a} @ {b}{more}{each}"
 
 
 def _argument(value: Argument) -> str:

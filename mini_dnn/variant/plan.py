@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
 
@@ -175,7 +176,15 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``c (m,n) = a (m,k) @ b (k,n)`` in fp32 by the device's own library (cuBLAS)."""
+    """A matrix product by the device's own library (cuBLAS), in the types of its buffers, with sums in fp32.
+
+    Parameters
+    ----------
+    a, b, c
+        Names of buffers: arrays of the problem, or scratch buffers.
+    m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
+        See `Product`.
+    """
 
     a: str
     b: str
@@ -184,6 +193,18 @@ class Gemm:
     n: int
     k: int
     stream: int = 0
+    layout: str = "nn"
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+
+    @property
+    def product(self) -> Product:
+        """What is computed, whatever the buffers."""
+        return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
@@ -228,7 +249,11 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
-        case "shared_bytes" | "m" | "n" | "k":
+        case "layout":
+            fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
+        case "alpha" | "beta":
+            fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
+        case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
             fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
     return "" if fits else words
 

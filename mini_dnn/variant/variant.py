@@ -67,7 +67,8 @@ class Variant:
         rounded so; ``"fp16_sum"`` when sums are kept in half too.
     compute_type
         In what its products are computed, which says how fast a GPU could be at most: empty if in its
-        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``.
+        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``. Where that
+        depends on the problem, a function of it.
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
@@ -90,7 +91,7 @@ class Variant:
     defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
     precision: str = "fp32"
-    compute_type: str = ""
+    compute_type: str | Callable[[Any], str] = ""
     min_arch: int = 75
     refuses: Callable[[Any], str] = lambda problem: ""
     host: HostFunction | None = None
@@ -173,6 +174,16 @@ class Variant:
             raise VariantError(
                 f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
             ) from error
+
+    def computes_in(self, problem: Any) -> str:
+        """In what its products of a problem are computed, one of `COMPUTE_TYPES`."""
+        given = self.compute_type
+        if callable(given):
+            given = self._call("compute_type", given, problem)
+            if given not in COMPUTE_TYPES:
+                known = ", ".join(map(repr, COMPUTE_TYPES))
+                raise VariantError(f"{self.name}: compute_type gives {given!r}, which is not one of {known}")
+        return given or self.precision
 
     def run_host(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
         """Call ``host``, for a variant that has it; the outputs by name."""

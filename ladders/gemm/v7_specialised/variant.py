@@ -19,10 +19,7 @@ def refuses(p: GemmShape) -> str:
         return "it multiplies 16 bits, and dtype is fp32; gemm/v3 takes all types"
     for name, pitch in zip("ab", p.pitches, strict=False):
         if pitch % UNIT:
-            return (
-                f"lines of {name} are {pitch} elements apart, and the copy engine wants a multiple of {UNIT}; "
-                "gemm/v5 takes any"
-            )
+            return f"lines of {name} are {pitch} elements apart, and tensor copies need a multiple of {UNIT}"
     return ""
 
 

@@ -15,8 +15,10 @@ BAND = 16  # rows of tiles that are taken together
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
+RANGE_PARTS = 64  # of k, for each of which a block looks for the largest elements
+SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
-BOX_BYTES, FACTORS_BYTES = BOX * CHUNK * 2 * 2, BOX * 4
+BOX_BYTES = BOX * CHUNK * 2 * 2
 
 
 def beside(p: GemmShape) -> tuple[bool, bool]:
@@ -40,9 +42,7 @@ def widths(rows: int, n: int) -> tuple[int, int]:
         wide_tiles, all_tiles = rows * wide, rows * (wide + narrow(wide))
         rounds = [range(i, all_tiles, MULTIPROCESSORS) for i in range(min(all_tiles, MULTIPROCESSORS))]
         of_wide = [len(range(i, wide_tiles, MULTIPROCESSORS)) for i in range(len(rounds))]
-        times = [
-            w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)
-        ]
+        times = [w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)]
         return max(times), wide
 
     def narrow(wide: int) -> int:
@@ -64,8 +64,10 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     found = {}
     for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
-        shape = (p.batch, count // BOX, chunks(p) // 2, BOX) if columns else (p.batch, count)
-        found[f"{name}_factors"] = Array(shape)
+        found[f"{name}_factors"] = Array((p.batch, count))
+        found[f"{name}_wide"] = Array((p.batch, count), "int32")
+        if columns:
+            found[f"{name}_ranges"] = Array((p.batch, count, 2), "uint32")
     return found
 
 
@@ -74,20 +76,28 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "SPREAD": SPREAD, "C_PAIRS": p.pitches[2] % 2 == 0},
         **{"A_LINES": a_lines, "B_LINES": b_lines},
     }
 
 
-def split(p: GemmShape, name: str) -> Launch:
-    """The launch that makes halves of an operand."""
+def split(p: GemmShape, name: str) -> list[Launch]:
+    """The launches that make halves of an operand."""
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
-    args = (name, f"{name}_boxes", f"{name}_factors", length, p.k, pitch, chunks(p))
-    if beside(p)[number]:
-        grid = (count // BOX, chunks(p) // 2, p.batch)
-        return Launch("split_columns", grid, (SPLITTERS,), args, early=True)
-    return Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)
+    made = (f"{name}_boxes", f"{name}_factors", f"{name}_wide")
+    if not beside(p)[number]:
+        args = (name, *made, length, p.k, pitch, chunks(p))
+        return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
+    ranges, flat = f"{name}_ranges", count * p.batch
+    wide = (ceil_div(length, SPLITTERS), min(RANGE_PARTS, ceil_div(p.k, CHUNK)), p.batch)
+    of_k = (count // BOX, chunks(p) // 2, p.batch)
+    args = (name, *made, ranges, length, p.k, pitch, chunks(p))
+    return [
+        Launch("clear", (ceil_div(flat, SPLITTERS),), (SPLITTERS,), (ranges, flat), early=True),
+        Launch("find_ranges", wide, (SPLITTERS,), (name, ranges, length, p.k, pitch, count), early=True),
+        Launch("split_columns", of_k, (SPLITTERS,), args, early=True),
+    ]
 
 
 def plan(p: GemmShape) -> list[Launch]:
@@ -95,14 +105,13 @@ def plan(p: GemmShape) -> list[Launch]:
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = ("a_boxes", "b_boxes", "a_factors", "b_factors", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
+    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
+    args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
-    a_lines, b_lines = beside(p)
-    factors = a_lines * ROWS // BOX * FACTORS_BYTES + b_lines * WIDE // BOX * FACTORS_BYTES
-    stage = (ROWS + WIDE) // BOX * BOX_BYTES + ceil_div(factors, 1024) * 1024
+    stage = (ROWS + WIDE) // BOX * BOX_BYTES
     blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
     product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split(p, "a"), split(p, "b"), product]
+    return [*split(p, "a"), *split(p, "b"), product]
 
 
 VARIANT = Variant(

@@ -28,6 +28,7 @@ from mini_dnn.device.emulator.launch import (
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
@@ -176,7 +177,7 @@ class EmulatorDevice:
             )
         _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> NoReturn:
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> NoReturn:
         """Refuse: the GPU's library is not here.
 
         Raises
@@ -209,7 +210,7 @@ class EmulatorDevice:
         launch.module.contents = own.library.module
         launch.kernel.contents = found
         launch.arguments = arguments.address
-        launch.grid[:], launch.block[:], _ = sizes
+        launch.grid[:], launch.block[:], launch.cluster[:] = sizes
         launch.shared_bytes = shared_bytes
         launch.workers = self.threads
         try:

@@ -105,6 +105,37 @@ __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const 
     }
   }
 }
+
+// The same as store, for 16 bits and beta = 0, where rows of c start anywhere: through shared memory, so that a warp
+// writes 128 bytes of a row at a time. `staged`: the warp's own 2 KB, at a multiple of 1024.
+template <class Out, int groups>
+__device__ __forceinline__ void store_rows(const float (&d)[groups][4], const Matrix<Out>& to, char* staged, int row,
+                                           int column) {
+  typedef unsigned short Bits;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < groups / 8; i++) {
+    const int left = min(to.n - column - 64 * i, 64), rows = min(to.m - row, 16);
+    __syncwarp();  // all have read what was there before
+    stage<Out>(d, 8 * i, to.alpha, staged);
+    __syncwarp();
+    for (int r = 0; r < rows; r++) {
+      // a lane has two columns; where the row starts at an odd place, it writes the second and the next lane's first
+      Bits* const c = reinterpret_cast<Bits*>(to.c) + (long long)(row + r) * to.pitch + column + 64 * i;
+      const bool odd = reinterpret_cast<size_t>(c) & 2;
+      const unsigned own =
+          *reinterpret_cast<const unsigned*>(staged + r * 128 + ((lane / 4) ^ r % 8) * 16 + lane % 4 * 4);
+      const unsigned next = __shfl_down_sync(~0u, own, 1);
+      const unsigned both = odd ? own >> 16 | next << 16 : own;
+      const int first = 2 * lane + odd;
+      if (first + 1 < left)
+        *reinterpret_cast<unsigned*>(c + first) = both;
+      else if (first < left)
+        c[first] = Bits(both);
+      if (odd && lane == 0 && left > 0) c[0] = Bits(own);
+    }
+  }
+}
 #endif
 
 }  // namespace sums
