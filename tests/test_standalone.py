@@ -80,7 +80,9 @@ class TestText:
         assert b"-arch=sm_90a -cubin" in files["kernel.cu"]
         assert b"#define TILE 128\n" in files["kernel.cu"]
 
-    @pytest.mark.parametrize("name", [name for name in names() if find(name).plan and name != "m3/cublas"])
+    @pytest.mark.parametrize(
+        "name", [name for name in names() if find(name).plan and not find(name).needs_gpu]
+    )
     def test_of_every_variant(self, name: str) -> None:
         variant = find(name)
         problem = small(variant)

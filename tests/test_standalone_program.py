@@ -24,9 +24,9 @@ from mini_dnn.variant.plan import Launch, TensorMap
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 
 
-def built(folder: Path, variant: Variant, problem: Any) -> Path:
+def built(folder: Path, variant: Variant, problem: Any, arch: int = 90) -> Path:
     """The program, compiled by the folder's own Makefile."""
-    for name, content in files_of(variant, problem).items():
+    for name, content in files_of(variant, problem, arch).items():
         (folder / name).write_bytes(content)
     command = ["make", "-C", str(folder), f"NVCC={find_nvcc()}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,8 +151,8 @@ int main() {
 COMPILED = [
     "gemm/v3",  # with gaps
     "gemm/v5",
-    "gemm/v7",  # tensor maps
-    "gemm/v9",  # launches that may begin early
+    "gemm/v8 256,256,2048,fp16,fp16",  # tensor maps, a cluster of four, an early start
+    "gemm/v9",
     "m2",
     "m3/streams",
     "m3/constant_memory",
@@ -161,11 +161,17 @@ COMPILED = [
 ]
 
 
-@needs_nvcc
-@pytest.mark.parametrize("name", COMPILED)
-def test_nvcc_alone_builds_it(name: str, tmp_path: Path) -> None:
+def asked(words: str) -> tuple[Variant, Any]:
+    """A variant, and the problem that is named after it, or a small one."""
+    name, _, shape = words.partition(" ")
     variant = find(name)
-    program = built(tmp_path, variant, small(variant))
+    return variant, variant.operation.parse(shape) if shape else small(variant)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("words", COMPILED)
+def test_nvcc_alone_builds_it(words: str, tmp_path: Path) -> None:
+    program = built(tmp_path, *asked(words))
     if why_no_gpu():
         done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2
@@ -210,7 +216,7 @@ def test_launches_in_clusters_run_on_a_gpu(tmp_path: Path, cuda: Device) -> None
     if cuda.arch < CLUSTER_ARCH:
         pytest.skip(f"clusters need sm_{CLUSTER_ARCH}, and this GPU is sm_{cuda.arch}")
     (tmp_path / "out").mkdir()
-    program = built(tmp_path / "out", *clustered(tmp_path))
+    program = built(tmp_path / "out", *clustered(tmp_path), cuda.arch)
     done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "check   y: 16 of 16 elements agree with float64" in done.stdout
@@ -218,11 +224,15 @@ def test_launches_in_clusters_run_on_a_gpu(tmp_path: Path, cuda: Device) -> None
 
 @needs_nvcc
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [*COMPILED, "gemm/v6", "softmax/v1", "layers/fused", "networks/lenet/whole"])
-def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
-    variant = find(name)
-    problem = small(variant)
-    program = built(tmp_path, variant, problem)
+@pytest.mark.parametrize(
+    "words",
+    [*COMPILED, "gemm/v6", "gemm/v7", "gemm/v8", "softmax/v1", "layers/fused", "networks/lenet/whole"],
+)
+def test_runs_on_a_gpu(words: str, tmp_path: Path, cuda: Device) -> None:
+    variant, problem = asked(words)
+    if cuda.arch < variant.min_arch:
+        pytest.skip(f"{variant.name} needs sm_{variant.min_arch}, and this GPU is sm_{cuda.arch}")
+    program = built(tmp_path, variant, problem, cuda.arch)
     done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -243,9 +253,8 @@ def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
         ("gemm<<<", "gemm<<<0 * ", "failed: invalid configuration argument"),
     ],
 )
-def test_a_wrong_kernel_is_told(right: str, wrong: str, message: str, tmp_path: Path) -> None:
-    variant = find("gemm/v3")
-    program = built(tmp_path, variant, GEMM.parse("130,129,67"))
+def test_a_wrong_kernel_is_told(right: str, wrong: str, message: str, tmp_path: Path, cuda: Device) -> None:
+    program = built(tmp_path, find("gemm/v3"), GEMM.parse("130,129,67"), cuda.arch)
     text = (tmp_path / "main.cu").read_text()
     assert text.count(right) == 1
     (tmp_path / "main.cu").write_text(text.replace(right, wrong))
