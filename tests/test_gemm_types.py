@@ -175,6 +175,7 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
     ("problem", "name"),
     [
         (GemmShape(9, 9, 9, "fp16"), "gemm/v5_mma_async"),
+        (GemmShape(9, 9, 9, "bf16"), "gemm/v5_mma_async"),
         (GemmShape(9, 9, 9, "fp32"), "gemm/v3_registers"),
     ],
 )

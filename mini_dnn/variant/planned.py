@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.ops import Array
-from mini_dnn.variant.plan import CopyIn, CopyOut, Launch, Step
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Planned:
         The kernel file.
     precision, min_arch, needs_gpu
         See `Variant`.
+    views
+        Further names of buffers, with the shape that they have by that name.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Planned:
     precision: str = "fp32"
     min_arch: int = 75
     needs_gpu: str = ""
+    views: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -60,6 +63,11 @@ class Planned:
     def launches(self) -> list[Launch]:
         """Launches of every call."""
         return [step for step in (*self.setup, *self.steps) if isinstance(step, Launch)]
+
+    @property
+    def codes(self) -> list[Code]:
+        """Kernel files of other variants that its launches need."""
+        return list(dict.fromkeys(launch.code for launch in self.launches if launch.code))
 
     @property
     def streams(self) -> int:

@@ -87,8 +87,13 @@ def _check(planned: Planned) -> None:
     """
     if any(isinstance(step, Gemm) for step in (*planned.setup, *planned.steps)):
         raise UsageError(
-            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take another "
-            "variant"
+            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take "
+            "another variant"
+        )
+    if planned.codes:
+        raise UsageError(
+            f"{planned.name} runs kernels of other variants, and the folder has one kernel file; take "
+            "another variant"
         )
     for name, array in planned.arrays.items():
         if array.dtype not in TYPES:

@@ -91,10 +91,11 @@ __device__ __forceinline__ void stage(const float (&d)[groups][4], int first, fl
 template <class Out, int groups>
 __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha,
                                              char* staged, int row, int column, int entry) {
+  constexpr int parts = groups / 8, under_way = parts % 2 == 0 ? 1 : 0;  // odd: the last one and the next share a place
 #pragma unroll
-  for (int i = 0; i < groups / 8; i++) {
+  for (int i = 0; i < parts; i++) {
     char* const rows = staged + i % 2 * 2048;
-    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<1>();  // the copy before the last has read them
+    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<under_way>();  // these have been read
     __syncwarp();
     stage<Out>(d, 8 * i, alpha, rows);
     ptx::fence_proxy_async();
