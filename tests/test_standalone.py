@@ -170,6 +170,7 @@ def test_tensor_maps(tmp_path: Path) -> None:
         "",
         plan=lambda s: steps,
         scratch=lambda s: {"halves": Array((128, 64), "float16")},
+        min_arch=90,
         folder=tmp_path,
         name="mine",
     )
