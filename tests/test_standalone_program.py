@@ -240,7 +240,7 @@ def test_runs_on_a_gpu(words: str, tmp_path: Path, cuda: Device) -> None:
     assert re.match(r"device  .* \(sm_\d+\), CUDA \d+\.\d+$", lines[2])
     assert re.match(r"check   \w+: \d+ of \d+ elements agree with float64, max error", lines[3])
     assert re.match(r"time    [\d.e-]+ ms \((copies and )?kernels\), the median of \d+ runs", lines[4])
-    assert re.match(r"rate    [\d.]+ TFLOP/s, \d+ GB/s", lines[5])
+    assert re.match(r"rate    [\d.e-]+ TFLOP/s, [\d.e-]+ GB/s", lines[5])
 
 
 @needs_nvcc

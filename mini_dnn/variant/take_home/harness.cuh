@@ -250,8 +250,8 @@ void time(const char* what, Steps steps, cudaStream_t stream, double flops, doub
   std::printf("time    %.4g ms (%s), the median of %zu runs (%.4g to %.4g), cold L2 cache\n", ms, what, times.size(),
               times.front(), times.back());
   std::printf("rate    ");
-  if (flops > 0) std::printf("%.1f TFLOP/s, ", flops / ms / 1e9);
-  std::printf("%.0f GB/s of the bytes that have to move\n", bytes / ms / 1e6);
+  if (flops > 0) std::printf("%.4g TFLOP/s, ", flops / ms / 1e9);
+  std::printf("%.4g GB/s of the bytes that have to move\n", bytes / ms / 1e6);
 }
 
 }  // namespace harness
