@@ -306,23 +306,31 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
                                        const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,
                                        int column) {
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
+  unsigned largest = 0;
+#pragma unroll
+  for (int i = 0; i < groups; i++) {  // factors of lines beyond a and b are there, too
+    const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      total[i][j] *= of_a.factors[first_row + j / 2 * 8];
+      total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
+      largest = max(largest, __float_as_uint(total[i][j]) & 0x7fffffffu);
+    }
+  }
+  sums::store<C_PAIRS>(total, to, row, column);
+  const bool wide[2] = {of_a.wide[first_row] != 0, of_a.wide[first_row + 8] != 0};
+  if (largest < 0x7f800000u && !wide[0] && !wide[1]) return;
+
   unsigned again[groups / 8] = {};  // a bit for each sum
 #pragma unroll
   for (int i = 0; i < groups * 4; i++) {
-    const int r = min(first_row + i % 4 / 2 * 8, x.m - 1), c = min(first_column + i / 4 * 8 + i % 2, x.n - 1);
-    float& sum = total[i / 4][i % 4];
-    sum *= of_a.factors[r];
-    sum *= of_b.factors[c];
-    if (!isfinite(sum) || (of_a.wide[r] && of_b.wide[c])) again[i / 32] |= 1u << i % 32;
+    const bool both = wide[i % 4 / 2] && of_b.wide[first_column + i / 4 * 8 + i % 2];
+    if (both || !isfinite(total[i / 4][i % 4])) again[i / 32] |= 1u << i % 32;
   }
-  sums::store<C_PAIRS>(total, to, row, column);
-#pragma unroll 1
-  for (int word = 0; word < groups / 8; word++) {
-    unsigned bits = 0;
 #pragma unroll
-    for (int i = 0; i < groups / 8; i++)
-      if (i == word) bits = again[i];
-    for (; bits != 0; bits &= bits - 1) {
+  for (int word = 0; word < groups / 8; word++) {
+#pragma unroll 1
+    for (unsigned bits = again[word]; bits != 0; bits &= bits - 1) {
       const int i = word * 32 + __ffs(bits) - 1, r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
       if (r >= x.m || c >= x.n) continue;
       const long long at = (long long)r * to.pitch + c;
