@@ -8,6 +8,9 @@ there, and is replayed. Variants take turns, so that they meet the same clock an
 - ``burst``: the GPU rests before each turn of a few milliseconds.
 - ``sustained``: turns follow each other without rest. A large product is then limited by power.
 
+``--random 200`` adds problems of random sizes up to 4096, odd ones among them; those are timed in short turns
+and not compared with float64.
+
 Kernels that may begin early (programmatic dependent launch) do so in a row ``early``; in the row without that
 word everything waits for what is ahead of it, as cuBLAS does.
 """
@@ -40,6 +43,7 @@ from mini_dnn.variant import Launch, Planned, find
 OPERATION = ops.find("gemm")
 MOVED = 256e6  # bytes of all sets of operands: five times an H200's L2
 MOST_SETS = 64
+LARGEST = 4096  # side of a random problem
 NOTE = "microseconds a product, turn by turn"
 
 
@@ -53,6 +57,7 @@ class Mode:
     rest_s: float
 
 
+QUICK = Mode("random", 3, 0.002, 0.0)
 MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 5, 0.05, 0.0)}
 
 
@@ -178,7 +183,8 @@ def main(words: Sequence[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
-    parser.add_argument("--shapes", action="append", required=True, help="a problem; may be repeated")
+    parser.add_argument("--shapes", action="append", default=[], help="a problem; may be repeated")
+    parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
     parser.add_argument("--modes", default="burst,sustained")
     parser.add_argument("--no-check", action="store_true", help="do not compare results with float64")
     parser.add_argument("--out", type=Path)
@@ -187,8 +193,13 @@ def main(words: Sequence[str] | None = None) -> int:
     impl, check = given.impl.split(","), not given.no_check
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        for text in given.shapes:
-            rows += measure(OPERATION.parse(text), impl, modes, device, check)
+        problems = [OPERATION.parse(text) for text in given.shapes]
+        chosen = list(random_problems(given.random)) if given.random else []
+        build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
+        for problem in problems:
+            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, check)
+        for problem, arrays in chosen:
+            rows += measure(problem, arrays, impl, [QUICK], device, False)
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
