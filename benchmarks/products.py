@@ -142,11 +142,36 @@ def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> d
 Row = dict[str, Any]
 
 
+def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) -> None:
+    """Compile all kernels that will be wanted, a compiler a core."""
+    wanted = {}
+    for problem in problems:
+        for variant in map(find, impl):
+            if not variant.limit_for(problem):
+                planned = variant.planned(problem, device.max_shared_bytes)
+                wanted[planned.source, *planned.defines.items()] = planned
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda p: build_cubin(p.source, p.defines, nvcc_arch(device.arch)), wanted.values()))
+
+
+def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:
+    """Problems of random sizes in halves, with inputs out of one pool."""
+    rng = np.random.default_rng(0)
+    pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
+    for m, n, k in rng.integers(1, LARGEST + 1, (count, 3)).tolist():
+        problem = GemmShape(m, n, k, "fp16", "fp16")
+        yield problem, {"a": pool[: m * k].reshape(1, m, k), "b": pool[: k * n].reshape(1, k, n)}
+
+
 def measure(
-    problem: Any, impl: Sequence[str], modes: Sequence[Mode], device: Device, check: bool
-) -> list[dict[str, Any]]:
+    problem: Any,
+    arrays: Arrays,
+    impl: Sequence[str],
+    modes: Sequence[Mode],
+    device: Device,
+    check: bool,
+) -> list[Row]:
     """Rows of one problem: every variant that takes it, in every mode."""
-    arrays = OPERATION.inputs(problem, 0)
     rows = []
     print(f"{problem}: {sets_of(problem)} sets", flush=True)
     with ExitStack() as stack:
