@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,9 +35,11 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
+from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, Planned, find
