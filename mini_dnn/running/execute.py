@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,36 +168,63 @@ class Execution:
             view: Buffer = replace(same, name=name, shape=array.shape, nbytes=array.nbytes)
             return view
         if name not in self.buffers:
-            raise VariantError(
-                f"{what} names a buffer '{name}'; there are {', '.join(self.buffers)} "
-                "(scratch= in variant.py adds more)"
-            )
+            raise no_buffer(name, self.buffers, what)
         return self.buffers[name]
 
     def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
-        match value:
-            case np.generic():
-                return value
-            case str():
-                return self._named(value, what)
-            case Images():
-                return self._part(value, what)
-            case TensorMap():
-                buffer = self._named(value.buffer, what)
-                return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
-            case int():
-                if not -(2**31) <= value < 2**31:
-                    raise VariantError(
-                        f"{what} passes {value}, which does not fit C's int; "
-                        "pass np.int64(...) and declare the parameter long long"
-                    )
-                return np.int32(value)
-            case float():
-                return np.float32(value)
-        raise VariantError(
-            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, "
-            "a float or a NumPy scalar"
-        )
+        def named(name: str) -> Buffer:
+            return self._named(name, what)
+
+        return argument(value, what, named, lambda images: self._part(images, what))
+
+
+def argument(
+    value: Argument, what: str, named: Callable[[str], Buffer], part: Callable[[Images], Buffer]
+) -> Buffer | Scalar | MappedBuffer:
+    """An argument of a launch as the device takes it.
+
+    Parameters
+    ----------
+    what
+        What messages call the launch.
+    named, part
+        Give the buffer of a name, and entries of one.
+
+    Raises
+    ------
+    VariantError
+        It is none.
+    """
+    match value:
+        case np.generic():
+            return value
+        case str():
+            return named(value)
+        case Images():
+            return part(value)
+        case TensorMap():
+            buffer = named(value.buffer)
+            return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
+        case int():
+            if not -(2**31) <= value < 2**31:
+                raise VariantError(
+                    f"{what} passes {value}, which does not fit C's int; "
+                    "pass np.int64(...) and declare the parameter long long"
+                )
+            return np.int32(value)
+        case float():
+            return np.float32(value)
+    raise VariantError(
+        f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, a "
+        "float or a NumPy scalar"
+    )
+
+
+def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
+    """What is said of a step that names a buffer which is not there."""
+    return VariantError(
+        f"{what} names a buffer '{name}'; there are {', '.join(known)} (scratch= in variant.py adds more)"
+    )
 
 
 def compile_others(planned: Planned, device: Device) -> dict[Code, Module]:

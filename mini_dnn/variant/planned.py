@@ -60,6 +60,11 @@ class Planned:
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the scratch buffers alone."""
+        return sum(array.nbytes for array in self.scratch.values())
+
+    @property
     def launches(self) -> list[Launch]:
         """Launches of every call."""
         return [step for step in (*self.setup, *self.steps) if isinstance(step, Launch)]
@@ -79,8 +84,11 @@ class Planned:
         """Whether the plan copies inputs and outputs, and not its caller."""
         return any(isinstance(step, CopyIn | CopyOut) for step in self.steps)
 
-    def fits(self, free_bytes: int) -> bool:
-        """Whether its buffers fit so much memory, and its grids the limits of CUDA."""
+    def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
+        """Whether its buffers fit so much memory, and its grids the limits of CUDA.
+
+        With ``scratch_alone`` the problem's arrays are there already.
+        """
         grids = [launch.grid for launch in self.launches]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
-        return within and self.nbytes <= free_bytes
+        return within and (self.scratch_bytes if scratch_alone else self.nbytes) <= free_bytes
