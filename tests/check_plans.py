@@ -68,6 +68,12 @@ def wgmma(s: ConvShape) -> list[Step]:
     return [Launch("conv", (ceil_div(s.cols, 24), ceil_div(s.M, 64)), (128,), arguments(s))]
 
 
+def cluster(s: ConvShape) -> list[Step]:
+    """Pairs of blocks."""
+    blocks = 2 * ceil_div(s.P * s.Q, 2 * THREADS)
+    return [Launch("conv", (blocks, s.M, s.N), (THREADS,), arguments(s), cluster=2)]
+
+
 def tensor(s: ConvShape) -> list[Step]:
     """A plane of x is a row of a matrix."""
     planes = TensorMap("x", (1, s.H * s.W), (s.N * s.C, s.H * s.W), swizzle=0)
@@ -105,6 +111,7 @@ PLANS: dict[str, Plan] = {
     "direct_float_argument": last_argument(5.0),
     "reduce": reduce,
     "wgmma": wgmma,
+    "cluster": cluster,
     "tensor": tensor,
     "tensor_store": tensor_store,
 }

@@ -40,7 +40,7 @@ def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) ->
         scratch=scratch if name[1] in ("split", "tensor_store") else lambda s: {},
         defines={"TILE": TILE},
         precision=precision,
-        min_arch=90 if name[1].startswith("tensor") else 75,
+        min_arch=90 if name[1].startswith(("tensor", "cluster")) else 75,
         folder=folder,
         name=file.stem,
     )

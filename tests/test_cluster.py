@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
+from tensors import run
 
 from mini_dnn.device import Device
 from mini_dnn.device.clusters import Sizes
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.errors import LaunchError
+from mini_dnn.errors import CompileError, LaunchError
+from mini_dnn.variant import TensorMap
 
 INT = np.int32
 SOURCE = "cluster.cu"
@@ -116,6 +119,20 @@ def test_multicast_to_some(kernels: Kernels, rng: np.random.Generator, mask: int
     kernels("to_some", (12,), (32,), x, y, np.uint32(mask), cluster=(4, 1, 1))
     named = (mask >> np.arange(4) & 1).astype(bool)
     np.testing.assert_array_equal(y, np.where(named[:, None], x[:, None], np.float32(-1)))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("size", CLUSTER_SIZES)
+def test_multicast_of_boxes(kernels: Kernels, rng: np.random.Generator, size: int, axes: int) -> None:
+    """Of four rows for each rank, the first of them before the tensor's own, and columns past its end."""
+    x = rng.integers(1, 100, (8, 3, 40) if axes == 3 else (31, 40)).astype(np.float32)
+    y = np.full((blocks(size), size, 4, 32), np.nan, np.float32)
+    box = (1, 4, 32) if axes == 3 else (4, 32)
+    arguments = ((x, TensorMap("x", box, swizzle=0)), y, INT(size), INT(16), INT(axes))
+    run(kernels.device, SOURCE, "boxes", (blocks(size),), 64, *arguments, cluster=(size, 1, 1))
+    padding = ((0, 0), (1, 0), (0, 8)) if axes == 3 else ((1, 0), (0, 8))
+    expected = np.pad(x, padding)[..., 16:].reshape(8, 4, 32)[:size]
+    np.testing.assert_array_equal(y, np.broadcast_to(expected, y.shape))
 
 
 def test_copies_land_at_the_wait(twins: Kernels) -> None:
@@ -230,3 +247,11 @@ def test_ucontext_switches_the_same() -> None:
 def test_impossible_clusters(kernels: Kernels, grid: Sizes, cluster: Sizes, message: str) -> None:
     with pytest.raises(LaunchError, match=message):
         kernels("ranks", grid, (32,), np.zeros(16, INT), cluster=cluster)
+
+
+def test_clusters_of_the_kernel_itself(quick_emulator: EmulatorDevice, tmp_path: Path) -> None:
+    """Which the emulator would not see at the launch."""
+    source = tmp_path / "kernel.cu"
+    source.write_text('extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* x) { *x = 1; }\n')
+    with pytest.raises(CompileError, match=r"clusters are given in the plan: Launch\(\.\.\., cluster=2\)"):
+        quick_emulator.compile(source, {})

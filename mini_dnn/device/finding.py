@@ -23,8 +23,8 @@ CURES = {
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
     "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
-    "again before it is written anew; relaxed arrivals order no writes: they tell a block that waits for "
-    "them that it may write again what others have read",
+    "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
+    "for them that it may write again what others have read",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
     "cluster barrier": "let all threads of all blocks of the cluster come to it, outside of any branch; it "

@@ -128,6 +128,24 @@ extern "C" __global__ void pipeline(const float* x, float* y, int size, int step
   ptx::cluster_sync();  // no block leaves while others still write to it
 }
 
+// Each block loads a box for all: rows of 32 floats, that many rows for each rank.
+extern "C" __global__ void boxes(const __grid_constant__ ptx::TensorMap map, float* y, int size, int x0, int axes) {
+  __shared__ __align__(1024) float buffer[8][4][32];
+  __shared__ ptx::mbarrier full;
+  const int rank = ptx::cluster_rank(), all = (1 << size) - 1;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, 512 * size);
+  }
+  ptx::cluster_sync();  // the mbarriers of all blocks are there
+  if (threadIdx.x == 0 && axes == 2) ptx::tensor_load_multicast(buffer[rank], map, x0, 4 * rank - 1, &full, all);
+  if (threadIdx.x == 0 && axes == 3) ptx::tensor_load_multicast(buffer[rank], map, x0, -1, rank, &full, all);
+  ptx::mbarrier_wait(&full, 0);
+  for (int i = threadIdx.x; i < 128 * size; i += blockDim.x) y[blockIdx.x * 128 * size + i] = (&buffer[0][0][0])[i];
+  ptx::cluster_sync();  // no block leaves while it is written to
+}
+
 // A multicast to some blocks only; the others have nothing to wait for.
 extern "C" __global__ void to_some(const float* x, float* y, unsigned mask) {
   __shared__ __align__(128) float buffer[32];
@@ -212,6 +230,97 @@ extern "C" __global__ void fails(int* x, int which, int block) {
     if (which == 1) __trap();
     if (which == 2) x[0] = x[2] / x[1];
   }
+  ptx::cluster_sync();
+}
+#endif
+
+#ifdef MINI_DNN_EMULATOR
+// ---- For checked mode: what is wrong, and what only looks so.
+
+extern "C" __global__ void writes_too_early(int* out) {
+  __shared__ int box[64];
+  box[threadIdx.x] = 0;
+  __syncthreads();
+  ptx::cluster_shared(box, ptx::cluster_rank() ^ 1)[threadIdx.x] = 1;  // the other block may not have begun
+  ptx::cluster_sync();
+  if (threadIdx.x == 0) out[blockIdx.x] = box[0];
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void overwrites(int* out) {
+  __shared__ int box[64];
+  int sum = 0;
+  for (int i = 0; i < 2; i++) {
+    box[threadIdx.x] = i;                                                   // again
+    ptx::cluster_sync();                                                    // both have written
+    sum += ptx::cluster_shared(box, ptx::cluster_rank() ^ 1)[threadIdx.x];  // while it is read
+  }
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+  ptx::cluster_sync();
+}
+
+// Through global memory, to the other block of the cluster or to one of the next cluster.
+extern "C" __global__ void hands_over(int* x, bool within) {
+  if (threadIdx.x == 0) x[blockIdx.x] = 5;
+  ptx::cluster_sync();  // that both have written
+  if (threadIdx.x == 1) x[(blockIdx.x ^ (within ? 1 : 2))] += within ? 0 : 1;
+}
+
+extern "C" __global__ void too_far(int* out) {
+  __shared__ int box[64];
+  box[threadIdx.x] = 1;
+  ptx::cluster_sync();
+  const int* const there = ptx::cluster_shared(box, ptx::cluster_rank() ^ 1);
+  if (threadIdx.x == 7) out[blockIdx.x] = there[threadIdx.x + 57];
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void no_shared_pointer(int* x) {
+  ptx::cluster_shared(x, 1)[threadIdx.x] = 1;
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void publishes(int* out, bool fence) {
+  __shared__ ptx::mbarrier here;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&here, 1);
+    if (fence) ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_cluster(&here, ptx::cluster_rank() ^ 1);
+    ptx::mbarrier_wait(&here, 0);
+    out[blockIdx.x] = 1;
+  }
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void reads_what_is_sent(float* x) {
+  __shared__ __align__(128) float buffer[64];
+  __shared__ ptx::mbarrier full;
+  buffer[threadIdx.x] = 0;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, 256);
+  }
+  ptx::cluster_sync();
+  if (ptx::cluster_rank() == 0 && threadIdx.x == 0) ptx::bulk_load_multicast(buffer, x, 256, &full, 3);
+  ptx::cluster_sync();  // orders what threads do, and not the copy engine
+  const float early = buffer[threadIdx.x];
+  ptx::mbarrier_wait(&full, 0);
+  x[threadIdx.x] = early;
+}
+
+extern "C" __global__ void polls(int* out) {
+  __shared__ ptx::mbarrier here;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&here, 1);
+  ptx::cluster_sync();
+  if (ptx::cluster_rank() == 0)
+    while (!ptx::mbarrier_try_wait(&here, 0)) {
+    }
   ptx::cluster_sync();
 }
 #endif

@@ -143,9 +143,12 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
         **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "C_PAIRS": p.pitches[2] % 2 == 0},
-        **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p), "X_EIGHTS": matrix(p)[1] % UNIT == 0},
-        **{"V_EIGHTS": vector_eights(p)},
+        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "COPIERS": COPIERS},
+        # the same for all problems that do not look at them: fewer kernels to compile
+        "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
+        "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
+        "X_EIGHTS": is_vector(p) and matrix(p)[1] % UNIT == 0,
+        "V_EIGHTS": is_vector(p) and vector_eights(p),
     }
 
 

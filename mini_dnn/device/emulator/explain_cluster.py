@@ -20,8 +20,8 @@ def explain_cluster(f: Fault) -> Finding | None:
     if f.kind != "cluster":
         return None
     call, state = f.type.split()
-    index = f.array.index(f.offset)
-    where = f"{index} of {f.array} in block {f.home}"
+    index = f.array.index(f.offset) if f.array.shape else f.array.name
+    where = f"{index}{f' of {f.array}' if f.array.shape else ''} in the shared memory of block {f.home}"
     if state == "ended":
         does = DOES.get(call, f"{call} writes")
         subject = "one block" if call in DOES else "a"

@@ -2,7 +2,7 @@
 // gone.
 //
 // A barrier of the cluster orders memory if an arrival releases it; then all blocks have new epochs, and whatever is
-// older is ordered. An arrival at another block's mbarrier is relaxed: it tells the block that waits for it that
+// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is relaxed: it tells the block that waits for it that
 // something was read, so that it may be written again, and not that something was written.
 #include "../async.h"
 
@@ -31,6 +31,7 @@ struct Made {  // an mbarrier
 struct {
   uint32_t reads_before[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: older reads of b come before what a does now
   Far last[MAX_CLUSTER][MAX_CLUSTER];               // [a][b]: in a's shared memory, by b
+  uint32_t met;                                     // what is older comes before a block's end
   std::vector<Made> made[MAX_CLUSTER];
 } the_blocks;
 
@@ -76,10 +77,6 @@ void publish(Made& made) {
   for (size_t i = 0; i < sizeof(uint64_t) >> r->shift; i++) r->cells[first + i].write_atomic = true;
 }
 
-bool came_before(unsigned rank, uint32_t epoch, unsigned by) {
-  return epoch < the_check.ordered_epoch || epoch < the_blocks.reads_before[rank][by];
-}
-
 }  // namespace
 
 int shared_of(const char* p) {
@@ -94,7 +91,7 @@ int shared_of(const char* p) {
 
 bool is_ordered(uint32_t epoch, bool read) {
   const Check& c = the_check;
-  return c.fenced || (read ? came_before(c.rank, epoch, rank_of(epoch)) : epoch < c.ordered_epoch);
+  return c.fenced || epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
 }
 
 void check_cluster_started(Cluster& cluster) {
@@ -128,11 +125,12 @@ void check_cluster_barrier(bool releases) {
     for (Made& made : the_blocks.made[i])
       if (!made.published && (releases || made.fenced)) publish(made);
   }
-  if (!releases) return;
-  c.ordered_epoch = c.clock + 1;
+  the_blocks.met = c.clock + 1;
+  if (releases) c.ordered_epoch = the_blocks.met;
   for (unsigned i = 0; i < size(); i++) {
     BlockCheck& b = block_check(i);
-    b.epoch = b.now = new_epoch(i);
+    b.now = new_epoch(i);
+    if (releases) b.epoch = b.now;
   }
 }
 
@@ -166,7 +164,7 @@ void check_member_ended(Worker& w) {
   }
   for (unsigned i = 0; i < size(); i++) {
     const Far& far = the_blocks.last[c.rank][i];
-    if (!far.epoch || c.fenced || came_before(c.rank, far.epoch, i)) continue;
+    if (far.epoch < the_blocks.met || far.epoch < the_blocks.reads_before[c.rank][i] || !far.epoch) continue;
     note(far.who.write ? "write" : "read", "ended", far.p, far.bytes, far.who);
     w.failure.kind = FailureKind::finding;
     return;
@@ -174,7 +172,7 @@ void check_member_ended(Worker& w) {
   if (!w.async || !w.async->used) return;
   for (const Barrier& b : w.async->barriers) {
     const BarrierNotes& n = b.notes;
-    if (!n.epoch || n.epoch < c.ordered_epoch || n.waited > n.phase) continue;
+    if (!n.epoch || n.epoch < the_blocks.met || n.waited > n.phase) continue;
     note("mbarrier_arrive_cluster", "ended", static_cast<const char*>(b.address), 8, {0, 0, n.thread, n.block, n.pc});
     w.failure.kind = FailureKind::finding;
     return;
