@@ -51,6 +51,9 @@ class Tensor(Held):
     def is_neg(self) -> bool:
         return False
 
+    def is_inference(self) -> bool:
+        return False
+
     def data_ptr(self) -> int:
         return self.values.ctypes.data
 
@@ -169,7 +172,7 @@ class Libraries:
         )
         self.cupy.__dict__.update(
             ndarray=CupyArray,
-            empty=lambda shape, dtype: self._made(CupyArray, shape, dtype, self.gpu),
+            empty=self._empty,
             cuda=SimpleNamespace(
                 get_current_stream=lambda gpu: SimpleNamespace(ptr=self.stream),
                 get_device_id=lambda: self.gpu,
@@ -180,6 +183,11 @@ class Libraries:
     def _made(self, kind: Any, shape: Any, dtype: Any, gpu: int) -> Any:
         self.made.append(kind(fresh(shape, dtype), gpu))
         return self.made[-1]
+
+    def _empty(self, shape: Any, dtype: Any) -> Any:
+        if np.dtype(dtype).name == "bfloat16":
+            raise TypeError("Unsupported dtype")
+        return self._made(CupyArray, shape, dtype, self.gpu) if shape else None
 
     @contextmanager
     def _on(self, gpu: int) -> Any:

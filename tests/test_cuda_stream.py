@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import test_cuda_module as plain
 
-from mini_dnn.device import bindings
+from mini_dnn.device import bindings, cuda_module
+from mini_dnn.device.base import MappedBuffer
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer
 from mini_dnn.device.cuda_module import CudaModule
 from mini_dnn.device.cuda_stream import CudaStream
+from mini_dnn.device.tensor_map import MapGeometry
 from mini_dnn.errors import DeviceError, LaunchError
 
 CONTEXT, HANDLE, EVENT, NOT_READY = 5, 77, 900, 600
@@ -111,6 +113,35 @@ def test_two_launches_of_one_kernel_have_arguments_of_their_own(driver: Driver, 
     for give in (*given, *given):
         give()
     assert [values[2] for _, values in driver.launches] == [np.int32(n).tobytes() for n in (0, 1, 0, 1)]
+
+
+def test_tensor_maps_follow_their_buffers(
+    driver: Driver, stream: CudaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each place is encoded once, as a stream of calls has few; not for ever, as it may have many."""
+    asked: list[int] = []
+
+    def encoded(address: int, geometry: MapGeometry) -> np.void:
+        asked.append(address)
+        return np.frombuffer(np.full(16, address, np.uint64).tobytes(), "V128")[0]
+
+    monkeypatch.setattr(cuda_module, "encoded", encoded)
+    monkeypatch.setattr(cuda_module, "MAPS", 2)
+    matrix = LentCudaBuffer("a", (8, 64), np.dtype("f2"))
+    geometry = MapGeometry("float16", (8, 64), (64,), (8, 64), 128)
+    module = CudaModule(driver, Path("kernel.cu"), b"cubin", 90)
+    arguments = (lent(64), MappedBuffer(matrix, geometry), np.int32(0), np.float32(0))
+    give = stream.launch(module, "k", (1,), (32,), arguments, 0, ALONE, early=False)
+    places = [4096, 4096, 8192, 4096, 8192, 1 << 20, 4096]
+    for address in places:
+        matrix.lie_at(address)
+        give()
+    found = [np.frombuffer(values[1], np.uint64) for _, values in driver.launches]
+    assert [value.tolist() for value in found] == [[address] * 16 for address in places]
+    assert asked == [4096, 8192, 1 << 20, 4096]
+    matrix.lie_at(4100)
+    with pytest.raises(LaunchError, match="4 bytes past a multiple of 16 bytes"):
+        give()
 
 
 def test_a_launch_that_does_not_fit_is_refused_when_it_is_made_ready(

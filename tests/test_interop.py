@@ -79,6 +79,18 @@ def test_an_array_for_the_result_says_its_type() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_each_has_a_matrix_as_its_result(kind: Any) -> None:
+    c = gemm(kind(A[0]), kind(B[0]))
+    assert c.shape == C[0].shape
+    assert close(c, C[0])
+    out = CupyArray(np.empty_like(C[0]))
+    assert gemm(CupyArray(A[0]), CupyArray(B[0]), out=out) is out
+    assert close(out, C[0])
+    with pytest.raises(ShapeError, match=r"need an array \(17, 20\) float32"):
+        gemm(CupyArray(A[0]), CupyArray(B[0]), out=CupyArray(np.empty_like(C[:1])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_arrays_that_may_be_left_out(kind: Any) -> None:
     c0 = drawn(*C.shape, seed=2)
     assert close(gemm(kind(A), kind(B), c0=kind(c0), alpha=2.0, beta=-0.5), 2 * C - c0 / 2)

@@ -141,6 +141,8 @@ def test_gradients(torch: Any) -> None:
             assert close(torch, call(a, weight), a @ b)
         with torch.inference_mode():
             assert close(torch, call(a, weight), a @ b)
+            out = torch.empty(2, 64, 72, device="cuda")
+            assert gemm(a, b, out=out) is out
         assert close(torch, call(a, weight.detach()), a @ b)
 
 
@@ -166,6 +168,21 @@ def test_tensors_that_are_refused(torch: Any) -> None:
         conv2d(x.to(torch.complex64), w)
     with refused("float64, which float32 cannot hold exactly"):
         conv2d(x.double(), w)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_types(dtype: str, torch: Any) -> None:
+    """Of operands and of results; a matrix each has a matrix as its result."""
+    kind, word = getattr(torch, dtype), {"float16": "fp16", "bfloat16": "bf16"}[dtype]
+    a, b = (tensor[0].to(kind) for tensor in operands(torch))
+    expected = a.float() @ b.float()
+    assert close(torch, gemm(a, b), expected)
+    for found in (gemm(a, b, out=word), gemm(a, b, out=torch.empty(64, 72, dtype=kind, device="cuda"))):
+        assert (found.shape, found.dtype) == (expected.shape, kind)
+        assert torch.allclose(found.float(), expected, rtol=1e-2, atol=1e-1)
+    operator = torch.ops.mini_dnn.gemm
+    assert close(torch, operator(a, b), expected)
+    torch.library.opcheck(operator.default, (a, b), {"out": word})
 
 
 def test_the_default_stream_and_a_stream_of_ones_own(torch: Any) -> None:

@@ -162,3 +162,8 @@ def test_a_call_that_is_captured_has_to_be_ready(
     monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
     with pytest.raises(DeviceError, match="call it once on the stream, and capture it then"):
         gemm(CupyArray(A), CupyArray(B))
+
+
+def test_results_that_a_library_cannot_hold_are_refused() -> None:
+    with pytest.raises(ShapeError, match="CuPy has no arrays of bfloat16 for the result"):
+        gemm(CupyArray(A), CupyArray(B), out="bf16")

@@ -1,6 +1,6 @@
 """Variants through CuPy alone: ``cupy.RawModule`` loads their kernels, and CuPy launches them.
 
-PyCUDA is not needed, but nvcc is: some kernels need instructions that CuPy's own compiler is not asked for.
+PyCUDA is not needed, but nvcc is: some kernels need instructions that CuPy asks no compiler for.
 """
 
 from __future__ import annotations

@@ -61,6 +61,10 @@ class Cupy:
             with self._cupy.cuda.Device(gpu):
                 return empty(shape, kind)
 
+        try:
+            empty(0, kind)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"CuPy has no arrays of {dtype} for the result: {error}") from error
         return make
 
     def address(self, array: Any) -> int:
@@ -125,7 +129,8 @@ class Torch:
     def written(self, arrays: Sequence[Any]) -> None:
         """Tell autograd, which may hold one of them for a backward pass."""
         for array in arrays:
-            self._torch.autograd.graph.increment_version(array)
+            if not array.is_inference():  # of those it holds none
+                self._torch.autograd.graph.increment_version(array)
 
     @staticmethod
     def _refuse_devices(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
