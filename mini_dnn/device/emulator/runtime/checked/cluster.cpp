@@ -2,8 +2,9 @@
 // gone.
 //
 // A barrier of the cluster orders memory if an arrival releases it; then all blocks have new epochs, and whatever is
-// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is relaxed: it tells the block that waits for it that
-// something was read, so that it may be written again, and not that something was written.
+// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is
+// relaxed: it tells the block that waits for it that something was read, so that it may be written again, and not that
+// something was written.
 #include "../async.h"
 
 #include <algorithm>
