@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator import EmulatorDevice
 
 FOLDER = Path(__file__).parent / "kernels"
@@ -25,6 +26,7 @@ class Kernels:
         block: tuple[int, ...],
         *args: np.ndarray | Scalar,
         shared: int = 0,
+        cluster: Sizes = ALONE,
     ) -> None:
         with ExitStack() as stack:
             passed: list[Buffer | Scalar] = []
@@ -36,7 +38,7 @@ class Kernels:
                     passed.append(buffer)
                 else:
                     passed.append(arg)
-            self.device.launch(self.module, kernel, grid, block, passed, shared)
+            self.device.launch(self.module, kernel, grid, block, passed, shared, cluster=cluster)
             for buffer, arg in zip(passed, args, strict=True):
                 if isinstance(arg, np.ndarray):
                     self.device.copy_out(buffer, arg)  # type: ignore[arg-type]

@@ -44,6 +44,7 @@ def plan(s):
             {block},
             {args},
             shared_bytes={shared},
+            cluster={cluster},
         )
     ]
 
@@ -51,7 +52,7 @@ def plan(s):
 VARIANT = Variant(op="conv2d", idea="", plan=plan)
 """
 ARGS = '("x", "y", np.int64(4), 2.0)'
-DEFAULTS = {"grid": "(1,)", "block": "(64,)", "args": ARGS, "shared": "256"}
+DEFAULTS = {"grid": "(1,)", "block": "(64,)", "args": ARGS, "shared": "256", "cluster": "1"}
 
 
 def student(folder: Path, kernel: str = KERNEL, **changed: str) -> Path:
@@ -136,6 +137,63 @@ def test_impossible(changed: dict[str, str], line: int, what: str, cure: str, tm
 
 def test_possible(tmp_path: Path) -> None:
     assert finding(student(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster", "arch", "what"),
+    [
+        ("(16,)", "16", 90, "cluster (16, 1, 1) has 16 blocks; CUDA allows 8 in a cluster"),
+        ("(8, 8)", "(4, 4)", 90, "cluster (4, 4, 1) has 16 blocks"),
+        ("(7,)", "2", 90, "grid.x is 7 in grid (7,), which is no multiple of cluster.x = 2"),
+        ("(4, 3)", "(2, 2)", 90, "grid.y is 3 in grid (4, 3), which is no multiple of cluster.y = 2"),
+        ("(4,)", "(2, 2)", 90, "grid.y is 1 in grid (4,), which is no multiple"),
+        ("(4,)", "0", 90, "cluster.x is 0"),
+        ("(4,)", "2", 80, "scale is launched in clusters, which sm_90 has and sm_80 lacks"),
+        ("(4,)", "2", 90, ""),
+        ("(2, 4, 6)", "(1, 2, 3)", 90, ""),
+    ],
+)
+def test_clusters(grid: str, cluster: str, arch: int, what: str, tmp_path: Path) -> None:
+    folder = student(tmp_path, grid=grid, cluster=cluster)
+    text = (folder / "variant.py").read_text()
+    (folder / "variant.py").write_text(text.replace('idea=""', 'idea="", min_arch=90'))
+    found = finding(folder, arch)
+    assert (found is not None) == bool(what)
+    if found is not None:
+        assert what in found.what
+        assert found.place is not None
+        assert (found.place.line, found.place.code) == (16, f"cluster={cluster},")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "argument", "what"),
+    [
+        ("const __grid_constant__ ptx::TensorMap x", 'TensorMap("x", (1, 4))', ""),
+        (
+            "const __grid_constant__ ptx::TensorMap x",
+            '"x"',
+            "takes a TensorMap(...); the launch passes",
+        ),
+        (
+            "const float* x",
+            'TensorMap("x", (1, 4))',
+            "takes a buffer, by its name; the launch passes a",
+        ),
+        ("int x", 'TensorMap("x", (1, 4))', "takes an int; the launch passes a TensorMap of x"),
+        ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "and this one may be a copy"),
+    ],
+)
+def test_tensor_maps(parameter: str, argument: str, what: str, tmp_path: Path) -> None:
+    kernel = KERNEL.replace("const float* __restrict__ x", parameter)
+    folder = student(tmp_path, kernel, args=f'({argument}, "y", np.int64(4), 2.0)')
+    text = (folder / "variant.py").read_text().replace("import Launch,", "import Launch, TensorMap,")
+    (folder / "variant.py").write_text(text.replace('idea=""', 'idea="", min_arch=90'))
+    found = finding(folder)
+    assert (found is not None) == bool(what)
+    if found is not None:
+        assert what in found.what
+        assert found.place is not None
+        assert found.place.line == 14
 
 
 def test_a_name_that_is_not_there(tmp_path: Path) -> None:

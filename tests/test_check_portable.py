@@ -5,7 +5,8 @@ import functools
 from pathlib import Path
 
 import pytest
-from test_check import Plan, expected, run_wrong
+from check_plans import Plan
+from test_check import expected, run_wrong
 
 import mini_dnn.checking.check
 from mini_dnn.checking.check import check

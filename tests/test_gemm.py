@@ -34,6 +34,7 @@ def solved(problem: GemmShape) -> tuple[ops.Arrays, np.ndarray]:
         ("64,64,64,fp16", GemmShape(64, 64, 64, "fp16")),
         ("3,4,5,fp16,fp16,tn,7", GemmShape(3, 4, 5, "fp16", "fp16", "tn", 7)),
         ("3,4,5,fp32,fp32,nn,1,2,-0.5", GemmShape(3, 4, 5, alpha=2.0, beta=-0.5)),
+        ("3,4,5,bf16,fp32,tt,1,1,0,6,7,8", GemmShape(3, 4, 5, "bf16", layout="tt", lda=6, ldb=7, ldc=8)),
     ],
 )
 def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
@@ -44,14 +45,18 @@ def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("17,33", "expected 3 to 9: m,n,k"),
+        ("17,33", "expected 3 to 12: m,n,k"),
         ("17,33,0", "k = 0"),
-        ("17,33,5,bf16", "dtype is 'bf16'; expected one of fp16, fp32"),
+        ("17,33,5,fp8", "dtype is 'fp8'; expected one of fp32, fp16, bf16"),
         ("17,33,5,fp16,fp64", "out is 'fp64'"),
         ("17,33,5,fp16,fp16,row", "layout is 'row'; expected one of nn, nt, tn, tt"),
         ("17,33,5,fp16,fp16,nn,0", "batch = 0"),
         ("17,33,5,fp32,fp32,nn,1,nan", "alpha is nan"),
         ("17,33,5,fp32,fp32,nn,1,1,1e39", "beta is 1e\\+39"),
+        ("17,33,5,fp32,fp32,nn,1,1,0,4", "lda is 4, and a line has 5 elements; expected 5 or more, or 0"),
+        ("17,33,5,fp32,fp32,tn,1,1,0,16", "lda is 16, and a line has 17 elements"),
+        ("17,33,5,fp32,fp32,nt,1,1,0,0,4", "ldb is 4"),
+        ("17,33,5,fp32,fp32,nn,1,1,0,0,0,32", "ldc is 32"),
     ],
 )
 def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
@@ -61,7 +66,9 @@ def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("name", ["gemm/v4", "gemm/v5"])
 def test_tensor_cores_refuse_floats_in_words(name: str) -> None:
-    assert find(name).limit_for(GemmShape(1, 1, 1)).startswith("it multiplies halves, and dtype is fp32")
+    limit = find(name).limit_for(GemmShape(1, 1, 1))
+    assert limit.startswith("it multiplies halves")
+    assert "and dtype is fp32; gemm/v3 takes all types" in limit
 
 
 def test_the_default_takes_every_problem() -> None:
@@ -99,10 +106,23 @@ def test_arrays_from_python(rng: np.random.Generator) -> None:
     assert OPERATION.of(a, b.astype(np.float32))[0].dtype == "fp32"
 
 
+def test_one_product_from_python_needs_no_batch(rng: np.random.Generator) -> None:
+    a, b, c0 = (rng.standard_normal(shape, np.float32) for shape in ((3, 5), (5, 4), (3, 4)))
+    c = gemm(a, b, c0=c0, beta=2, device="emulator")
+    assert c.shape == (3, 4)
+    np.testing.assert_allclose(c, a @ b + 2 * c0, rtol=1e-5, atol=1e-5)
+    assert gemm(a[None], b[None], device="emulator").shape == (1, 3, 4)
+
+
 @pytest.mark.parametrize(
     ("arrays", "fields", "words"),
     [
-        ((np.ones((3, 5)), np.ones((5, 4))), {}, r"a is \(3, 5\); expected a batch of matrices: a\[None\]"),
+        (
+            (np.ones((3, 5)), np.ones((1, 5, 4))),
+            {},
+            r"a is \(3, 5\), b is \(1, 5, 4\); expected a matrix each",
+        ),
+        ((np.ones(5), np.ones(5)), {}, r"expected a matrix each, or a batch of matrices each: a\[None\]"),
         ((np.ones((1, 3, 5)), np.ones((1, 5, 4))), {}, "a is float64, which float32 cannot hold"),
         ((np.ones((1, 3, 5), "f4"), np.ones((1, 6, 4), "f4")), {}, r"b has the shape \(1, 6, 4\)"),
         ((np.ones((1, 3, 5), "f4"), np.ones((2, 5, 4), "f4")), {}, r"needs \(1, 5, 4\)"),
@@ -192,7 +212,8 @@ def test_hints_at_fields_that_are_ignored(change: dict[str, object], words: str)
     problem = GemmShape(9, 7, 20, alpha=2.0, beta=0.5)
     arrays = OPERATION.inputs(problem, seed=0)
     other = replace(problem, **change)
-    found = {"c": scaled(other, arrays, np.matmul(*map(np.float64, operands(other, arrays))))}
+    memory = {name: array.reshape(other.arrays[name].shape) for name, array in arrays.items()}
+    found = answer(other, memory)
     assert hint(OPERATION, problem, arrays, found, "fp32") == f"this is what one gets when {words}"
 
 

@@ -13,13 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_dnn import ops
+from mini_dnn.device.product import Product
 from mini_dnn.errors import VariantError
 from mini_dnn.grading import decoding, plans
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.variant import CopyIn, CopyToSymbol, Gemm, Images, Launch, Planned, Variant, find, names
+from mini_dnn.variant import (
+    CopyIn,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Planned,
+    TensorMap,
+    Variant,
+    find,
+    names,
+)
 
 SHAPE = ConvShape(3, 2, 9, 21, 5, 2, 5)
 NETWORK = LenetBatch(3)
@@ -44,6 +56,10 @@ def test_a_plan_comes_back_as_it_was(name: str) -> None:
     problems = [*variant.operation.check, *variant.operation.course.values()]
     taken = [problem for problem in problems if not variant.limit_for(problem)]
     assert len(taken) > 3
+    if variant.planned(taken[0], LARGE).codes:
+        with pytest.raises(VariantError, match="runs kernels of other variants; expected its own alone"):
+            plans.encode(variant.planned(taken[0], LARGE))
+        return
     for problem in taken:
         planned = replace(variant.planned(problem, LARGE), name=variant.source.parent.name)
         assert decoding.decode(plans.encode(planned), problem, head, variant.source) == planned
@@ -73,10 +89,25 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     assert decoded(plans.encode(planned)).steps == (Launch("k", (2,), (32,), (Images("x", 0, 2),), 8, 1),)
 
 
+@pytest.mark.parametrize("cluster", [1, 2, (4,), (2, 1), (1, 2, 4)])
+def test_clusters_come_back(cluster: int | tuple[int, ...]) -> None:
+    steps = [Launch("k", (8, 8, 8), (32,), ("x",), cluster=cluster, early=cluster != 1)]
+    assert list(decoded(plans.encode(planned_as(steps, min_arch=90))).steps) == steps
+
+
+def test_tensor_maps_come_back() -> None:
+    maps = (TensorMap("col", (16, 64)), TensorMap("col", (2, 8, 8), (2, 16, 60), (1024, 64), 0, "bfloat16"))
+    step = Launch("k", (1,), (1,), maps)
+    scratch = {"col": Array((32, 64), "float16")}
+    found = decoded(plans.encode(planned_as([step], scratch=lambda s: scratch, min_arch=90)))
+    assert found.steps == (step,)
+
+
 def test_scratch_keeps_its_types() -> None:
     scratch = {
         "halves": Array((2, 3), "float16", axes="mk"),
         "bytes": Array((7,), "uint8"),
+        "short": Array((3,), "bfloat16"),
         "plain": (4,),
         "long": Array((2,), np.int64),  # type: ignore[arg-type]
     }
@@ -84,10 +115,11 @@ def test_scratch_keeps_its_types() -> None:
     assert found == {
         "halves": Array((2, 3), "float16", axes="mk"),
         "bytes": Array((7,), "uint8"),
+        "short": Array((3,), "bfloat16"),
         "plain": Array((4,)),
         "long": Array((2,), "int64"),
     }
-    assert sum(array.nbytes for array in found.values()) == 12 + 7 + 16 + 16
+    assert sum(array.nbytes for array in found.values()) == 12 + 7 + 6 + 16 + 16
 
 
 def test_setup_comes_back() -> None:
@@ -106,8 +138,15 @@ def scratch(*values: Any) -> dict[str, Any]:
     return {"col": list(values)}
 
 
+def gemm(m: Any, n: Any, k: Any, a: str = "x", **more: Any) -> dict[str, Any]:
+    """A matrix product of x and w into y; sizes and factors may be anything."""
+    product = vars(Product(1, 1, 1)) | {"m": m, "n": n, "k": k} | more
+    return {"cublas": [a, "w", "y"], "product": list(product.values()), "stream": 0}
+
+
 def launch(**changes: Any) -> dict[str, Any]:
-    return {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0} | changes
+    plain = {"launch": "k", "grid": [1], "block": [1], "args": [], "shared_bytes": 0, "stream": 0}
+    return plain | {"cluster": 1, "early": False} | changes
 
 
 @pytest.mark.parametrize(
@@ -126,6 +165,10 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(launch="k; rm")]), "no name in C"),
         (text([launch(stream=64)]), "to 63"),
         (text([launch(shared_bytes=1 << 30)]), "1048576"),
+        (text([launch(cluster=9)]), "a cluster has 9; expected a whole number from 1 to 8"),
+        (text([launch(cluster=[2, True])]), "a cluster has True"),
+        (text([launch(cluster=[1, 1, 1, 1])]), "expected a whole number from 1 to 8"),
+        (text([launch(early=1)]), "a step of the plan that is none"),
         (text([launch(args=[["buffer", "z"]])]), "there are x, w, y"),
         (text([launch(args=[["int", 2**31]])]), "whole number from -2147483648"),
         (text([launch(args=[["scalar", "object", 1]])]), "an argument"),
@@ -135,6 +178,13 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(args=[["scalar", "float16", -(10**400)]])]), "digits is too large"),
         (text([launch(args=[["images", "x", 0, 4]])]), "Images of 'x'"),
         (text([launch(args=[["images", "x", -1, 2]])]), "Images of 'x'"),
+        (text([launch(args=[["map", "z", [1, 4], None, None, 0, None]])]), "there are x, w, y"),
+        (text([launch(args=[["map", "x", [1, 4], [9999, 4], [4], 0, None]])]), "reaches over 159984 bytes"),
+        (text([launch(args=[["map", "x", [1, 4], [9, 4], [-4], 0, None]])]), "whole number from 1"),
+        (text([launch(args=[["map", "x", [1, 4], "no", None, 0, None]])]), "expected sides such as"),
+        (text([launch(args=[["map", "x", [1, [4]], None, None, 0, None]])]), "whole number from 1"),
+        (text([launch(args=[["map", "x", [1, 4], [1, 4], [4], [], None]])]), "whole number"),
+        (text([launch(args=[["map", "x", [1, 4], [1, 4], [4], 0, []]])]), "expected one of float16"),
         (text([{"copy_in": ["w", 0, 1], "stream": 0}]), "the plan copies 'w' in; it may copy x"),
         (text([{"copy_in": ["y", 0, 1], "stream": 0}]), "the plan copies 'y' in; it may copy x"),
         (text([{"copy_out": ["x", 0, 1], "stream": 0}]), "the plan copies 'x' out; it may copy y"),
@@ -145,13 +195,20 @@ def launch(**changes: Any) -> dict[str, Any]:
         ),
         (text([{"copy_out": ["y", 0, 99], "stream": 0}]), "Images of 'y'"),
         (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "there are"),
-        (text([{"cublas": ["x", "w", "y"], "sizes": [9999, 9999, 1], "stream": 0}]), "reaches beyond"),
+        (text([gemm(9999, 9999, 1)]), "it reaches 9,999 elements of a, which has"),
+        (text([gemm(1, 1, 1, batch=9999)]), "reaches 9,999 elements of a"),
+        (text([gemm(2, 1, 1, lda=9999)]), "reaches 10,000 elements of a"),
+        (text([gemm(1, 2, 2, ldb=1)]), "lines of b are 1 elements apart, and have 2"),
+        (text([gemm(0, 1, 1)]), "sizes are 1 to"),
+        (text([gemm(2**31, 1, 1)]), "m of a gemm has 2147483648"),
+        (text([gemm(True, 1, 1)]), "m of a gemm has True"),
+        (text([gemm(1, 1, 1, layout="xx")]), "layout of a gemm is 'xx'"),
+        (text([gemm(1, 1, 1, alpha="1")]), "alpha of a gemm is '1'"),
+        (text([gemm(1, 1, 1) | {"product": [1, 1, 1]}]), "a gemm with 3 sizes and factors; expected 10"),
+        (text([gemm(1, 1, 1, a="z")]), "there are x, w, y"),
         (
-            text(
-                [{"cublas": ["col", "x", "y"], "sizes": [1, 1, 4], "stream": 0}],
-                scratch=scratch("float16", [4], ""),
-            ),
-            "a gemm is in float32, and 'col' is float16",
+            text([gemm(1, 1, 4, a="col")], scratch=scratch("float16", [4], "")),
+            "does not multiply float16 by float32 into float32",
         ),
         (text([], scratch={"x": ["float32", [1], ""]}), "x, w, y are given"),
         (text([], scratch={"w": ["float16", [1], ""]}), "a buffer 'w'"),
@@ -193,6 +250,13 @@ def test_a_given_name_is_not_taken(name: str) -> None:
         VariantError, match=rf"scratch has a buffer '{name}'; images, conv1\.weight.* are given"
     ):
         decoded(text([], scratch={name: ["float32", [4], ""]}), NETWORK)
+
+
+def test_products_come_back() -> None:
+    step = Gemm("x", "w", "y", 3, 2, 4, 1, "tn", 2, 0.5, -1.0, 0, 5, 6)
+    planned = planned_as([replace(step, c="out", m=np.int64(3))], scratch=lambda s: {"out": (36,)})
+    found = decoded(plans.encode(planned)).steps
+    assert found == (replace(step, c="out"),)
 
 
 def test_parts_of_any_array_may_be_copied() -> None:

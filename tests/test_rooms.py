@@ -20,7 +20,7 @@ FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a ci
     {"ops"},
     {"variant"},
     {"quads", "running"},
-    {"checking"},
+    {"checking", "interop"},
     {"measuring", "profiling"},
     {"grading", "report"},
     {"cli"},

@@ -1,6 +1,7 @@
 """The host code: splitting, arguments, timing, and what it says when a plan is wrong."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,13 @@ def test_auto_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         open_device("cuda")
 
 
+def test_gpu_needs_the_bindings_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.device.cuda._driver", SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(DeviceError, match=r"cuda-bindings cannot be imported .* pip install -e '\.\[gpu\]'"):
+        open_device("cuda")
+
+
 def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that reports no device: no traceback of PyCUDA's own."""
 
@@ -187,5 +195,6 @@ def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> Non
 
     driver = SimpleNamespace(init=init, Error=Error, MemoryError=OutOfMemory)
     monkeypatch.setattr("mini_dnn.device.cuda._driver", lambda: driver)
+    monkeypatch.setattr("mini_dnn.device.cuda.load_driver", lambda: None)
     with pytest.raises(DeviceError, match="the GPU cannot be opened: cuInit failed: no CUDA-capable device"):
         open_device("cuda")

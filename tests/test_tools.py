@@ -17,7 +17,7 @@ from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.export import expand
-from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch, TensorMap
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
@@ -102,15 +102,25 @@ class TestShow:
             CopyIn(Images("x", 2, 3)),
             Launch("k", (25, 49), (256,), ("x", part, 7, np.int64(8), 0.5), shared_bytes=1024, stream=1),
             Gemm("w", "col", "y", 4, 6, 5),
-            *[Launch("again", (1,), (1,), ())] * 30,
+            Launch("pair", (4,), (32,), (), cluster=2, early=True),
+            Launch("k", (1,), (1,), (TensorMap("x", (8, 64)), TensorMap("y", (8, 8), (4, 8), swizzle=0))),
+            Gemm("w", "col", "y", 4, 6, 5, layout="nt", batch=2, alpha=0.5, beta=-1),
+            *[Launch("again", (1,), (1,), ())] * 28,
         ]
-        variant = Variant("conv2d", "", plan=lambda s: steps, folder=tmp_path, name="mine")
+        variant = Variant("conv2d", "", plan=lambda s: steps, min_arch=90, folder=tmp_path, name="mine")
         lines = expand(variant, ConvShape(3, 1, 2, 2, 1, 1, 1), "a test", SM_90_BYTES).splitlines()
         assert "//   stream 0: copy w to the __constant__ variable w_const" in lines
         assert "//   stream 0: copy x[2..2] to the GPU" in lines
         assert "//   stream 1: k<<<dim3(25, 49), dim3(256), 1024>>>(x, y[0..2], 7, 8LL, 0.5f)" in lines
-        assert "//   stream 0: cublasSgemm: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
-        assert "//   ... and 10 more of the same kinds" in lines
+        assert "//   stream 0: pair<<<dim3(4), dim3(32), 0>>>(), clusters of 2x1x1, early" in lines
+        assert any(
+            "k<<<dim3(1), dim3(1), 0>>>(tensor map of x [boxes of (8, 64); swizzle 128]" in x for x in lines
+        )
+        assert any("tensor map of y [boxes of (8, 8); swizzle 0; shape (4, 8)])" in line for line in lines)
+        assert "//   stream 0: cuBLAS: y (4, 6) = w (4, 5) @ col (5, 6)" in lines
+        turned = "y (4, 6) = 0.5 * w (4, 5) @ col (6, 5).T + -1 * y, for each of 2"
+        assert f"//   stream 0: cuBLAS: {turned}" in lines
+        assert "//   ... and 11 more of the same kinds" in lines
 
     @pytest.mark.parametrize("name", sampled(["layers/custom", "m2", "m3/fp32_split"], one_of=3))
     def test_expanded_file_computes_the_same(self, tmp_path: Path, emulator: Device, name: str) -> None:
@@ -188,7 +198,7 @@ class TestShow:
         ("flags", "message"),
         [
             (["cpu", "--expand"], "there is no kernel to expand"),
-            (["m2", "--layer", "conv1"], "--at and --shapes go with --expand"),
+            (["m2", "--layer", "conv1"], "--at goes with --expand"),
             (["m2", "--out", "no/such/folder/m2.cu"], "cannot be written"),
         ],
     )

@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from emulator_kernels import FOLDER, Kernels, line_of
+from fragments import of_a, of_d
 from sampling import sampled
 
 from mini_dnn.device import Device
@@ -34,29 +35,6 @@ def twins(emulator: EmulatorDevice) -> Kernels:
 def checked() -> Iterator[Kernels]:
     with closing(CheckedEmulator()) as device:
         yield Kernels(device, SOURCE)
-
-
-def holders(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """For the threads that hold so many rows: the first row of each, and its t in its group of four."""
-    thread = np.arange(2 * rows)
-    return thread // 32 * 16 + thread % 32 // 4, thread % 4
-
-
-def of_a(a: np.ndarray) -> np.ndarray:
-    """Registers of A (rows, 16), [4][thread]: two halves each, as in "Matrix Fragments for mma.m16n8k16"."""
-    row, t = holders(len(a))
-    registers = np.empty((4, len(row), 2), np.float16)
-    for i in range(4):
-        for k in range(2):
-            registers[i, :, k] = a[row + i % 2 * 8, 2 * t + k + i // 2 * 8]
-    return registers.view(np.uint32)[..., 0]
-
-
-def of_d(d: np.ndarray) -> np.ndarray:
-    """Registers of the sums (rows, n), [n / 2][thread]."""
-    row, t = holders(len(d))
-    columns = range(0, d.shape[1], 8)
-    return np.stack([d[row + i // 2 * 8, first + 2 * t + i % 2] for first in columns for i in range(4)])
 
 
 def matrix_at(memory: np.ndarray, start: int, leading: int, stride: int, n: int) -> np.ndarray:

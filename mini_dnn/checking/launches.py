@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import SharedMemoryError
-from mini_dnn.variant.plan import Argument, Images, Launch
+from mini_dnn.variant.plan import Argument, Images, Launch, TensorMap
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.signatures import NUMPY, Kernels, Parameter
 
@@ -23,18 +24,22 @@ KB = 1024
 # Shared memory of a block, static and dynamic, by compute capability times ten: CUDA C++ Programming Guide,
 # technical specifications per compute capability. All allow 48 KB of static arrays.
 SHARED_LIMIT = {75: 64 * KB, 80: 163 * KB, 86: 99 * KB, 89: 99 * KB, 90: 227 * KB}
-FIELDS = ("kernel", "grid", "block", "args", "shared_bytes")
+FIELDS = ("kernel", "grid", "block", "args", "shared_bytes", "stream", "cluster", "early")
 
 CURES = {
     "threads": "take a smaller block, and more blocks, or let a thread compute several outputs",
     "zero": "round up: ceil_div(size, tile) is never 0, and size // tile can be",
     "block": "put the longest axis of the block into x",
     "grid": "put the longest axis into grid.x, which takes 2,147,483,647 blocks",
+    "cluster": "take a cluster of at most 8 blocks, and round the grid up to a multiple of it: "
+    "blocks without work come to every cluster_sync, too",
+    "arch": "take a GPU of that kind, or launch without a cluster",
     "shared": "take smaller tiles, or keep fewer of them at a time",
     "static": "take smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
     "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
+    "constant": "declare it const __grid_constant__ ptx::TensorMap",
     "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
 }
 
@@ -65,9 +70,11 @@ def check_launches(
     if any(_beyond(launch.grid, GRID_LIMIT) for launch in planned.launches):  # the runner splits such a batch
         planned = plan(1)
     for launch in planned.launches:
+        if launch.code:  # another variant's, which is checked by itself
+            continue
         at = _At(planned.source, launch)
         finding = _kernel(at, kernels) or _geometry(at)
-        finding = finding or _shared(at, arch, static_bytes)
+        finding = finding or _cluster(at, arch) or _shared(at, arch, static_bytes)
         finding = finding or _arguments(at, kernels)
         if finding:
             return finding
@@ -135,6 +142,16 @@ def _beyond(sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[str, int, 
     return next(((axis, size, limit) for axis, size, limit in entries if not 1 <= size <= limit), None)
 
 
+def _cluster(at: _At, arch: int) -> Finding | None:
+    launch = at.launch
+    if fault := cluster_fault(launch.grid, launch.cluster_sizes):
+        return at.finding("cluster", fault, "cluster")
+    if launch.cluster_sizes != ALONE and arch < CLUSTER_ARCH:
+        what = f"{launch.kernel} is launched in clusters, which sm_{CLUSTER_ARCH} has and sm_{arch} lacks"
+        return at.finding("cluster", what, "arch")
+    return None
+
+
 def _shared(at: _At, arch: int, static_bytes: Callable[[str], int]) -> Finding | None:
     launch = at.launch
     limit = shared_limit(arch)
@@ -167,16 +184,24 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
                 f"the launch passes {_words(argument)}"
             )
             return at.finding("args", what, "type", signature.place)
+        if parameter.is_tensor_map and "__grid_constant__" not in parameter.declaration:
+            what = (
+                f"argument {number} of {launch.kernel} is {parameter.declaration}: the copy engine reads the "
+                "parameter itself, and this one may be a copy"
+            )
+            return at.finding("args", what, "constant", signature.place)
     return None
 
 
 def _wanted(parameter: Parameter, argument: Argument) -> str:
     """What should be passed instead; empty if the argument fits, or if nobody knows."""
     is_buffer = isinstance(argument, str | Images)
+    if parameter.is_tensor_map:
+        return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"
     if parameter.is_pointer:
         return "" if is_buffer else "a buffer, by its name"
     if parameter.type is None:
-        return "" if not is_buffer else "a value"
+        return "a value" if is_buffer or isinstance(argument, TensorMap) else ""
     usual = {("i", 4): "an int", ("f", 4): "a float"}.get(parameter.type)
     return "" if _type(argument) == parameter.type else usual or f"{NUMPY[parameter.type]}(...)"
 
@@ -194,6 +219,8 @@ def _words(argument: Argument) -> str:
     match argument:
         case Images():
             return f"{argument.buffer}[{argument.first}:{argument.last}]"
+        case TensorMap():
+            return f"a TensorMap of {argument.buffer}"
         case str():
             return f"buffer {argument}"
         case np.generic():

@@ -22,6 +22,7 @@ from mini_dnn.checking.launches import CURES, check_launches, static_finding
 from mini_dnn.checking.verdicts import Allocation, Run
 from mini_dnn.device.base import Buffer, Module
 from mini_dnn.device.cuda import CudaBuffer, CudaDevice
+from mini_dnn.device.cuda_module import CudaModule
 from mini_dnn.device.finding import Finding, Target
 from mini_dnn.errors import LaunchError, MiniDnnError, SharedMemoryError
 from mini_dnn.running.runner import run_plans
@@ -61,7 +62,8 @@ class WatchedCudaDevice(CudaDevice):
 
     def static_shared_bytes(self, module: Module) -> Callable[[str], int]:
         """How many bytes of static shared arrays each kernel of a module has."""
-        return lambda kernel: int(self._function(module, kernel).shared_size_bytes)
+        assert isinstance(module, CudaModule), "it is this device's"
+        return lambda kernel: module.kernel(kernel).static_shared_bytes
 
 
 def run_problem(

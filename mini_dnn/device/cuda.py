@@ -6,33 +6,27 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
-from mini_dnn.device.cublas import Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.bindings import load_driver
+from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.cublas import WORKSPACE, Cublas
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, own, same_size
+from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
-from mini_dnn.errors import CompileError, DeviceError, LaunchError
+from mini_dnn.device.product import Product
+from mini_dnn.errors import DeviceError, LaunchError
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
 FLUSHES = 16  # about half a millisecond
 RESERVED = 0.05  # fraction of the free memory left to the driver
-
-
-@dataclass
-class CudaModule:
-    """A loaded cubin."""
-
-    source: Path
-    compile_ms: float
-    handle: Any
 
 
 class CudaDevice:
@@ -41,14 +35,14 @@ class CudaDevice:
     Raises
     ------
     DeviceError
-        PyCUDA, the driver or the GPU is missing; the message says which.
+        PyCUDA, cuda-bindings, the driver or the GPU is missing; the message says which.
     """
 
     name = "cuda"
     has_clock = True
 
     def __init__(self, index: int = 0) -> None:
-        self._cuda = _driver()
+        self._cuda, self._bindings = _driver(), load_driver()
         with self._errors("the GPU cannot be opened"):
             self._cuda.init()
             if index >= self._cuda.Device.count():
@@ -58,11 +52,12 @@ class CudaDevice:
             context = device.retain_primary_context()
             context.push()
         self._context = context
+        self._handle = int(self._bindings.cuCtxGetCurrent()[1])
         # also at exit: PyCUDA aborts a process that ends inside a context
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
         self._flush: CudaBuffer | None = None
-        self._cublas: Cublas | None = None
+        self._cublas: dict[int, tuple[Cublas, CudaBuffer]] = {}  # and its workspace, by stream
         major, minor = device.compute_capability()
         self.arch = 10 * major + minor
         self.device_name = device.name()
@@ -93,15 +88,13 @@ class CudaDevice:
         """Compile for this GPU, or take the cubin from the cache, and load it."""
         start = time.perf_counter()
         cubin = build_cubin(source, defines, nvcc_arch(self.arch))
-        with self._errors(f"{source} cannot be loaded", CompileError):
-            handle = self._cuda.module_from_buffer(cubin)
-        return CudaModule(source, (time.perf_counter() - start) * 1e3, handle)
+        module = CudaModule(self._bindings, source, cubin, self.arch)
+        module.compile_ms = (time.perf_counter() - start) * 1e3
+        return module
 
     def symbol(self, module: Module, name: str) -> CudaBuffer:
         """The variable of that name in the module, as a buffer of bytes."""
-        with self._errors(f"no variable '{name}' in {module.source}"):
-            address, nbytes = _loaded(module).handle.get_global(name)
-        return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), address, nbytes)
+        return _loaded(module).variable(name)
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
@@ -175,32 +168,27 @@ class CudaDevice:
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
-        function = self._function(module, kernel)
-        values = [a if isinstance(a, np.generic) else np.uintp(int(own(a).memory)) for a in args]
-        what = f"launching {kernel} of {module.source} on grid {grid}, block {block}, {shared_bytes} B shared"
-        with self._errors(what, LaunchError):
-            if shared_bytes > DEFAULT_SHARED_BYTES:
-                attribute = self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                function.set_attribute(attribute, shared_bytes)
-            function(
-                *values,
-                grid=(*grid, 1, 1)[:3],
-                block=(*block, 1, 1)[:3],
-                shared=shared_bytes,
-                stream=self._stream(stream),
-            )
+        handle = self._stream(stream).handle
+        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
+        _loaded(module).kernel(kernel).launch(settings, args)
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """Multiply by cuBLAS, in strict fp32."""
-        if self._cublas is None:
-            self._cublas = Cublas()
-        pa, pb, pc = (int(own(buffer).memory) for buffer in (a, b, c))
-        self._cublas.sgemm(pa, pb, pc, m, n, k, self._stream(stream).handle)
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Multiply by cuBLAS."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
+        if stream not in self._cublas:  # a workspace for each: streams may overlap
+            workspace = self.empty("cuBLAS workspace", (WORKSPACE,), np.uint8, fill=False)
+            handle = Cublas(self._stream(stream).handle, int(workspace.memory))
+            self._cublas[stream] = handle, workspace
+        at_a, at_b, at_c = (int(own(buffer).memory) for buffer in (a, b, c))
+        self._cublas[stream][0].multiply(product, at_a, at_b, at_c, a.dtype.name, c.dtype.name)
 
     def wait(self, event: Any, stream: int) -> None:
         """Let the stream wait for the event."""
@@ -245,8 +233,37 @@ class CudaDevice:
         with self._errors("the GPU does not say how much memory is free"):
             return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
 
+    def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentCudaBuffer:
+        """A buffer in memory of another library's."""
+        return LentCudaBuffer(name, shape, np.dtype(dtype))
+
+    def foreign_stream(self, handle: int) -> CudaStream:
+        """The stream of another library that has this handle; 0 is the default stream."""
+
+        def allocate(nbytes: int) -> CudaBuffer:
+            return self.empty("memory of a library", (nbytes,), np.uint8, fill=False)
+
+        return CudaStream(self._bindings, self._handle, handle, allocate)
+
+    def leave(self) -> None:
+        """Give this thread the device back that it worked on before; from now on, use `entered`."""
+        self._leave()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, this thread works on this GPU."""
+        self._context.push()
+        try:
+            yield
+        finally:
+            self._context.pop()
+
     def close(self) -> None:
         """Leave the context."""
+        for handle, workspace in self._cublas.values():
+            handle.close()
+            workspace.free()
+        self._cublas.clear()
         self._streams.clear()
         self._leave()
 
@@ -254,14 +271,6 @@ class CudaDevice:
         if number not in self._streams:
             self._streams[number] = self._cuda.Stream(NON_BLOCKING)
         return self._streams[number]
-
-    def _function(self, module: Module, kernel: str) -> Any:
-        what = (
-            f"no kernel '{kernel}' in {module.source}: is it declared extern \"C\" __global__, "
-            "and spelled as in variant.py?"
-        )
-        with self._errors(what, LaunchError):
-            return _loaded(module).handle.get_function(kernel)
 
 
 def _driver() -> Any:

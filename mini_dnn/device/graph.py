@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.errors import DeviceError, LaunchError
 
 
@@ -28,7 +29,7 @@ class CudaGraph:
     """
 
     def __init__(self, work: Callable[[], None], stream: int) -> None:
-        self._driver = _driver()
+        self._driver = load_driver()
         self._stream = self._driver.CUstream(stream)
         self._executable = self._record(work)
 
@@ -68,18 +69,5 @@ class CudaGraph:
         return results[0] if results else None
 
     def _check(self, what: str, status: Any) -> None:
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            _, text = self._driver.cuGetErrorString(status)
-            reason = text.decode() if text else "no reason is known"
-            raise LaunchError(f"a CUDA graph cannot be {what}: {reason} (CUDA error {int(status)})")
-
-
-def _driver() -> Any:
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise DeviceError(
-            f"cuda-bindings cannot be imported ({error}), and CUDA graphs need it; "
-            "pip install -e '.[gpu]' adds it"
-        ) from error
-    return driver
+        if failed := reason(self._driver, status):
+            raise LaunchError(f"a CUDA graph cannot be {what}: {failed}")

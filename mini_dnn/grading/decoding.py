@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.clusters import MAX_CLUSTER
+from mini_dnn.device.product import LARGEST, LAYOUTS, Product
+from mini_dnn.device.tensor_map import ELEMENTS
 from mini_dnn.errors import VariantError
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
 from mini_dnn.ops.compare import PRECISIONS
-from mini_dnn.variant import Planned
+from mini_dnn.variant import Planned, TensorMap
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 NAME = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
@@ -35,7 +38,7 @@ MAX_AXES, MAX_ELEMENTS = 8, 1 << 40
 MAX_ARCH, MAX_BLOCK, MAX_SHARED_BYTES, MAX_STREAM = 999, 1024, 1 << 20, 63
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
-TYPES = (*INTEGERS, *FLOATS, "complex64", "complex128")  # of scratch buffers
+TYPES = (*INTEGERS, *FLOATS, "bfloat16", "complex64", "complex128")  # of scratch buffers
 
 
 @dataclass(frozen=True)
@@ -155,24 +158,43 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             "args": list(args),
             "shared_bytes": shared,
             "stream": stream,
+            "cluster": cluster,
+            "early": bool(early),
         }:
-            return _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            launch = _launch(kernel, grid, block, args, shared, _stream(stream), buffers)
+            return replace(launch, cluster=_cluster(cluster), early=early)
         case {"symbol": str(symbol), "buffer": buffer, "stream": stream}:
             return CopyToSymbol(_name(symbol), _buffer(buffer, buffers), _stream(stream))
         case {"copy_in": [name, first, last], "stream": stream}:
             return CopyIn(_copied(name, "in", first, last, buffers), _stream(stream))
         case {"copy_out": [name, first, last], "stream": stream}:
             return CopyOut(_copied(name, "out", first, last, buffers), _stream(stream))
-        case {"cublas": [a, b, c], "sizes": [m, n, k], "stream": stream}:
-            m, n, k = (_whole(size, "a gemm", 1) for size in (m, n, k))
-            for name, size in ((a, m * k), (b, k * n), (c, m * n)):
-                array = buffers.known[_buffer(name, buffers)]
-                if array.dtype != "float32":
-                    raise VariantError(f"a gemm is in float32, and '{name}' is {array.dtype}")
-                if math.prod(array.shape) < size:
-                    raise VariantError(f"a gemm of m, n, k = {m}, {n}, {k} reaches beyond '{name}'")
-            return Gemm(a, b, c, m, n, k, _stream(stream))
+        case {"cublas": [a, b, c], "product": list(product), "stream": stream}:
+            a, b, c = (_buffer(name, buffers) for name in (a, b, c))
+            return Gemm(a, b, c, **_product((a, b, c), product, buffers), stream=_stream(stream))
     raise VariantError(f"a step of the plan that is none: {str(values)[:200]}")
+
+
+def _product(names: Sequence[str], values: Sequence[Any], buffers: _Buffers) -> dict[str, Any]:
+    """The fields of a product that keeps to its buffers."""
+    if len(values) != len(fields(Product)):
+        raise VariantError(f"a gemm with {len(values)} sizes and factors; expected {len(fields(Product))}")
+    given: dict[str, Any] = {}
+    for field, value in zip(fields(Product), values, strict=True):
+        what = f"{field.name} of a gemm"
+        match field.type:
+            case "int":
+                given[field.name] = _whole(value, what, 0, LARGEST)
+            case "float" if type(value) in (int, float):
+                given[field.name] = float(_float("float64", value))
+            case "str" if value in LAYOUTS:
+                given[field.name] = value
+            case _:
+                raise VariantError(f"{what} is {str(value)[:100]!r}")
+    arrays = {letter: buffers.known[name] for letter, name in zip("abc", names, strict=True)}
+    if limit := Product(**given).limit_for(arrays):
+        raise VariantError(f"a gemm of {', '.join(names)}: {limit}")
+    return given
 
 
 def _launch(
@@ -197,12 +219,20 @@ def _launch(
     )
 
 
+def _cluster(values: Any) -> int | tuple[int, ...]:
+    if isinstance(values, list) and 1 <= len(values) <= 3:
+        return tuple(_whole(size, "a cluster", 1, MAX_CLUSTER) for size in values)
+    return _whole(values, "a cluster", 1, MAX_CLUSTER)
+
+
 def _argument(values: Any, buffers: _Buffers) -> Argument:
     match values:
         case ["buffer", name]:
             return _buffer(name, buffers)
         case ["images", name, first, last]:
             return _images(_buffer(name, buffers), first, last, buffers)
+        case ["map", name, list(box), shape, strides, swizzle, dtype]:
+            return _tensor_map(_buffer(name, buffers), box, shape, strides, swizzle, dtype, buffers)
         case ["int", value]:
             return _whole(value, "an int argument", -(2**31), 2**31 - 1)
         case ["float", (int() | float()) as value]:
@@ -214,8 +244,28 @@ def _argument(values: Any, buffers: _Buffers) -> Argument:
             return np.dtype(kind).type(_whole(int(value), f"a {kind}", int(limits.min), int(limits.max)))
     raise VariantError(
         f"an argument {str(values)[:100]}; an int that does not fit C's int is np.int64(...), other "
-        "arguments are a buffer's name, Images(...), a float or a NumPy scalar"
+        "arguments are a buffer's name, Images(...), TensorMap(...), a float or a NumPy scalar"
     )
+
+
+def _tensor_map(
+    name: str, box: Any, shape: Any, strides: Any, swizzle: Any, dtype: Any, buffers: _Buffers
+) -> TensorMap:
+    """A tensor map that stays within its buffer."""
+    what = f"the TensorMap of '{name}'"
+
+    def sides(values: Any) -> tuple[int, ...]:
+        if not isinstance(values, list) or len(values) > MAX_AXES:
+            raise VariantError(f"{what} has {str(values)[:100]}; expected sides such as (128, 64)")
+        return tuple(_whole(side, what, 1) for side in values)
+
+    if dtype not in (None, *ELEMENTS):
+        raise VariantError(f"{what} is of {str(dtype)[:100]!r}; expected one of {', '.join(ELEMENTS)}")
+    shape, strides = (None if values is None else sides(values) for values in (shape, strides))
+    found = TensorMap(name, sides(box), shape, strides, _whole(swizzle, what), dtype)
+    array = buffers.known[name]
+    found.geometry(array.shape, array.dtype, array.nbytes)  # which looks at all of it
+    return found
 
 
 def _float(kind: str, value: float) -> Any:

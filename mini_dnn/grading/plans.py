@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from operator import index
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
-from mini_dnn.variant import Planned, Variant
+from mini_dnn.variant import Planned, TensorMap, Variant
 from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 
 
@@ -43,7 +44,15 @@ def encode(planned: Planned) -> bytes:
 
 
 def encode_values(planned: Planned) -> dict[str, Any]:
-    """The same for a message, before it is made text."""
+    """The same for a message, before it is made text.
+
+    Raises
+    ------
+    VariantError
+        It needs kernels of other variants: a submission is graded by its own.
+    """
+    if planned.codes or planned.views:
+        raise VariantError(f"{planned.name}: its plan runs kernels of other variants; expected its own alone")
     return {
         "problem": list(planned.problem.numbers),
         "scratch": {name: _encode_array(array) for name, array in planned.scratch.items()},
@@ -67,6 +76,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 "args": [_encode_argument(argument) for argument in step.args],
                 "shared_bytes": step.shared_bytes,
                 "stream": step.stream,
+                "cluster": list(step.cluster) if isinstance(step.cluster, tuple) else step.cluster,
+                "early": step.early,
             }
         case CopyToSymbol():
             return {"symbol": step.symbol, "buffer": step.buffer, "stream": step.stream}
@@ -76,7 +87,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
         case Gemm():
             return {
                 "cublas": [step.a, step.b, step.c],
-                "sizes": [step.m, step.n, step.k],
+                "product": list(astuple(step.product)),
                 "stream": step.stream,
             }
 
@@ -89,10 +100,18 @@ def _encode_argument(argument: Argument) -> list[Any]:
             return ["buffer", argument]
         case Images():
             return ["images", argument.buffer, argument.first, argument.last]
+        case TensorMap():
+            sides = (argument.box, argument.shape, argument.strides)
+            return ["map", argument.buffer, *map(_encode_sides, sides), argument.swizzle, argument.dtype]
         case int():
             return ["int", argument]
         case float():
             return ["float", argument]
     raise VariantError(
-        f"an argument {argument!r}; expected a buffer's name, Images(...), an int, a float or a NumPy scalar"
+        f"an argument {argument!r}; expected a buffer's name, Images(...), TensorMap(...), an int, a float "
+        "or a NumPy scalar"
     )
+
+
+def _encode_sides(sides: Sequence[int] | None) -> list[int] | None:
+    return None if sides is None else list(sides)

@@ -84,8 +84,8 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
     with Bar(name, problem.batch) as bar, Watch(device) as watch:
         result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
     what = f"{variant.name}, {name}"
-    for output in result.outputs.values():
-        _refuse_nan(output, what)
+    for output, values in result.outputs.items():
+        _refuse_nan(problem.arrays[output].without_gap(values), what)
     comparison = None
     if setting.entries != 0:
         compared = min(problem.batch, setting.entries or problem.batch)
@@ -110,7 +110,7 @@ def _refuse_nan(y: np.ndarray, what: str) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
             return
-    nan = np.isnan(y)
+        nan = np.isnan(y)
     if nan.any():
         first = tuple(int(i) for i in np.unravel_index(int(nan.argmax()), y.shape))
         raise CheckError(

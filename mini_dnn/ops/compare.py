@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import ml_dtypes
 import numpy as np
 
 from mini_dnn.ops.problem import Arrays
@@ -26,26 +27,31 @@ class Comparison:
     """How a result differs from its reference."""
 
     elements: int
-    differing: int  # not finite, or outside the bound
+    differing: int  # outside the bound, or infinite or NaN where float64 is not
     first: tuple[int, ...] | None  # indices of the first differing element
     found: float  # its value, or that of the element with the largest error
     expected: float
     max_error: float  # largest absolute error among the finite elements
     worst_ratio: float  # largest error as a fraction of its bound: 1 is just in
     array: str = ""  # which output `first` is in
+    audit: str = ""  # what is wrong with elements of which only some were compared
+    how: str = ""  # which were compared, where it is not all of them
 
     @property
     def ok(self) -> bool:
-        """Whether every element is finite and within its bound."""
-        return self.differing == 0
+        """Whether every element is within its bound, or what float64 has where that is no finite number."""
+        return self.differing == 0 and not self.audit
 
     def __str__(self) -> str:
         """One line for people."""
+        how = f"; {self.how}" if self.how else ""
         if self.ok:
-            return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound"
+            return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound{how}"
+        if self.differing == 0:
+            return f"{self.audit}{how}"
         return (
             f"{self.differing} of {self.elements} elements differ from float64; the first at {self.first}: "
-            f"found {self.found:.8g}, expected {self.expected:.8g}; max error {self.max_error:.2e}"
+            f"found {self.found:.8g}, expected {self.expected:.8g}; max error {self.max_error:.2e}{how}"
         )
 
 
@@ -79,16 +85,13 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
 
 
 def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Comparison:
-    """Compare a result with its float64 reference, element by element.
-
-    Finiteness comes first, as NaN passes every test of the kind ``error > bound``.
-    """
-    finite = np.isfinite(y)
-    error = np.where(finite, np.abs(y - expected), 0.0)
-    wrong = ~finite | (error > bound)
+    """Compare a result with its float64 reference, element by element: see `wrong_elements`."""
+    wrong = wrong_elements(y, expected, bound)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        error = np.abs(y - expected)
+        error[~np.isfinite(error)] = 0.0
+        ratio = np.where(error > 0, error / bound, 0.0)  # a bound of 0: exact, or wrong
     differing = int(wrong.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):  # a bound of 0: exact, or wrong
-        ratio = np.where(error > 0, error / bound, 0.0)
     at = int(np.argmax(wrong)) if differing else int(np.argmax(ratio))
     return Comparison(
         elements=y.size,
@@ -107,8 +110,20 @@ def compare_all(found: Arrays, expected: Arrays, bound: Arrays) -> Comparison:
 
 
 def wrong_elements(found: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """Which elements are wrong."""
-    return ~np.isfinite(found) | ~(np.abs(found - expected) <= bound)
+    """Which elements are wrong.
+
+    Finite ones are right within the bound. Where float64 has NaN or an infinity, so has a right result. It is
+    infinite, too, where float64 has a number that its type cannot hold, such as 70,000 in half.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        wrong = np.asarray(~(np.abs(found - expected) <= bound))
+        odd = ~(np.isfinite(found) & np.isfinite(expected))
+    if odd.any():
+        y, right = found[odd], expected[odd]
+        beyond = np.isinf(right) | (np.abs(right) + bound[odd] > float(ml_dtypes.finfo(found.dtype).max))
+        alike = np.isinf(y) & beyond & (np.signbit(y) == np.signbit(right))
+        wrong[odd] = ~(alike | (np.isnan(y) & np.isnan(right)))
+    return wrong
 
 
 def merged(results: Sequence[Comparison]) -> Comparison:

@@ -2,230 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
-from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, dot_product_bound
-from mini_dnn.ops.operation import Operation
-from mini_dnn.ops.problem import Array, Arrays, Problem
-from mini_dnn.ops.products import product, product_of_tf32, product_summed_in_half, read, wrong_sums
+from mini_dnn.ops.gemm_shape import CODES, GemmShape, arrays_of
+from mini_dnn.ops.operation import Operation, Sample, normal
+from mini_dnn.ops.problem import TYPES, Arrays
+from mini_dnn.ops.products import (
+    ColumnSums,
+    magnitudes,
+    parts,
+    product,
+    product_of_tf32,
+    product_summed_in_half,
+)
 
-TYPES = {"fp16": "float16", "fp32": "float32"}
-LAYOUTS = ("nn", "nt", "tn", "tt")
+__all__ = ["CODES", "OPERATION", "GemmShape"]
+
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 SIDE = 200  # of a probe: rows and columns of c at most
 LONG = 800  # products in sums that grow and grow
+# What rounding an output may take: of its value, and where it is subnormal
+ROUNDING = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL), "bf16": (2.0**-8, 0.0)}
 
 
-@dataclass(frozen=True)
-class GemmShape(Problem):
-    """A matrix product for each entry of a batch, with sums in fp32.
-
-    Parameters
-    ----------
-    m, n, k
-        Rows and columns of c, and terms of each sum.
-    dtype, out
-        Types of the operands a and b, and of c and c0: ``"fp16"`` or ``"fp32"``.
-    layout
-        How a and b lie in memory, a letter each, as in BLAS: ``n`` is row by row, ``(m,k)`` and ``(k,n)``;
-        ``t`` is transposed, ``(k,m)`` and ``(n,k)``. There are no gaps, so odd rows are not aligned.
-    batch
-        Products.
-    alpha, beta
-        Factors, rounded to fp32. With a ``beta`` of 0 there is no c0.
-    """
-
-    m: int
-    n: int
-    k: int
-    dtype: str = "fp32"
-    out: str = "fp32"
-    layout: str = "nn"
-    batch: int = 1
-    alpha: float = 1.0
-    beta: float = 0.0
-
-    def __post_init__(self) -> None:
-        given = self.fields
-        small = [f"{name} = {given[name]}" for name in ("m", "n", "k", "batch") if given[name] < 1]
-        if small:
-            raise ShapeError(f"a matrix product needs every size to be at least 1, but {', '.join(small)}")
-        for name, allowed in (("dtype", tuple(TYPES)), ("out", tuple(TYPES)), ("layout", LAYOUTS)):
-            if given[name] not in allowed:
-                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
-        for name in ("alpha", "beta"):
-            if not abs(given[name]) <= float(np.finfo(np.float32).max):
-                raise ShapeError(f"{name} is {given[name]}; expected a number that fits fp32")
-
-    @property
-    def arrays(self) -> Mapping[str, Array]:
-        """The operands as they lie in memory, c0 if it counts, and c."""
-        given, c = TYPES[self.dtype], Array((self.batch, self.m, self.n), TYPES[self.out], axes="imn")
-
-        def operand(letter: str, rows: int, columns: int, axes: str) -> Array:
-            if letter == "t":
-                rows, columns, axes = columns, rows, axes[::-1]
-            return Array((self.batch, rows, columns), given, axes=f"i{axes}")
-
-        a = operand(self.layout[0], self.m, self.k, "mk")
-        b = operand(self.layout[1], self.k, self.n, "kn")
-        return {"a": a, "b": b, **({"c0": c} if self.beta else {}), "c": replace(c, role="out")}
-
-    @property
-    def flops(self) -> int:
-        """A multiplication and an addition for each product; alpha and beta are not counted."""
-        return 2 * self.batch * self.m * self.n * self.k
-
-    def with_batch(self, n: int) -> Self:
-        """The same with ``n`` products."""
-        return replace(self, batch=n)
-
-    def __str__(self) -> str:
-        """As people write it: ``(m,k) @ (k,n) fp16 -> fp32``, and what is unusual."""
-        words = [f"({self.m},{self.k}) @ ({self.k},{self.n}) {self.dtype} -> {self.out}"]
-        words += [f"{name} transposed" for name, how in zip("ab", self.layout, strict=True) if how == "t"]
-        words += [f"batch of {self.batch}"] if self.batch > 1 else []
-        words += [f"alpha {self.alpha:g}"] if self.alpha != 1 else []
-        return ", ".join([*words, f"beta {self.beta:g}"] if self.beta else words)
-
-
-def arrays_of(
-    a: np.ndarray,
-    b: np.ndarray,
-    *,
-    c0: np.ndarray | None = None,
-    out: str = "fp32",
-    layout: str = "nn",
-    alpha: float = 1.0,
-    beta: float | None = None,
-) -> tuple[GemmShape, Arrays]:
-    """The problem that arrays are: ``a (batch,m,k)`` and ``b (batch,k,n)`` where nothing is transposed.
-
-    Operands are fp16 if both are, else fp32. ``beta`` is 1 if ``c0 (batch,m,n)`` is given, else 0.
-
-    Raises
-    ------
-    ShapeError
-        Wrong ranks or types, or sizes that do not match.
-    """
-    beta = float(c0 is not None) if beta is None else float(beta)
-    if (c0 is None) != (beta == 0):
-        raise ShapeError(f"beta is {beta:g} and c0 is {c0 if c0 is None else 'given'}; give both or neither")
-    given = {"a": np.asarray(a), "b": np.asarray(b)} | ({} if c0 is None else {"c0": np.asarray(c0)})
-    for name, array in given.items():
-        if array.ndim != 3:
-            raise ShapeError(f"{name} is {array.shape}; expected a batch of matrices: {name}[None] for one")
-    dtype = "fp16" if {given["a"].dtype, given["b"].dtype} == {np.dtype(np.float16)} else "fp32"
-    batch, m, k = given["a"].shape if layout[:1] == "n" else given["a"].swapaxes(1, 2).shape
-    n = given["b"].shape[1 if layout[1:] == "t" else 2]
-    problem = GemmShape(m, n, k, dtype, out, layout, batch, float(alpha), beta)
-    return problem, {name: _as_given(name, array, problem) for name, array in given.items()}
-
-
-def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
-    """The array in the problem's type and C order, if its shape is right and nothing is lost."""
-    expected = problem.arrays[name]
-    if array.shape != expected.shape:
-        raise ShapeError(f"{name} has the shape {array.shape}; {problem} needs {expected.shape}")
-    if not np.can_cast(array.dtype, expected.dtype, "safe"):
-        raise ShapeError(
-            f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
-            f"pass {name}.astype(np.{expected.dtype}) if the loss is meant"
-        )
-    return np.ascontiguousarray(array, dtype=expected.dtype)
+def draw(p: GemmShape, rng: np.random.Generator) -> Arrays:
+    """Normal values; NaN in the gaps, which tells who computes with them."""
+    found = dict(normal(p, rng))
+    for name, array in found.items():
+        p.arrays[name].in_gap(array)[...] = np.nan
+    return found
 
 
 def operands(p: GemmShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """``a (batch,m,k)`` and ``b (batch,k,n)``."""
-    return read(arrays["a"], p.layout[0], p.m, p.k), read(arrays["b"], p.layout[1], p.k, p.n)
+    """``a (batch,m,k)`` and ``b (batch,k,n)``: views."""
+    lying = [p.arrays[name].without_gap(arrays[name]) for name in "ab"]
+    a, b = (x.swapaxes(1, 2) if t == "t" else x for x, t in zip(lying, p.layout, strict=True))
+    return a, b
 
 
 def scaled(p: GemmShape, arrays: Arrays, c: np.ndarray) -> np.ndarray:
-    """``alpha c + beta c0`` in float64."""
-    c = c * np.float64(np.float32(p.alpha))
-    return c + np.float64(np.float32(p.beta)) * arrays["c0"] if p.beta else c
+    """``alpha c + beta c0`` in float64, where ``c (batch,m,n)`` has no gaps."""
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        c = c * np.float64(np.float32(p.alpha))
+        return c + np.float64(np.float32(p.beta)) * p.arrays["c0"].without_gap(arrays["c0"]) if p.beta else c
+
+
+def lying(p: GemmShape, c: np.ndarray, gap: float = np.nan) -> Arrays:
+    """The outputs that ``c (batch,m,n)`` is, with what fresh memory holds in the gaps."""
+    array = p.arrays["c"]
+    if not array.gap:
+        return {"c": c}
+    found = np.full(array.shape, gap)
+    array.without_gap(found)[...] = c
+    return {"c": found}
 
 
 def answer(p: GemmShape, arrays: Arrays) -> Arrays:
     """In float64."""
-    return {"c": scaled(p, arrays, product(*operands(p, arrays)))}
+    return lying(p, scaled(p, arrays, product(*operands(p, arrays))))
 
 
 def bound(p: GemmShape, arrays: Arrays, precision: str) -> Arrays:
     """See `dot_product_bound` for the sums; a few roundings of alpha, beta and the output come on top.
 
-    Operands in half are exact in every precision: what is left is the error of the sums.
+    Operands of 16 bits are exact in every precision: what is left is the error of the sums. Where an operand
+    is infinite or NaN, so is the answer, and nothing is bounded.
     """
-    a, b = (np.abs(operand) for operand in operands(p, arrays))
+    a, b = (magnitudes(operand) for operand in operands(p, arrays))
     absolute = product(a, b)
     accumulate = ROUND_OFF[precision][1]
-    if p.dtype == "fp16":
-        allowed = dot_product_bound(absolute, p.k, 0.0, "fp32") * (accumulate / ROUND_OFF["fp32"][1])
-    else:
+    if p.dtype == "fp32":
         allowed = dot_product_bound(absolute, p.k, float(a.max()) + float(b.max()), precision)
+    else:
+        allowed = dot_product_bound(absolute, p.k, 0.0, "fp32") * (accumulate / ROUND_OFF["fp32"][1])
     allowed += 4 * accumulate * absolute
-    c = answer(p, arrays)["c"] if p.out == "fp16" else np.zeros(())
-    return {"c": abs(p.alpha) * allowed + _more(p, arrays, precision, c)}
+    c = np.zeros(()) if p.out == "fp32" else p.arrays["c"].without_gap(answer(p, arrays)["c"])
+    return lying(p, abs(p.alpha) * allowed + _more(p, arrays, precision, c), 0.0)
 
 
 def _more(p: GemmShape, arrays: Arrays, precision: str, c: np.ndarray) -> np.ndarray:
-    """What beta c0 and an output ``c`` in half may be off."""
+    """What beta c0 and an output ``c`` in 16 bits may be off."""
     more = np.full((), np.finfo(np.float32).tiny, np.float64)
     if p.beta:
-        more = more + 4 * ROUND_OFF[precision][1] * np.abs(np.float64(p.beta) * arrays["c0"])
-    return more + ROUND_OFF["fp16"][0] * np.abs(c) + HALF_SUBNORMAL if p.out == "fp16" else more
+        c0 = magnitudes(p.arrays["c0"].without_gap(arrays["c0"]))
+        more = more + 4 * ROUND_OFF[precision][1] * abs(p.beta) * c0.astype(np.float64)
+    relative, least = ROUNDING[p.out]
+    return more + relative * magnitudes(c) + least
 
 
 def audit(p: GemmShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
-    """Compare sums over a few columns of c: see `wrong_sums`."""
+    """Compare sums over a few columns of c, see `ColumnSums`; what lies in its gaps has to be untouched."""
     operand, accumulate = ROUND_OFF[precision] if p.dtype == "fp32" else (0.0, ROUND_OFF[precision][1])
     relative = 2 * operand + (CONFIDENCE * np.sqrt(p.k) + 4) * accumulate
-    one, wrong = replace(p, batch=1), 0
+    wrong, array = 0, p.arrays["c"]
+    if not np.isnan(array.in_gap(outputs["c"])).all():
+        return "the gaps between the rows of c are written"
+    a, b = operands(p, arrays)
+    subnormal = HALF_SUBNORMAL * p.k * (_largest(a) + _largest(b)) if operand else 0.0
     for i in range(p.batch):
-        given = {name: array[i : i + 1] for name, array in arrays.items()}
-        a, b = (x[0].astype(np.float64) for x in operands(one, given))
-        b *= np.float32(p.alpha)
-        c = outputs["c"][i : i + 1].astype(np.float64)
-        subnormal = HALF_SUBNORMAL * p.k * (np.abs(a).max() + np.abs(b).max()) if operand else 0.0
-        more = _more(one, given, precision, c) + subnormal
-        sums = c - scaled(one, given, np.zeros_like(c))
-        wrong += wrong_sums(a, b, sums[0], relative, np.broadcast_to(more, c.shape)[0], rng)
+        sums = ColumnSums(b[i], rng)
+        for rows in parts(outputs["c"][i]):
+            c = array.without_gap(outputs["c"][i, rows]).astype(np.float64)
+            c0 = {name: found[i, rows] for name, found in arrays.items() if name == "c0"}
+            more = subnormal + _more(p, c0, precision, c)
+            left = np.float32(p.alpha) * a[i, rows].astype(np.float64)
+            wrong += sums.wrong(left, c - scaled(p, c0, np.zeros_like(c)), relative, more)
     return f"{wrong} sums over a few columns of c differ from float64" if wrong else ""
+
+
+def _largest(operand: np.ndarray) -> float:
+    return max(float(operand.max()), -float(operand.min()))
+
+
+def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.random.Generator) -> Sample:
+    """Some rows of c: the first, the last, and others by chance."""
+    count = min(p.m, max(2, round(part * p.m)))
+    others = rng.permutation(np.arange(1, p.m - 1))[: count - 2]
+    rows = np.unique([0, *others, p.m - 1])
+    a, _ = operands(p, arrays)
+    given = {**arrays, "a": np.ascontiguousarray(a[:, rows])}
+    given |= {name: array[:, rows] for name, array in arrays.items() if name == "c0"}
+    some = replace(p, m=len(rows), layout=f"n{p.layout[1]}", lda=0)
+    return Sample(some, given, {"c": outputs["c"][:, rows]}, rows, f"{len(rows):,} of {p.m:,} rows of c")
 
 
 def mistakes(p: GemmShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     """What a wrong kernel may have computed."""
     a, b = (operand.astype(np.float64) for operand in operands(p, arrays))
-    turned = replace(p, layout=p.layout.translate(str.maketrans("nt", "tn")))
-    other_a, other_b = (operand.astype(np.float64) for operand in operands(turned, arrays))
+    with np.errstate(invalid="ignore", over="ignore"):
+        for sentence, c in chain(_misread(p, arrays, a, b), _missummed(p, arrays, a, b)):
+            yield sentence, lying(p, c)
+
+
+def _misread(p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Operands that are read otherwise than they lie."""
+    tight = replace(p, lda=0, ldb=0)
+    turned = replace(tight, layout=p.layout.translate(str.maketrans("nt", "tn")))
     read_as = {"t": "row by row, and it lies transposed", "n": "as if it lay transposed"}
-    yield f"a is read {read_as[p.layout[0]]}", {"c": scaled(p, arrays, other_a @ b)}
-    yield f"b is read {read_as[p.layout[1]]}", {"c": scaled(p, arrays, a @ other_b)}
+    for at, (name, letter) in enumerate(zip("ab", p.layout, strict=True)):
+        has_gap = p.arrays[name].gap > 0
+        other, words = (
+            (tight, f"as if it had no gaps: ld{name} is left out") if has_gap else (turned, read_as[letter])
+        )
+        shape = other.arrays[name].shape
+        memory = arrays[name].reshape(p.batch, -1)[:, : shape[1] * shape[2]].reshape(shape)
+        misread = operands(other, {**arrays, name: memory})[at].astype(np.float64)
+        yield f"{name} is read {words}", scaled(p, arrays, misread @ b if name == "a" else a @ misread)
+
+
+def _missummed(
+    p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums that lack terms or have too many, and factors that are left out."""
     for tile in (8, 16, 32, 64, 128):
         end = p.k // tile * tile
         if 0 < end < p.k:
             words = f"the sum ends after {end} of its {p.k} terms: the last, ragged tile is left out"
-            yield words, {"c": scaled(p, arrays, a[..., :end] @ b[:, :end])}
+            yield words, scaled(p, arrays, a[..., :end] @ b[:, :end])
     c = a @ b
     if p.batch > 1:
-        yield (
-            "entry 0 of the batch is used for all",
-            {"c": scaled(p, arrays, np.broadcast_to(c[:1], c.shape))},
-        )
+        yield "entry 0 of the batch is used for all", scaled(p, arrays, np.broadcast_to(c[:1], c.shape))
         words = "the sums start with those of the entry before: the accumulator is not cleared"
-        yield words, {"c": scaled(p, arrays, np.cumsum(c, axis=0))}
+        yield words, scaled(p, arrays, np.cumsum(c, axis=0))
     if p.alpha != 1:
-        yield "alpha is left out", {"c": scaled(replace(p, alpha=1.0), arrays, c)}
+        yield "alpha is left out", scaled(replace(p, alpha=1.0), arrays, c)
     if p.beta:
-        yield "beta c0 is left out", {"c": scaled(replace(p, beta=0.0), arrays, c)}
-        yield "c0 is added without beta", {"c": scaled(replace(p, beta=1.0), arrays, c)}
+        yield "beta c0 is left out", scaled(replace(p, beta=0.0), arrays, c)
+        yield "c0 is added without beta", scaled(replace(p, beta=1.0), arrays, c)
     if p.m == p.n:
-        yield "c is transposed: c[n][m] for c[m][n]", {"c": scaled(p, arrays, c.swapaxes(1, 2))}
+        yield "c is transposed: c[n][m] for c[m][n]", scaled(p, arrays, c.swapaxes(1, 2))
 
 
 def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmShape, Arrays] | None:
@@ -244,17 +194,18 @@ def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmS
     else:
         arrays |= {name: np.abs(arrays[name]) + arrays[name].dtype.type(0.5) for name in "ab"}
     lower = (product_of_tf32 if rounds else product_summed_in_half)(*operands(p, arrays))
-    outputs = {"c": scaled(p, arrays, lower).astype(TYPES[p.out])}
+    outputs = {name: c.astype(TYPES[p.out]) for name, c in lying(p, scaled(p, arrays, lower)).items()}
     within = compare_all(outputs, answer(p, arrays), bound(p, arrays, precision)).ok
     return None if within else (p, arrays)
 
 
 OPERATION = Operation(
     name="gemm",
-    about="matrix product of fp16 or fp32 operands, with sums in fp32",
+    about="matrix product of fp16, bf16 or fp32 operands, with sums in fp32",
     problem=GemmShape,
     answer=answer,
     bound=bound,
+    draw=draw,
     check=(  # no tile divides them, and rows of odd lengths are not aligned
         GemmShape(1, 1, 1),
         GemmShape(17, 33, 5),
@@ -264,10 +215,21 @@ OPERATION = Operation(
         GemmShape(130, 67, 129, "fp16", "fp16"),
         GemmShape(36, 134, 210, "fp16", "fp32", "tt", 1, -2.0, 1.0),
         GemmShape(136, 72, 264, "fp16", "fp16", "nt"),
+        GemmShape(33, 18, 47, "bf16", "fp32", "nt", 2),
+        GemmShape(70, 136, 72, "bf16", "bf16", "tn", 1, 1.5, 0.5),
+        GemmShape(37, 45, 50, "fp16", "fp16", "nn", 2, 1.0, 2.0, 53, 48, 47),
+        GemmShape(40, 64, 73, "fp32", "fp32", "tt", 1, 1.0, 0.0, 44, 75, 68),
+        GemmShape(24, 21, 36, "fp16", "fp32", "tn", 3, 1.0, -1.0, 32, 24, 24),
+    ),
+    spare=(  # for those that need aligned lines
+        GemmShape(72, 136, 40, "fp16", "fp16"),
+        GemmShape(40, 264, 136, "bf16", "fp32", "tt", 2, -0.5, 1.5),
+        GemmShape(136, 72, 72, "bf16", "bf16", "tn"),
     ),
     course={
         **{f"fp16-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (512, 1024, 2048, 4096, 8192)},
         **{f"fp32-{s}": GemmShape(s, s, s) for s in (512, 1024, 2048, 4096, 8192)},
+        "bf16-4096": GemmShape(4096, 4096, 4096, "bf16", "bf16"),
         **{f"odd-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (4095, 8191)},
         "odd": GemmShape(2047, 1023, 777, "fp16", "fp16"),
         "row": GemmShape(1, 4096, 4096, "fp16", "fp16"),
@@ -280,19 +242,24 @@ OPERATION = Operation(
     of=arrays_of,
     traits={
         "fp16 operands": lambda p: p.dtype == "fp16",
+        "bf16 operands": lambda p: p.dtype == "bf16",
         "an fp16 output": lambda p: p.out == "fp16",
+        "a bf16 output": lambda p: p.out == "bf16",
         "a transposed": lambda p: p.layout[0] == "t",
         "b transposed": lambda p: p.layout[1] == "t",
         "batch > 1": lambda p: p.batch > 1,
         "beta other than 0": lambda p: p.beta != 0,
         "k > 16 (a sum has several tiles)": lambda p: p.k > 16,
-        "rows of a length that 8 does not divide": lambda p: any(a.shape[-1] % 8 for a in p.arrays.values()),
+        "lines of a length that 8 does not divide": lambda p: any(length % 8 for length in p.lengths),
+        "gaps between lines (lda, ldb or ldc)": lambda p: p.pitches != p.lengths,
     },
     mistakes=mistakes,
     probe=probe,
     audit=audit,
+    sample=sample,
     axes={"i": "entry of the batch", "m": "row of c", "n": "column of c", "k": "term of the sum"},
     cure="compare the indices of each load and of the store with c[m,n] = sum over k of a[m,k] b[k,n]",
     default="gemm/v3_registers",
+    preferred=("gemm/v8_final", "gemm/v9_fp32", "gemm/v5_mma_async"),
     baseline="gemm/v0_naive",
 )

@@ -26,16 +26,18 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
     for sentence, outputs in operation.mistakes(problem, arrays):
         if compare_all(found, outputs, bound).ok:
             return f"this is what one gets when {sentence}"
-    infinite = sum(int(np.isinf(array).sum()) for array in found.values())
+    expected = operation.answer(problem, arrays)
+    wrong = {name: wrong_elements(found[name], expected[name], bound[name]) for name in expected}
+    infinite = sum(int((np.isinf(found[name]) & where).sum()) for name, where in wrong.items())
     if infinite:
         return f"{infinite} elements are infinite: a value passed what the type holds (65,504 in half)"
-    expected = operation.answer(problem, arrays)
     for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
         if compare_all(found, expected, operation.bound(problem, arrays, lower)).ok:
             return f"it is as exact as {lower}, not as {precision}: is anything kept in a smaller type?"
     for name, array in problem.named("out").items():
-        where = tail(wrong_elements(found[name], expected[name], bound[name]), array, operation.axes)
-        if where:
+        if array.in_gap(wrong[name]).any() and not array.without_gap(wrong[name]).any():
+            return f"{name} has a gap of {array.gap} after each line, and something is written there"
+        if where := tail(wrong[name], array, operation.axes):
             return f"{where}: look at how the tail of that axis is handled"
     return ""
 

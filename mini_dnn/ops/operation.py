@@ -39,6 +39,27 @@ def _no_probe(problem: Any, precision: str, rng: np.random.Generator) -> tuple[A
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A part of a large problem that is a problem by itself.
+
+    Parameters
+    ----------
+    problem, arrays, outputs
+        The smaller problem, what is given of it, and its outputs.
+    rows
+        Where the entries of the outputs' second axis lie in the large problem.
+    words
+        Which part it is.
+    """
+
+    problem: Any
+    arrays: Arrays
+    outputs: Arrays
+    rows: np.ndarray
+    words: str
+
+
+@dataclass(frozen=True)
 class Operation:
     """What is computed: see the module's docstring.
 
@@ -77,6 +98,10 @@ class Operation:
     audit
         ``(problem, arrays, outputs, precision, rng)``: what is wrong with all of large outputs, found faster
         than by computing them; empty if nothing is. None where there is no such way.
+    sample
+        ``(problem, arrays, outputs, part, rng) -> Sample``: about this part of the work, chosen by chance.
+        Outputs of large problems are then compared in such a part, and audited as a whole. None where the
+        batch is what is cut.
     timed
         ``(problem, precision, rng) -> arrays``: what `draw` gives, for timed calls, each of which has inputs
         of its own. They are drawn quickly, and an answer less exact than this precision shows with them.
@@ -86,7 +111,10 @@ class Operation:
     cure
         What to compare where a result is wrong: the formula.
     default
-        The variant that is taken where none is named.
+        The variant that is taken where none is named. It takes every problem.
+    preferred
+        Variants that are taken instead where they take the problem and the device can run them: the best
+        first.
     baseline
         The variant that its tables compare with.
     """
@@ -105,10 +133,12 @@ class Operation:
     mistakes: Callable[[Any, Arrays], Iterator[tuple[str, Arrays]]] = _no_mistakes
     probe: Callable[[Any, str, np.random.Generator], tuple[Any, Arrays] | None] = _no_probe
     audit: Callable[[Any, Arrays, Arrays, str, np.random.Generator], str] | None = None
+    sample: Callable[[Any, Arrays, Arrays, float, np.random.Generator], Sample] | None = None
     timed: Callable[[Any, str, np.random.Generator], Arrays] | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
     cure: str = ""
     default: str = ""
+    preferred: Sequence[str] = ()
     baseline: str = ""
 
     @cached_property

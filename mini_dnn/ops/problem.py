@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Self
 
+import ml_dtypes  # noqa: F401  (with it, NumPy knows "bfloat16")
 import numpy as np
 
 from mini_dnn.errors import ShapeError
 
 Arrays = Mapping[str, np.ndarray]  # by the names of a problem's arrays
+TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}  # short names, and NumPy's
 ROLES = ("in", "weight", "out")
 
 
@@ -32,6 +34,9 @@ class Array:
         A letter for each axis, for messages: ``c[m=0, n=3]``.
     split
         Whether its first axis is the one along which a batch is cut.
+    gap
+        Elements at the end of each line of the last axis that belong to nobody: what is in them does not
+        matter, and they are not written.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +44,7 @@ class Array:
     role: str = "in"
     axes: str = ""
     split: bool = True
+    gap: int = 0
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -50,6 +56,14 @@ class Array:
     def nbytes(self) -> int:
         """Bytes of all elements."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def without_gap(self, values: np.ndarray) -> np.ndarray:
+        """What is not in a gap: a view."""
+        return values[..., : self.shape[-1] - self.gap] if self.gap else values
+
+    def in_gap(self, values: np.ndarray) -> np.ndarray:
+        """What is in a gap: a view."""
+        return values[..., self.shape[-1] - self.gap :]
 
     def index(self, at: Sequence[Any]) -> str:
         """An index in words: ``[n=0, m=3]``, or ``[0, 3]`` where the axes have no letters."""

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 PART_ROWS = 1024  # of a product in float64: bounds the memory for its operands
+PART = 1 << 20  # elements that are made float64 at a time, where it need not be more: they stay in the cache
 AUDIT_COLUMNS = 16  # that an audit adds up
 
 
-def read(array: np.ndarray, letter: str, rows: int, columns: int) -> np.ndarray:
-    """An operand ``(batch, rows, columns)`` whose memory is read by this letter of a layout: a view.
-
-    ``n`` is row by row, ``t`` transposed.
-    """
-    if letter == "t":
-        return array.reshape(-1, columns, rows).swapaxes(1, 2)
-    return array.reshape(-1, rows, columns)
+def magnitudes(operand: np.ndarray) -> np.ndarray:
+    """Absolute values; 0 for infinities and NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(operand), np.abs(operand), 0)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``a (batch,m,k) @ b (batch,k,n)`` in float64, a part of the rows at a time."""
-    c = np.empty((len(a), a.shape[1], b.shape[2]))
-    for i in range(len(a)):
-        right = b[i].astype(np.float64)
-        for first in range(0, a.shape[1], PART_ROWS):
-            rows = slice(first, first + PART_ROWS)
-            np.matmul(a[i, rows].astype(np.float64), right, out=c[i, rows])
+    """``a (batch,m,k) @ b (batch,k,n)`` in float64: some rows at a time, some of k where they are few."""
+    c = np.zeros((len(a), a.shape[1], b.shape[2]))
+    terms = len(b[0]) if c.shape[1] > PART_ROWS else max(1, PART // c.shape[2])
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
+        for i in range(len(a)):
+            for at in range(0, b.shape[1], terms):
+                right = b[i, at : at + terms].astype(np.float64)
+                for first in range(0, c.shape[1], PART_ROWS):
+                    rows = slice(first, first + PART_ROWS)
+                    c[i, rows] += a[i, rows, at : at + terms].astype(np.float64) @ right
     return c
 
 
@@ -49,15 +51,8 @@ def _tf32(operand: np.ndarray) -> np.ndarray:
     return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
 
 
-def wrong_sums(
-    a: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray,
-    relative: float,
-    more: np.ndarray | float,
-    rng: np.random.Generator,
-) -> int:
-    """How many sums over a few columns of ``c (m,n)`` are not those of ``a (m,k) @ b (k,n)`` [1]_.
+class ColumnSums:
+    """Sums over a few columns of ``c (m,n)``, which tell whether it is ``a (m,k) @ b (k,n)`` [1]_.
 
     Columns are added with random signs, as ``c s`` and as ``a (b s)``, which takes a fraction of the time of
     ``a b``. Errors with random signs add up like a random walk, to the root of the sum of their squares;
@@ -65,25 +60,50 @@ def wrong_sums(
 
     Parameters
     ----------
-    a, b, c
-        In float64.
-    relative
-        How large the error of an element may be, over the sum of its products' absolute values. That sum is
-        at most the length of its row of a times that of its column of b, by Cauchy and Schwarz.
-    more
-        What else an element may be off, ``(m,n)`` or the same for all.
+    b
+        In any type.
 
     References
     ----------
     .. [1] R. Freivalds, "Probabilistic machines can use less running time", IFIP Congress, 1977.
     """
-    signs = rng.choice(np.array([-1.0, 1.0]), c.shape[1])
-    starts = np.arange(0, c.shape[1], AUDIT_COLUMNS)
-    with np.errstate(invalid="ignore"):  # infinities of both signs: the sum is NaN, and wrong
-        error = np.add.reduceat(c * signs, starts, axis=1) - a @ np.add.reduceat(b * signs, starts, axis=1)
-    squares = relative**2 * np.outer(
-        np.square(a).sum(axis=1), np.add.reduceat(np.square(b).sum(axis=0), starts)
-    )
-    squares += np.add.reduceat(np.square(np.broadcast_to(more, c.shape)), starts, axis=1)
-    within = np.abs(error) <= 3 * np.sqrt(squares) + np.finfo(np.float32).tiny
-    return int((~within | ~np.isfinite(error)).sum())  # `more` is infinite where an output in half is
+
+    def __init__(self, b: np.ndarray, rng: np.random.Generator) -> None:
+        self._signs = rng.choice(np.array([-1.0, 1.0]), b.shape[1])
+        self._starts = np.arange(0, b.shape[1], AUDIT_COLUMNS)
+        squares = np.zeros(b.shape[1])
+        self._right = np.empty((len(b), len(self._starts)))
+        for rows in parts(b):
+            some = b[rows].astype(np.float64)
+            squares += np.einsum("kn,kn->n", some, some)
+            self._right[rows] = self._added(some)
+        self._squares = np.add.reduceat(squares, self._starts)
+
+    def wrong(self, a: np.ndarray, c: np.ndarray, relative: float, more: np.ndarray) -> int:
+        """How many sums are wrong in some rows of c.
+
+        Parameters
+        ----------
+        a, c
+            These rows, in float64.
+        relative
+            How large the error of an element may be, over the sum of its products' absolute values. That sum
+            is at most the length of its row of a times that of its column of b, by Cauchy and Schwarz.
+        more
+            What else an element may be off, ``(m,n)`` or the same for all.
+        """
+        with np.errstate(invalid="ignore"):  # infinities of both signs: the sum is NaN, and wrong
+            error = self._added(c) - a @ self._right
+        squares = relative**2 * np.outer(np.einsum("mk,mk->m", a, a), self._squares)
+        squares += np.add.reduceat(np.square(np.broadcast_to(more, c.shape)), self._starts, axis=1)
+        within = np.abs(error) <= 3 * np.sqrt(squares) + np.finfo(np.float32).tiny
+        return int((~within | ~np.isfinite(error)).sum())  # `more` is infinite where an output in half is
+
+    def _added(self, values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(values * self._signs, self._starts, axis=1)
+
+
+def parts(matrix: np.ndarray) -> Iterator[slice]:
+    """Rows of a matrix, some at a time."""
+    rows = max(1, PART // matrix.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(matrix), rows))

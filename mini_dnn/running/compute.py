@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
-from mini_dnn.device import check_name, open_device
+import numpy as np
+
+from mini_dnn.device import Device, check_name, open_device
 from mini_dnn.ops import Operation
-from mini_dnn.running.runner import run
+from mini_dnn.running.runner import run, runs_on
 from mini_dnn.variant import Variant, find
 
 
@@ -21,7 +23,8 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
         The arrays, in the operation's order. After them, or by name:
 
         impl
-            A variant: a name that ``run.py list`` shows, or a path; by default the operation's best.
+            A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
+            problem and the device.
         device
             ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
     fields
@@ -29,7 +32,7 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
 
     Returns
     -------
-    The output; a tuple where there are several.
+    The output; a tuple where there are several. Where arrays are given without the batch's axis, it has none.
 
     Raises
     ------
@@ -38,19 +41,29 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
     """
     count = _array_count(operation, len(given))
     options = dict(zip(("impl", "device"), given[count:], strict=False))
-    impl = fields.pop("impl", options.get("impl")) or operation.default
+    impl = fields.pop("impl", options.get("impl"))
     device = fields.pop("device", options.get("device", "auto"))
     problem, arrays = operation.of(*given[:count], **fields)
-    variant = impl if isinstance(impl, Variant) else find(impl)
+    variant = impl if impl is None or isinstance(impl, Variant) else find(impl)
     if isinstance(device, str):
         check_name(device)
-    if variant.host is not None or not isinstance(device, str):
-        result = run(variant, problem, arrays, None if isinstance(device, str) else device)
+    if variant is not None and variant.host is not None:
+        result = run(variant, problem, arrays, None)
     else:
-        with closing(open_device(device)) as opened:
-            result = run(variant, problem, arrays, opened)
-    outputs = tuple(result.outputs.values())
+        with closing(open_device(device)) if isinstance(device, str) else nullcontext(device) as opened:
+            result = run(variant or best(operation, problem, opened), problem, arrays, opened)
+    name, first = next(iter(problem.arrays.items()))
+    alone = np.ndim(given[0] if given else fields[name]) < len(first.shape)  # one entry, and no batch's axis
+    outputs = tuple(output[0] if alone else output for output in result.outputs.values())
     return outputs if len(outputs) > 1 else outputs[0]
+
+
+def best(operation: Operation, problem: Any, device: Device) -> Variant:
+    """The variant that is taken where none is named: see `Operation.preferred`."""
+    for variant in map(find, operation.preferred):
+        if not variant.limit_for(problem) and runs_on(variant, device):
+            return variant
+    return find(operation.default)
 
 
 def _array_count(operation: Operation, given: int) -> int:

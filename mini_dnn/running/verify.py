@@ -1,4 +1,8 @@
-"""Results against float64: in parts, so that the memory stays bounded, and from both ends of the batch."""
+"""Results against float64: in parts, so that the memory stays bounded, and from both ends of the batch.
+
+What would take a minute is compared in a part, chosen by chance, and audited as a whole: see
+`Operation.sample`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.compare import Comparison, compare_all, merged
 
 PART = 250  # entries of the batch that are compared at a time
+MOST_FLOPS = 2e10  # of what is compared element by element, where there is another way: a second or two
 
 
 def verify(
@@ -23,7 +28,7 @@ def verify(
     entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare outputs with float64.
+    """Compare outputs with float64; `Comparison.how` says so where it is not all of them.
 
     Parameters
     ----------
@@ -39,6 +44,13 @@ def verify(
     N = problem.batch
     some = entries is not None and entries < N
     chosen = np.r_[: entries // 2, N - (entries + 1) // 2 : N] if some and entries else np.arange(N)
+    if operation.sample and problem.with_batch(len(chosen)).flops > MOST_FLOPS:
+        cut, given, found = _entries(problem, arrays, outputs, chosen) if some else (problem, arrays, outputs)
+        if _all_finite(cut, given, found):
+            result = _sampled(operation, cut, given, found, precision)
+            if progress:
+                progress(len(chosen))
+            return _placed(result, 0, chosen)
     results = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
@@ -60,12 +72,52 @@ def compare_entries(
 
     Others are those of `verify`.
     """
-    known = problem.arrays
-    cut = problem.with_batch(len(part))
-    given = {name: value[part] if known[name].split else value for name, value in arrays.items()}
-    found = {name: value[part] if known[name].split else value for name, value in outputs.items()}
+    cut, given, found = _entries(problem, arrays, outputs, part)
     expected, bound = operation.answer(cut, given), operation.bound(cut, given, precision)
     result = compare_all(found, expected, bound)
-    if result.first is None or not known[result.array].split:
+    return _placed(result, 0, part) if problem.arrays[result.array].split else result
+
+
+def _entries(problem: Any, arrays: Arrays, outputs: Arrays, part: np.ndarray) -> tuple[Any, Arrays, Arrays]:
+    """The problem, arrays and outputs of some entries of the batch."""
+    known = problem.arrays
+    given, found = (
+        {name: value[part] if known[name].split else value for name, value in some.items()}
+        for some in (arrays, outputs)
+    )
+    return problem.with_batch(len(part)), given, found
+
+
+def _placed(result: Comparison, axis: int, where: np.ndarray) -> Comparison:
+    """The comparison of a part with the index that the first differing element has in the whole."""
+    if result.first is None:
         return result
-    return replace(result, first=(int(part[result.first[0]]), *result.first[1:]))
+    first = list(result.first)
+    first[axis] = int(where[first[axis]])
+    return replace(result, first=tuple(first))
+
+
+def _sampled(
+    operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
+) -> Comparison:
+    """A part compared element by element, and all of it audited."""
+    assert operation.sample, "the caller looks"
+    assert operation.audit, "an operation with samples has an audit"
+    rng = np.random.default_rng()  # of the system's entropy: nobody can know the part
+    some = operation.sample(problem, arrays, outputs, MOST_FLOPS / problem.flops / 4, rng)
+    expected = operation.answer(some.problem, some.arrays)
+    bound = operation.bound(some.problem, some.arrays, precision)
+    result = compare_all(some.outputs, expected, bound)
+    return replace(
+        _placed(result, 1, some.rows),
+        audit=operation.audit(problem, arrays, outputs, precision, rng),
+        how=f"{some.words} compared, all of it audited",
+    )
+
+
+def _all_finite(problem: Any, arrays: Arrays, outputs: Arrays) -> bool:
+    """Whether an audit can tell anything: infinities and NaN have to be compared one by one."""
+    known = problem.arrays
+    return all(
+        np.isfinite(known[name].without_gap(y)).all() for name, y in (*arrays.items(), *outputs.items())
+    )

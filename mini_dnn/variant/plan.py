@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
+from mini_dnn.device.product import LAYOUTS, Product
+from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
 
 
@@ -19,7 +24,89 @@ class Images:
     last: int
 
 
-Argument = str | Images | int | float | np.generic
+@dataclass(frozen=True)
+class TensorMap:
+    """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
+
+    The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
+    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
+
+    Parameters
+    ----------
+    buffer
+        Name of an array of the problem, or of a scratch buffer.
+    box
+        Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
+        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
+        multiple of 16.
+    shape
+        Elements along each axis, the innermost last; by default those of the buffer's last axes.
+    strides
+        Elements from one entry to the next, of all axes but the last, whose elements are side by side:
+        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` lies within these, else
+        ``shape`` without gaps.
+    swizzle
+        In bytes. 128: of rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` lie at
+        ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects them: bits 4 to 6 of an address are
+        changed by bits 7 to 9. With 64 bits 4 and 5 are, with 32 bit 4. 0: they lie as they come.
+    dtype
+        ``"float16"``, ``"bfloat16"`` or ``"float32"``; by default the buffer's.
+    """
+
+    buffer: str
+    box: tuple[int, ...]
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    swizzle: int = 128
+    dtype: str | None = None
+
+    def geometry(self, shape: tuple[int, ...], dtype: str, nbytes: int) -> MapGeometry:
+        """How it sees a buffer.
+
+        Parameters
+        ----------
+        shape, dtype, nbytes
+            Of the buffer: entries along each axis, the name of NumPy's type, bytes.
+
+        Raises
+        ------
+        VariantError
+            No GPU could copy so, or not from this buffer; the message says why and what to do.
+        """
+        kind, axes = self.dtype or dtype, len(self.box)
+        if kind not in ELEMENTS:
+            raise self._error(f"its elements are {kind}; give dtype= as one of {', '.join(ELEMENTS)}")
+        same = len(shape) >= axes and np.dtype(dtype).itemsize == ELEMENTS[kind]
+        if self.shape is None and axes in (2, 3) and not (same and prod(shape[:-axes]) == 1):
+            raise self._error(
+                f"the buffer is {shape} {dtype}, the box {self.box} {kind}: give shape=, one side for each "
+                "side of the box"
+            )
+        sides = tuple(shape[-axes:] if self.shape is None else self.shape)
+        within = same and all(
+            side <= whole for side, whole in zip(sides[1:], shape[1 - axes :], strict=False)
+        )
+        whole = tuple(shape[-axes:]) if within else sides
+        dense = tuple(prod(whole[i:]) for i in range(1, axes))
+        strides = dense if self.strides is None else tuple(self.strides)
+        found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle)
+        if fault := found.fault(nbytes):
+            raise self._error(fault)
+        return found
+
+    def _error(self, what: str) -> VariantError:
+        return VariantError(f"the tensor map of '{self.buffer}' cannot be made: {what}")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel file, and the definitions that it is compiled with."""
+
+    source: Path
+    defines: tuple[tuple[str, int], ...]
+
+
+Argument = str | Images | TensorMap | int | float | np.generic
 
 
 @dataclass(frozen=True)
@@ -34,12 +121,20 @@ class Launch:
         Blocks in the grid and threads in a block, one to three entries each, x first.
     args
         In the kernel's order. A string names a buffer (an array of the problem, or a scratch buffer),
-        `Images` a part of one; an int is passed as ``int``, a float as ``float``, a NumPy scalar as what
-        it is.
+        `Images` a part of one, `TensorMap` boxes of one; an int is passed as ``int``, a float as ``float``,
+        a NumPy scalar as what it is.
     shared_bytes
         Dynamic shared memory of a block.
     stream
         Work on one stream runs in order; different streams may overlap.
+    cluster
+        How many blocks, along x or along each axis, run at the same time and reach each other's shared memory
+        (``ptx::cluster_shared``). The grid is a multiple of it. It needs ``min_arch=90``.
+    early
+        The kernel may begin before the one ahead of it on the stream has ended, and calls
+        ``ptx::grid_wait()`` before it reads or writes what that one uses.
+    code
+        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
     """
 
     kernel: str
@@ -48,6 +143,21 @@ class Launch:
     args: tuple[Argument, ...]
     shared_bytes: int = 0
     stream: int = 0
+    cluster: int | tuple[int, ...] = 1
+    early: bool = False
+    code: Code | None = None
+
+    @property
+    def new_in_hopper(self) -> str:
+        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        if self.cluster_sizes != ALONE:
+            return f"cluster={self.cluster}"
+        return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
+
+    @property
+    def cluster_sizes(self) -> Sizes:
+        """Blocks of a cluster along each axis."""
+        return three_sizes(self.cluster)
 
 
 @dataclass(frozen=True)
@@ -85,7 +195,18 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``c (m,n) = a (m,k) @ b (k,n)`` in fp32 by the device's own library (cuBLAS)."""
+    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
+
+    Parameters
+    ----------
+    a, b, c
+        Names of buffers: arrays of the problem, or scratch buffers.
+    m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
+        See `Product`.
+    impl
+        The name of a variant of the matrix product that computes it instead of the library, such as
+        ``"gemm/v3_registers"``: its launches take the place of this step.
+    """
 
     a: str
     b: str
@@ -94,6 +215,19 @@ class Gemm:
     n: int
     k: int
     stream: int = 0
+    layout: str = "nn"
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    impl: str = ""
+
+    @property
+    def product(self) -> Product:
+        """What is computed, whatever the buffers."""
+        return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
@@ -111,6 +245,12 @@ def check_step(step: Step, variant: str) -> None:
     for name, value in vars(step).items():
         if expected := _expected(name, value):
             raise VariantError(f"{variant}: {what} has {name} {value!r}; it must be {expected}")
+    for map_ in (a for a in getattr(step, "args", ()) if isinstance(a, TensorMap)):
+        for name, value in vars(map_).items():
+            if expected := _expected_of_map(name, value):
+                raise VariantError(
+                    f"{variant}: {what} has a TensorMap with {name} {value!r}; it must be {expected}"
+                )
 
 
 def _expected(name: str, value: Any) -> str:
@@ -120,15 +260,40 @@ def _expected(name: str, value: Any) -> str:
         case "grid" | "block":
             fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
             words = "whole numbers: (a // b, c) or (ceil_div(a, b), c)"
+        case "cluster":
+            given = value if isinstance(value, tuple) else (value,)
+            fits = 1 <= len(given) <= 3 and all(map(_is_whole, given))
+            words = "a whole number, or a tuple of up to three: 2 or (2, 1)"
+        case "early":
+            fits, words = isinstance(value, bool), "True or False"
         case "args":
             fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
         case "images":
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
-        case "shared_bytes" | "m" | "n" | "k":
+        case "code":
+            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
+        case "layout":
+            fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
+        case "alpha" | "beta":
+            fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
+        case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
             fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
     return "" if fits else words
+
+
+def _expected_of_map(name: str, value: Any) -> str:
+    """The same of a field of a `TensorMap`."""
+    match name:
+        case "buffer":
+            return "" if isinstance(value, str) else "a name in quotes"
+        case "swizzle":
+            return "" if _is_whole(value) else "a number of bytes: 0, 32, 64 or 128"
+        case "dtype":
+            return "" if value in (None, *ELEMENTS) else f"one of {', '.join(ELEMENTS)}"
+    fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
+    return "" if fits or (value is None and name != "box") else "whole numbers of elements: (128, 64)"
 
 
 def _is_whole(value: Any) -> bool:

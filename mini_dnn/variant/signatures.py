@@ -55,6 +55,11 @@ class Parameter:
         return "*" in self.declaration or "[" in self.declaration
 
     @property
+    def is_tensor_map(self) -> bool:
+        """Whether it takes a `TensorMap`."""
+        return "TensorMap" in self.declaration.replace("::", " ").split()
+
+    @property
     def type(self) -> tuple[str, int] | None:
         """NumPy's kind and bytes of an argument by value; None for a pointer, and where nobody knows."""
         words = [word for word in self.declaration.split() if word not in QUALIFIERS]

@@ -1,8 +1,9 @@
 // gemm/v0_naive: c[row][col] = alpha * sum over l of a[row][l] b[l][col] + beta * c0[row][col], one thread an element.
 //
 // Idea      No element needs another, so each thread takes one, and goes along a row of a and a column of b.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands
-//           have two strides each, as NumPy's have: in a transposed one they change places, and the code stays.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
+//           Each array has strides, as NumPy's have: in a transposed operand those of rows and columns change places,
+//           after rows with gaps the next one lies farther away, and the code stays.
 // Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns
 //           of tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: what its threads load of a lies k apart.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A warp's load of
@@ -12,25 +13,29 @@
 //           not.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 3.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <type_traits>
 
-using In = std::conditional_t<HALF_IN, half, float>;
-using Out = std::conditional_t<HALF_OUT, half, float>;
+template <int type>  // as in variant.py: of 32 bits, half, bfloat16
+using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
+using In = Element<IN_TYPE>;
+using Out = Element<OUT_TYPE>;
 
 extern "C" __global__ void __launch_bounds__(TILE* TILE)
-    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_row, long long a_col,
-         long long b_row, long long b_col, float alpha, float beta) {
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_entry, long long a_row,
+         long long a_col, long long b_entry, long long b_row, long long b_col, long long c_row, float alpha,
+         float beta) {
   const int tiles = (m + TILE - 1) / TILE;  // in a column of tiles
   const int row = blockIdx.x % tiles * TILE + threadIdx.x, col = blockIdx.x / tiles * TILE + threadIdx.y;
   if (row >= m || col >= n) return;
-  a += blockIdx.z * (long long)m * k + row * a_row;
-  b += blockIdx.z * (long long)k * n + col * b_col;
+  a += blockIdx.z * a_entry + row * a_row;
+  b += blockIdx.z * b_entry + col * b_col;
 
   float acc = 0.0f;
   for (int l = 0; l < k; l++) acc += float(a[l * a_col]) * float(b[l * b_row]);
 
-  const long long at = (blockIdx.z * (long long)m + row) * n + col;
+  const long long at = (blockIdx.z * (long long)m + row) * c_row + col;
   c[at] = Out(beta == 0.0f ? alpha * acc : alpha * acc + beta * float(c0[at]));
 }

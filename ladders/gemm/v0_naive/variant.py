@@ -2,17 +2,18 @@
 
 import numpy as np
 
-from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 TILE = 32  # rows and columns of c in a block
 
 
 def strides(p: GemmShape) -> tuple[np.int64, ...]:
-    """How far apart rows and columns of a and of b lie: transposed, these change places."""
-    a = (1, p.m) if p.layout[0] == "t" else (p.k, 1)
-    b = (1, p.k) if p.layout[1] == "t" else (p.n, 1)
-    return tuple(map(np.int64, (*a, *b)))
+    """How far apart entries, rows and columns of a lie, the same of b, and rows of c."""
+    lda, ldb, ldc = p.pitches
+    a = (p.k * lda, 1, lda) if p.layout[0] == "t" else (p.m * lda, lda, 1)
+    b = (p.n * ldb, 1, ldb) if p.layout[1] == "t" else (p.k * ldb, ldb, 1)
+    return tuple(map(np.int64, (*a, *b, ldc)))
 
 
 def plan(p: GemmShape) -> list[Launch]:
@@ -26,6 +27,6 @@ def plan(p: GemmShape) -> list[Launch]:
 VARIANT = Variant(
     op="gemm",
     plan=plan,
-    defines=lambda p: {"TILE": TILE, "HALF_IN": p.dtype == "fp16", "HALF_OUT": p.out == "fp16"},
+    defines=lambda p: {"TILE": TILE, "IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
     idea="one thread an element of c: a loop over k, straight from the formula",
 )

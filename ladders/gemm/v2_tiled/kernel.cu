@@ -2,9 +2,9 @@
 //
 // Idea      The threads of a block need the same TILE rows of a and TILE columns of b. They load a piece of each
 //           together, one element a thread; from shared memory, each element is then read TILE times.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order; halves or floats, sums in float. Operands
-//           have two strides each, which change places in a transposed one. a_tile [row][l], b_tile [l][column],
-//           float; what lies beyond the operands is zero there.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
+//           Operands have strides, of which two change places in a transposed one. a_tile [row][l], b_tile
+//           [l][column], float; what lies beyond the operands is zero there.
 // Mapping   threadIdx.x -> column, threadIdx.y -> row in a tile of TILE x TILE; blockIdx.x -> tile, along the rows of
 //           tiles; blockIdx.z -> entry of the batch. A warp reads one a_tile element, or 32 neighbours of b_tile: no
 //           bank conflict.
@@ -18,22 +18,26 @@
 // Hazards   both __syncthreads: the first before the tiles are read, the second before they are overwritten. Threads
 //           outside c take part in both: no early return.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 5: tiling.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <type_traits>
 
-using In = std::conditional_t<HALF_IN, half, float>;
-using Out = std::conditional_t<HALF_OUT, half, float>;
+template <int type>  // as in variant.py: of 32 bits, half, bfloat16
+using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
+using In = Element<IN_TYPE>;
+using Out = Element<OUT_TYPE>;
 
 extern "C" __global__ void __launch_bounds__(TILE* TILE)
-    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_row, long long a_col,
-         long long b_row, long long b_col, float alpha, float beta) {
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, long long a_entry, long long a_row,
+         long long a_col, long long b_entry, long long b_row, long long b_col, long long c_row, float alpha,
+         float beta) {
   __shared__ __align__(16) float a_tile[TILE][TILE], b_tile[TILE][TILE];
   const int tiles = (n + TILE - 1) / TILE;  // in a row of tiles
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int row = blockIdx.x / tiles * TILE + ty, col = blockIdx.x % tiles * TILE + tx;
-  a += blockIdx.z * (long long)m * k + row * a_row;
-  b += blockIdx.z * (long long)k * n + col * b_col;
+  a += blockIdx.z * a_entry + row * a_row;
+  b += blockIdx.z * b_entry + col * b_col;
 
   float acc = 0.0f;
   for (int l0 = 0; l0 < k; l0 += TILE) {
@@ -46,6 +50,6 @@ extern "C" __global__ void __launch_bounds__(TILE* TILE)
   }
 
   if (row >= m || col >= n) return;
-  const long long at = (blockIdx.z * (long long)m + row) * n + col;
+  const long long at = (blockIdx.z * (long long)m + row) * c_row + col;
   c[at] = Out(beta == 0.0f ? alpha * acc : alpha * acc + beta * float(c0[at]));
 }

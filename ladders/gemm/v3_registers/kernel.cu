@@ -3,10 +3,10 @@
 // Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, where v2 reads two for one. They
 //           come from shared memory four at a time, and from global memory too where rows have a multiple of four
 //           elements.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order, a and b also turned (transposed); halves or
-//           floats, sums in float. a_tile [l][row], b_tile [l][column], float, whichever way the operand lies: so four
-//           rows or columns are one load. PITCH is four past a multiple of 32: of the stores that turn an operand
-//           round, two meet in a bank, and not four.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
+//           from line to line; halves, bfloat16 or floats, sums in float. a_tile [l][row], b_tile [l][column], float,
+//           whichever way the operand lies: so four rows or columns are one load. PITCH is four past a multiple of
+//           32: of the stores that turn an operand round, two meet in a bank, and not four.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
 //           + 67, columns alike: the 16 float4 of b_tile that a half of a warp reads lie side by side.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; from L2 each
@@ -14,17 +14,20 @@
 //           SM, and its four loads from shared memory six.
 // Gain      over gemm/v2_tiled: 6. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
 //           TFLOP/s: two blocks an SM hide only a part of the wait between a load and the barrier.
-// Limits    a grid of at most 2^31 - 1 tiles; small c fill few SMs. Rows of other lengths than multiples of four are
-//           loaded one element at a time.
+// Limits    a grid of at most 2^31 - 1 tiles; small c fill few SMs. Lines whose length or pitch is no multiple of
+//           four are loaded one element at a time.
 // Hazards   both __syncthreads, as in v2. A wide access needs its address aligned: rows, and so entries of the batch,
 //           start at multiples of it (A_WIDE, B_WIDE, C_WIDE). Its elements are inside all together or not at all.
 // Source    V. Volkov, "Better performance at lower occupancy", GPU Technology Conference, 2010.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <type_traits>
 
-using In = std::conditional_t<HALF_IN, half, float>;
-using Out = std::conditional_t<HALF_OUT, half, float>;
+template <int type>  // as in variant.py: of 32 bits, half, bfloat16
+using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
+using In = Element<IN_TYPE>;
+using Out = Element<OUT_TYPE>;
 
 constexpr int PITCH = TILE + 4, SIDE = 8;  // SIDE: rows and columns of a thread
 static_assert(TILE == 128 && THREADS == 256, "16 x 16 threads with 8 x 8 elements each");
@@ -37,7 +40,7 @@ struct alignas(count * sizeof(T)) Wide {  // what is read or written at once
 // Loads tile[l][side] of an operand: side is a row of a or a column of b, of which there are `sides`. In memory
 // neighbours lie along k, or along the side.
 template <bool along_k, int wide>
-__device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int side0, int sides, int l0, int k) {
+__device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int pitch, int side0, int sides, int l0, int k) {
   constexpr int length = along_k ? TILE_K : TILE;
 #pragma unroll 4  // all eight pieces of one element would keep too many addresses in registers
   for (int i = 0; i < TILE * TILE_K / wide; i += THREADS) {
@@ -45,9 +48,8 @@ __device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int side0,
     const int side = along_k ? line : at, l = along_k ? at : line;
     Wide<In, wide> value = {};
     if (side0 + side < sides && l0 + l < k) {
-      const long long first =
-          along_k ? (long long)(side0 + side) * k + l0 + l : (long long)(l0 + l) * sides + side0 + side;
-      value = *reinterpret_cast<const Wide<In, wide>*>(operand + first);
+      const int far = along_k ? side0 + side : l0 + l, near = along_k ? l0 + l : side0 + side;
+      value = *reinterpret_cast<const Wide<In, wide>*>(operand + (long long)far * pitch + near);
     }
 #pragma unroll
     for (int j = 0; j < wide; j++) tile[along_k ? l + j : l][along_k ? side : side + j] = float(value.part[j]);
@@ -55,18 +57,19 @@ __device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int side0,
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, float alpha, float beta) {
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch, int b_pitch, int c_pitch,
+         float alpha, float beta) {
   __shared__ __align__(16) float a_tile[TILE_K][PITCH], b_tile[TILE_K][PITCH];
   const int tiles = (n + TILE - 1) / TILE;  // in a row of tiles
   const int row0 = blockIdx.x / tiles * TILE, col0 = blockIdx.x % tiles * TILE;
   const int ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
-  a += blockIdx.z * (long long)m * k;
-  b += blockIdx.z * (long long)k * n;
+  a += blockIdx.z * (long long)(A_TURNED ? k : m) * a_pitch;
+  b += blockIdx.z * (long long)(B_TURNED ? n : k) * b_pitch;
 
   float acc[SIDE][SIDE] = {};
   for (int l0 = 0; l0 < k; l0 += TILE_K) {
-    load<!A_TURNED, A_WIDE>(a_tile, a, row0, m, l0, k);
-    load<B_TURNED, B_WIDE>(b_tile, b, col0, n, l0, k);
+    load<!A_TURNED, A_WIDE>(a_tile, a, a_pitch, row0, m, l0, k);
+    load<B_TURNED, B_WIDE>(b_tile, b, b_pitch, col0, n, l0, k);
     __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int l = 0; l < TILE_K; l++) {
@@ -84,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     __syncthreads();  // the tiles have been read
   }
 
-  const long long corner = (blockIdx.z * (long long)m + row0 + ty) * n + col0 + tx;
+  const long long corner = (blockIdx.z * (long long)m + row0 + ty) * c_pitch + col0 + tx;
   c0 += corner;
   c += corner;
 #pragma unroll
@@ -93,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     for (int j = 0; j < SIDE; j += C_WIDE) {
       const int row = i / 4 * 64 + i % 4, col = j / 4 * 64 + j % 4;
       if (row0 + ty + row >= m || col0 + tx + col >= n) continue;
-      const long long at = (long long)row * n + col;
+      const long long at = (long long)row * c_pitch + col;
       Wide<Out, C_WIDE> value = {};
       if (beta != 0.0f) value = *reinterpret_cast<const Wide<Out, C_WIDE>*>(c0 + at);
 #pragma unroll

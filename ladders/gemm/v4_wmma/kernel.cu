@@ -3,10 +3,10 @@
 // Idea      A warp multiplies 16 x 16 by 16 x 16 halves in one step and adds to sums in float: 4,096 FMAs, for which
 //           32 threads would need 128 instructions. What a thread kept in 8 x 8 registers, a warp keeps in 4 x 2
 //           fragments.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), C order, a and b also turned (transposed); a and b in
-//           half, c0 and c half or float, sums in float. Tiles in shared memory lie as their operands do, half: the
-//           layout of a fragment, row_major or col_major, says which way it is read. PAD, 16 bytes, puts the eight
-//           16-byte pieces that are read at once into different banks.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
+//           from line to line; a and b in half, c0 and c half, bfloat16 or float, sums in float. Tiles in shared
+//           memory lie as their operands do, half: the layout of a fragment, row_major or col_major, says which way it
+//           is read. PAD, 16 bytes, puts the eight 16-byte pieces that are read at once into different banks.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Warp -> 64 rows and 32 columns of it. CUDA
 //           does not say which thread has which sum: they reach c through a patch of 16 x 16 floats in shared memory.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; from L2 each operand
@@ -14,18 +14,22 @@
 //           FMAs: 1,365 an SM and clock at 128 bytes, two thirds of what the tensor cores could do.
 // Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies,
 //           waits; the other block of its SM fills half of the gaps.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles. Rows of other lengths than multiples of eight are loaded
-//           one element at a time, which is slower than the products.
+// Limits    halves alone. A grid of at most 2^31 - 1 tiles. Lines whose length or pitch is no multiple of eight
+//           are loaded one element at a time, which is slower than the products.
 // Hazards   both __syncthreads, as in v2. Pointers of fragments are aligned to 32 bytes, pitches to 16. Each warp has
 //           a patch of its own: __syncwarp is enough between its stores, its loads and the next stores.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions".
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>
 
 #include <type_traits>
 
 using namespace nvcuda;
-using Out = std::conditional_t<HALF_OUT, half, float>;
+
+template <int type>  // as in variant.py: of 32 bits, half, bfloat16
+using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
+using Out = Element<OUT_TYPE>;
 
 constexpr int SIDE = 16, PAD = 8;                  // of a product, and halves after each line of a tile
 constexpr int ROWS = 64 / SIDE, COLS = 32 / SIDE;  // products of a warp
@@ -48,41 +52,42 @@ struct alignas(count * sizeof(half)) Wide {  // what is loaded at once
 
 // Loads a part of an operand, of which `lines` of `length` halves lie in memory, as it lies there.
 template <int wide, int tile_lines, int tile_length>
-__device__ void load(half (&tile)[tile_lines][tile_length], const half* operand, int line0, int lines, int at0,
-                     int length) {
+__device__ void load(half (&tile)[tile_lines][tile_length], const half* operand, int pitch, int line0, int lines,
+                     int at0, int length) {
   constexpr int pieces = (tile_length - PAD) / wide;  // of a line
 #pragma unroll 4
   for (int i = 0; i < tile_lines * pieces; i += THREADS) {
     const int line = (i + threadIdx.x) / pieces, at = (i + threadIdx.x) % pieces * wide;
     Wide<wide> value = {};
     if (line0 + line < lines && at0 + at < length)
-      value = *reinterpret_cast<const Wide<wide>*>(operand + (long long)(line0 + line) * length + at0 + at);
+      value = *reinterpret_cast<const Wide<wide>*>(operand + (long long)(line0 + line) * pitch + at0 + at);
     *reinterpret_cast<Wide<wide>*>(&tile[line][at]) = value;
   }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    gemm(const half* a, const half* b, const Out* c0, Out* c, int m, int n, int k, float alpha, float beta) {
+    gemm(const half* a, const half* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch, int b_pitch,
+         int c_pitch, float alpha, float beta) {
   __shared__ __align__(128) half a_tile[A_LINES][A_PITCH], b_tile[B_LINES][B_PITCH];
   __shared__ __align__(128) float patches[THREADS / 32][SIDE][PATCH_PITCH];
   const int tiles = (n + TILE - 1) / TILE;  // in a row of tiles
   const int row0 = blockIdx.x / tiles * TILE, col0 = blockIdx.x % tiles * TILE;
   const int warp = threadIdx.x / 32, warp_row = warp / 4 * 64, warp_col = warp % 4 * 32;
-  a += blockIdx.z * (long long)m * k;
-  b += blockIdx.z * (long long)k * n;
+  a += blockIdx.z * (long long)(A_TURNED ? k : m) * a_pitch;
+  b += blockIdx.z * (long long)(B_TURNED ? n : k) * b_pitch;
 
   wmma::fragment<wmma::accumulator, SIDE, SIDE, SIDE, float> acc[ROWS][COLS];
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < COLS; j++) wmma::fill_fragment(acc[i][j], 0.0f);
   for (int l0 = 0; l0 < k; l0 += TILE_K) {
     if (A_TURNED)
-      load<A_WIDE>(a_tile, a, l0, k, row0, m);
+      load<A_WIDE>(a_tile, a, a_pitch, l0, k, row0, m);
     else
-      load<A_WIDE>(a_tile, a, row0, m, l0, k);
+      load<A_WIDE>(a_tile, a, a_pitch, row0, m, l0, k);
     if (B_TURNED)
-      load<B_WIDE>(b_tile, b, col0, n, l0, k);
+      load<B_WIDE>(b_tile, b, b_pitch, col0, n, l0, k);
     else
-      load<B_WIDE>(b_tile, b, l0, k, col0, n);
+      load<B_WIDE>(b_tile, b, b_pitch, l0, k, col0, n);
     __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int l = 0; l < TILE_K; l += SIDE) {
@@ -111,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
       for (int e = threadIdx.x % 32; e < SIDE * SIDE; e += 32) {
         const int row = row0 + warp_row + i * SIDE + e / SIDE, col = col0 + warp_col + j * SIDE + e % SIDE;
         if (row >= m || col >= n) continue;
-        const long long at = (blockIdx.z * (long long)m + row) * n + col;
+        const long long at = (blockIdx.z * (long long)m + row) * c_pitch + col;
         const float sum = alpha * patch[e / SIDE][e % SIDE];
         c[at] = Out(beta == 0.0f ? sum : sum + beta * float(c0[at]));
       }

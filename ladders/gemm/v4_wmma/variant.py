@@ -1,27 +1,29 @@
 """gemm/v4_wmma: products of 16 x 16 x 16 halves on the tensor cores."""
 
-from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 TILE = 128  # rows and columns of c in a block
 TILE_K = 32  # terms of its sums in shared memory at a time
 THREADS = 256
-WIDE = 8  # halves that are loaded at once, where a row has a multiple of them
+WIDE = 8  # halves that are loaded at once, where lines have a multiple of them
 
 
 def refuses(p: GemmShape) -> str:
     """The tensor cores that it uses multiply halves."""
-    return "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; gemm/v3 takes both"
+    return (
+        "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; gemm/v3 takes all types"
+    )
 
 
 def defines(p: GemmShape) -> dict[str, int]:
     """Tiles, the output's type and layouts, which the compiler has to know, and how wide loads may be."""
     a_turned, b_turned = (letter == "t" for letter in p.layout)
-    rows = {"A_WIDE": p.m if a_turned else p.k, "B_WIDE": p.k if b_turned else p.n}
+    lines = zip(("A_WIDE", "B_WIDE"), p.lengths, p.pitches, strict=False)
     return {
         **{"TILE": TILE, "TILE_K": TILE_K, "THREADS": THREADS, "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"HALF_OUT": p.out == "fp16"},
-        **{name: 1 if length % WIDE else WIDE for name, length in rows.items()},
+        **{"OUT_TYPE": CODES[p.out]},
+        **{name: 1 if length % WIDE or pitch % WIDE else WIDE for name, length, pitch in lines},
     }
 
 
@@ -29,7 +31,7 @@ def plan(p: GemmShape) -> list[Launch]:
     """One launch: a block for each tile of c, along the rows of tiles; the batch along z."""
     grid = (ceil_div(p.m, TILE) * ceil_div(p.n, TILE), 1, p.batch)
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = ("a", "b", c0, "c", p.m, p.n, p.k, float(p.alpha), float(p.beta))
+    args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
     return [Launch("gemm", grid, (THREADS,), args)]
 
 

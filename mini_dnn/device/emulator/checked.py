@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
+from mini_dnn.device.emulator.explain_cluster import explain_cluster
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
@@ -33,7 +35,15 @@ SUBSCRIPT, WARP = 4, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
-KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned", 20: "async"}
+KINDS = {
+    1: "out-of-bounds",
+    2: "race",
+    3: "uninitialised",
+    4: "out-of-bounds",
+    5: "misaligned",
+    20: "async",
+    21: "cluster",
+}
 
 
 class KernelError(LaunchError):
@@ -129,9 +139,11 @@ class CheckedEmulator(EmulatorDevice):
         kernel: str,
         grid: tuple[int, ...],
         block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
         shared_bytes: int = 0,
         stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
     ) -> None:
         """Run a kernel to its end, or to the first finding.
 
@@ -150,7 +162,7 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_target(target)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream)
+        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
 
     def set_schedule(self, schedule: int, seed: int) -> None:
         """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
@@ -204,8 +216,9 @@ class CheckedEmulator(EmulatorDevice):
             exited=found.exited,
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
+            home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),
         )
-        return KernelError(explain_copy(fault) or explain_fault(fault))
+        return KernelError(explain_copy(fault) or explain_cluster(fault) or explain_fault(fault))
 
     def _with_places(self, text: str, module: EmulatorModule) -> str:
         """A text of the runtime with file and line for each ``@`` and address."""

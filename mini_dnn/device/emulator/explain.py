@@ -39,7 +39,9 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """The finding for a warp function that lanes call wrongly; the text says how."""
     places = _places([text], source)
     what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
-    cure = "tile" if "same tile" in what else "product" if what.startswith("wgmma") else "warp-mask"
+    cures = {"wgmma": "product", "setmaxnreg": "registers"}
+    cure = next((cures[word] for word in cures if what.startswith(word)), "warp-mask")
+    cure = "tile" if "same tile" in what else cure
     return Finding("warp-mask", what, kernel, replace(me, place=places[0]), cure=CURES[cure])
 
 

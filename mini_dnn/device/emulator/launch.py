@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import struct
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mini_dnn.device.base import GRID_LIMIT, Buffer, Scalar
+from mini_dnn.device.base import GRID_LIMIT, Buffer, MappedBuffer, Scalar
+from mini_dnn.device.clusters import cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError
@@ -16,6 +18,9 @@ from mini_dnn.errors import LaunchError
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
+SLOT = 128  # bytes for each argument, the largest of which is a tensor map
+MAP_FIELDS = "<QQ2Q3I3I3I"  # of include/emulator/tensor_map.h
+MAP_MARK = 0x70616D2D7264646E
 
 KINDS = {"b": Kind.BOOLEAN, "i": Kind.INTEGER, "u": Kind.INTEGER, "f": Kind.FLOATING}  # NumPy's letters
 C_NAMES = {
@@ -63,15 +68,22 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
 
 
 def check_geometry(
-    what: str, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, max_shared_bytes: int
-) -> tuple[list[int], list[int]]:
-    """Grid and block with three entries each, if CUDA allows them."""
+    what: str,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    cluster: tuple[int, ...],
+    shared_bytes: int,
+    max_shared_bytes: int,
+) -> tuple[list[int], list[int], list[int]]:
+    """Grid, block and cluster with three entries each, if CUDA allows them."""
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
         for axis, size, limit in zip("xyz", sizes, limits, strict=False):
             if not 1 <= size <= limit:
                 raise LaunchError(f"{what}: {word}.{axis} is {size}; CUDA allows 1 to {limit}")
+    if fault := cluster_fault(grid, cluster):
+        raise LaunchError(f"{what}: {fault}")
     threads = int(np.prod(block, dtype=np.int64))
     if threads > MAX_THREADS:
         raise LaunchError(f"{what}: block {block} has {threads} threads; CUDA allows {MAX_THREADS}")
@@ -80,25 +92,25 @@ def check_geometry(
             f"{what}: {shared_bytes} bytes of dynamic shared memory; this device allows 0 to "
             f"{max_shared_bytes} ({max_shared_bytes // 1024} KB)"
         )
-    return [*map(int, grid), 1, 1][:3], [*map(int, block), 1, 1][:3]
+    return list(three_sizes(grid)), list(three_sizes(block)), list(three_sizes(cluster))
 
 
 class Arguments:
     """Kernel arguments in memory, as the kernel's stub reads them: an array of pointers to the values."""
 
-    def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar]) -> None:
+    def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
         count = kernel.parameter_count
         if len(args) != count:
             takes = ", ".join(_c_name(kernel.parameters[i]) for i in range(count))
             raise LaunchError(
                 f"{what}: the kernel takes {count} arguments ({takes}); {len(args)} were passed"
             )
-        self._values = ctypes.create_string_buffer(max(1, 8 * count))
-        start = ctypes.addressof(self._values)
-        self._pointers = (ctypes.c_void_p * max(1, count))(*(start + 8 * i for i in range(count)))
+        self._values = ctypes.create_string_buffer(SLOT * (count + 1))
+        start = -(-ctypes.addressof(self._values) // SLOT) * SLOT
+        self._pointers = (ctypes.c_void_p * max(1, count))(*(start + SLOT * i for i in range(count)))
         for i, arg in enumerate(args):
             value = _argument(f"{what}: argument {i + 1} of {count}", kernel.parameters[i], arg)
-            ctypes.memmove(start + 8 * i, value, len(value))
+            ctypes.memmove(start + SLOT * i, value, len(value))
 
     @property
     def address(self) -> int:
@@ -109,19 +121,29 @@ class Arguments:
 def _c_name(parameter: CParameter) -> str:
     if parameter.kind == Kind.POINTER:
         return "a pointer"
+    if parameter.kind == Kind.TENSOR_MAP:
+        return "a ptx::TensorMap"
     return C_NAMES.get((Kind(parameter.kind), parameter.size), f"a struct of {parameter.size} bytes")
 
 
-def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar) -> bytes:
+def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar | MappedBuffer) -> bytes:
     """The bytes of one argument, if it is what the kernel takes."""
     takes = _c_name(parameter)
+    if (parameter.kind == Kind.TENSOR_MAP) != isinstance(arg, MappedBuffer):
+        passed = f"a TensorMap of '{arg.buffer.name}'" if isinstance(arg, MappedBuffer) else _passed(arg)
+        wants = (
+            "a TensorMap(...)" if parameter.kind == Kind.TENSOR_MAP else NUMPY_NAMES.get(takes, "a buffer")
+        )
+        raise LaunchError(f"{what} is {takes} and takes {wants}; {passed} was passed")
+    if isinstance(arg, MappedBuffer):
+        return _tensor_map(what, arg)
     if isinstance(arg, EmulatorBuffer):
         if parameter.kind != Kind.POINTER:
             raise LaunchError(f"{what} is {takes} ({NUMPY_NAMES.get(takes)}); buffer '{arg.name}' was passed")
         if arg.address is None:
             raise LaunchError(f"{what}: buffer '{arg.name}' {arg.shape} was freed")
         return arg.address.to_bytes(8, "little")
-    passed = f"{type(arg).__module__}.{type(arg).__name__} {arg!r}"
+    passed = _passed(arg)
     if parameter.kind == Kind.POINTER:
         raise LaunchError(f"{what} is a pointer and takes a buffer of this device; {passed} was passed")
     if takes not in NUMPY_NAMES:
@@ -133,6 +155,26 @@ def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar) -> bytes:
     ):
         raise LaunchError(f"{what} is {takes} and takes {NUMPY_NAMES[takes]}; {passed} was passed")
     return arg.tobytes()
+
+
+def _passed(arg: Buffer | Scalar) -> str:
+    if isinstance(arg, EmulatorBuffer):
+        return f"buffer '{arg.name}'"
+    return f"{type(arg).__module__}.{type(arg).__name__} {arg!r}"
+
+
+def _tensor_map(what: str, arg: MappedBuffer) -> bytes:
+    """A tensor map as the twins of tensor copies read it."""
+    buffer = arg.buffer
+    if not isinstance(buffer, EmulatorBuffer) or buffer.address is None:
+        raise LaunchError(f"{what}: buffer '{buffer.name}' belongs to another device, or was freed")
+    address, geometry = arg.at(buffer.address)
+    axes = len(geometry.box)
+    more = (1,) * (3 - axes)
+    shape, box = (*geometry.shape[::-1], *more), (*geometry.box[::-1], *more)
+    pitches = (*geometry.pitches[::-1], *((0,) * (3 - axes)))
+    numbers = (*pitches, *shape, *box, axes, geometry.itemsize, geometry.swizzle)
+    return struct.pack(MAP_FIELDS, MAP_MARK, address, *numbers)
 
 
 def describe_failure(what: str, failure: CFailure, memory: Memory) -> str:

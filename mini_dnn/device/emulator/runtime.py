@@ -29,6 +29,7 @@ class Kind(enum.IntEnum):
     FLOATING = 2
     BOOLEAN = 3
     OTHER = 4
+    TENSOR_MAP = 5
 
 
 class FailureKind(enum.IntEnum):
@@ -71,6 +72,7 @@ class CModule(ctypes.Structure):
         ("kernel_count", ctypes.c_int),
         ("kernels", ctypes.POINTER(CKernel)),
         ("dynamic_shared", ctypes.c_void_p),
+        ("anchor", ctypes.c_void_p),
     ]
 
 
@@ -83,6 +85,7 @@ class CLaunch(ctypes.Structure):
         ("arguments", ctypes.c_void_p),
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
+        ("cluster", ctypes.c_uint * 3),
         ("shared_bytes", ctypes.c_uint),
         ("workers", ctypes.c_int),
         ("started", ctypes.c_int),

@@ -54,6 +54,24 @@ __device__ __forceinline__ float2 unpack_halves(unsigned both) {
   return value;
 }
 
+// ---- Bfloats in registers: the upper halves of floats
+
+// Two floats, rounded to nearest even; NaN becomes 0x7fff.
+__device__ __forceinline__ unsigned pack_bfloats(float low, float high) {
+  unsigned both;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#else
+  const unsigned l = __float_as_uint(low), h = __float_as_uint(high);
+  both = low != low ? 0x7fff : (l + 0x7fff + (l >> 16 & 1)) >> 16;
+  both |= high != high ? 0x7fff0000 : (h + 0x7fff + (h >> 16 & 1)) & 0xffff0000;
+#endif
+  return both;
+}
+__device__ __forceinline__ float2 unpack_bfloats(unsigned both) {
+  return make_float2(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000));
+}
+
 // ---- Copies of a thread from global to shared memory that run on while it works.
 // "Data Movement and Conversion Instructions: cp.async" (non-bulk copy).
 // They have landed, for this thread, after the wait for their group; other threads need a barrier after that.
@@ -172,7 +190,28 @@ __device__ __forceinline__ void fence_proxy_async() {
 #endif
 }
 
+// ---- A kernel that is launched early (a Launch of a plan with early=True) starts beside the end of the one ahead.
+// "Parallel Synchronization and Communication Instructions: griddepcontrol". Nothing in any other launch, and before
+// sm_90.
+
+// Waits until the kernels ahead have ended and what they wrote is there: before the first access of what they write,
+// and before the first write of what they read.
+__device__ __forceinline__ void grid_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// From here on the next kernel may start, once all blocks of this one have come here or ended.
+__device__ __forceinline__ void grid_launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 }  // namespace ptx
 
 #include <mini_dnn/ptx_products.cuh>
+#include <mini_dnn/ptx_tensor.cuh>
+#include <mini_dnn/ptx_warpgroup.cuh>
+#include <mini_dnn/ptx_cluster.cuh>
 #endif

@@ -1,5 +1,5 @@
 // Put before every kernel file, and before its defines, by the build. What nvcc knows without an #include is visible
-// at once; half and wmma wait in namespaces of their own for cuda_fp16.h and mma.h.
+// at once; half, bfloat16 and wmma wait in namespaces of their own for cuda_fp16.h, cuda_bf16.h and mma.h.
 #pragma once
 #ifdef EMULATOR_SCAN  // the build's first pass is the preprocessor's alone, and looks for qualifiers in the user's file
 #include "emulator/qualifiers.h"
@@ -10,7 +10,9 @@
 #include "emulator/atomics.h"
 #include "emulator/math.h"
 #include "emulator/half.h"
+#include "emulator/bfloat.h"
 #include "emulator/wmma.h"
 #include "emulator/ptx.h"
+#include "emulator/ptx_cluster.h"
 #include "emulator/launch.h"
 #endif

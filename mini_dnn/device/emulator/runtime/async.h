@@ -1,15 +1,21 @@
 // Asynchronous copies, mbarriers and products of a worker's block, and what the checks of checked mode are told of
 // them.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "scheduler.h"
 
 #include "../include/emulator/async_interface.h"
+#include "box.h"
+#include "matrix.h"
 
 namespace emulator {
 
-enum class CopyKind : int { cp_async, bulk_load, bulk_store, product };  // a product copies nothing, and reads b
+// A product copies nothing, and reads its operands.
+enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product, store_async };
+const char* copy_name(CopyKind kind, bool multicast);  // that of its function
+inline bool is_store(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::tensor_store; }
 
 // A copy that has been started. It is under way until it is forgotten.
 struct Copy {
@@ -19,8 +25,17 @@ struct Copy {
   CopyKind kind;
   unsigned thread;  // that started it
   const void* call;
-  unsigned id;             // of the checks
-  std::vector<char> held;  // by a bulk store that has read its source
+  unsigned id;                               // of the checks
+  std::vector<char> held;                    // by a bulk store that has read its source, and by a store_async
+  std::shared_ptr<const Box> box = nullptr;  // of a tensor copy
+  bool multicast = false;                    // to several blocks of a cluster, of which this is one's copy
+
+  char* shared() const { return is_store(kind) ? const_cast<char*>(from) : to; }
+  template <class Visit>
+  void each_piece(Visit visit) const {
+    if (box) return box->each_piece(shared(), visit);
+    visit(Piece{shared(), is_store(kind) ? to : const_cast<char*>(from), bytes, 0, valid});
+  }
 };
 
 // The copies of one kind that a thread has started: closed groups, oldest first, and those since the last commit.
@@ -28,6 +43,19 @@ struct Groups {
   std::vector<std::vector<Copy>> closed;
   std::vector<Copy> open;
 };
+
+// What the checks keep of an mbarrier.
+#ifdef EMULATOR_CHECKED
+struct BarrierNotes {
+  unsigned waited = 0;     // so many of its phases
+  unsigned thread, phase;  // of the last arrival from another block of the cluster: who, and for which phase
+  uint64_t block, pc;
+  uint32_t epoch = 0;      // when; 0: none
+  uint32_t reads[8] = {};  // what each block has read before its arrival for this phase is older
+};
+#else
+struct BarrierNotes {};
+#endif
 
 struct Barrier {
   void* address;
@@ -40,6 +68,8 @@ struct Barrier {
     unsigned parity;
   };
   std::vector<Waiter> waiters;
+  Worker* block;  // whose shared memory it lies in
+  BarrierNotes notes = {};
 
   uint64_t copied_bytes() const {
     uint64_t sum = 0;
@@ -48,23 +78,28 @@ struct Barrier {
   }
 };
 
-// A product that a warp has started, for its 16 rows. All of it but `d` and `a` is the same for all lanes.
+// A product that a warp has started, for its 16 rows. All of it but `d` and `registers` is the same for all lanes.
 struct Product {
-  unsigned long long descriptor;
-  const char* b;
-  size_t leading, stride;  // bytes
-  int columns;
-  bool accumulate;
+  ProductCall call;
+  Matrix a, b;  // a: if it is in shared memory
+  bool a_in_registers;
   Site site;
   unsigned thread;  // that came first
-  const void* call;
+  const void* pc;
   unsigned id;  // of the checks
   float* d[WARP];
-  unsigned a[WARP][4];
+  unsigned registers[WARP][4];
 
-  // 128 bytes of b, 8 k of 8 columns: of columns 8 i on, the first k or the second.
-  const char* core_matrix(int i, int half) const { return b + i * stride + half * leading; }
+  // For each 16 bytes of shared memory that it reads.
+  template <class Visit>
+  void each_chunk(Visit visit) const {
+    if (!a_in_registers) a.each_chunk(visit);
+    b.each_chunk(visit);
+  }
 };
+
+// Sums of a warp while products are made, columns by rows: a vector of rows times an element of b is a vector of sums.
+typedef float Sums[MAX_COLUMNS / 8][8][16];
 
 // The products that a warp has started, oldest first, until they are made. Its lanes come one after the other: the
 // first to start a product appends it, the others join.
@@ -74,12 +109,15 @@ struct WarpProducts {
   unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
   uint64_t history = 0;  // a hash of all products of the block so far: that of the warpgroup's other warps
   Site latest;
+  uint64_t registers = 0;  // a hash of its calls of setmaxnreg
+  Site latest_registers;
 };
 
 struct Async {
   bool used = false;             // by this block
   const char* window = nullptr;  // of 1 MB, with its shared memory: addresses in descriptors count from there
   WarpProducts products[MAX_THREADS / WARP];
+  alignas(64) Sums sums;  // of the products that are being made
   Groups loads[MAX_THREADS], stores[MAX_THREADS];
   std::vector<Barrier> barriers;
 };
@@ -104,8 +142,11 @@ void check_copy_started(Copy& copy);
 void check_copy_committed(const Copy& copy);
 void check_copy_landed(const Copy& copy);  // and is under way no more
 void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
-void check_barrier_used(void* barrier, bool initialised, const void* call);
-void check_phase_completed();
+void check_barrier_made(void* barrier, const void* call);
+void check_barrier_used(void* barrier, const char* what, const void* call);
+void check_arrived(Barrier& barrier);
+void check_waited(Barrier& barrier);  // for all phases that are complete
+void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_product_started(Product& product);
 void check_product_committed(const Product& product);
@@ -118,8 +159,11 @@ inline void check_copy_started(Copy&) {}
 inline void check_copy_committed(const Copy&) {}
 inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
-inline void check_barrier_used(void*, bool, const void*) {}
-inline void check_phase_completed() {}
+inline void check_barrier_made(void*, const void*) {}
+inline void check_barrier_used(void*, const char*, const void*) {}
+inline void check_arrived(Barrier&) {}
+inline void check_waited(Barrier&) {}
+inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
 inline void check_product_started(Product&) {}
 inline void check_product_committed(const Product&) {}

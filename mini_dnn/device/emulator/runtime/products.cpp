@@ -1,6 +1,7 @@
 // Products of a warpgroup that are made when they are waited for: include/emulator/async_interface.h.
 #include <algorithm>
 
+#include "../include/emulator/bfloat_bits.h"
 #include "../include/emulator/half_bits.h"
 #include "../include/emulator/multiply.h"
 #include "async.h"
@@ -14,50 +15,68 @@ namespace {
 constexpr unsigned WARPGROUP = 4 * WARP, ALL_LANES = ~0u;
 constexpr size_t WINDOW = 1 << 20, LARGEST_DISTANCE = (1 << 18) - 16;  // what 14 bits count by 16
 
-// Sums of a warp while products are made, columns by rows: a vector of rows times an element of b is a vector of sums.
-typedef float Sums[MAX_COLUMNS / 8][8][16];
+void eight_floats(Element element, const void* bits, float* floats) {
+  element == Element::half ? halves_to_floats<8>(bits, floats) : bfloats_to_floats<8>(bits, floats);
+}
 
 // Calls move(element of d of the lane, element of sums) for all of them; fragments as of mma_m16n8k16.
 template <class Move>
 void each_sum(const Product& p, Sums& sums, Move move) {
   for (int lane = 0; lane < WARP; lane++) {
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < p.columns / 8; i++)
+    for (int i = 0; i < p.call.columns / 8; i++)
       for (int j = 0; j < 4; j++) move(p.d[lane][4 * i + j], sums[i][2 * t + j % 2][g + j / 2 * 8]);
   }
 }
 
-void read_a(const Product& p, float (&a)[16][16]) {
-  alignas(64) uint16_t halves[16][16];  // k by rows
+// a, [k][row]
+void read_registers(const Product& p, float (&a)[16][16]) {
+  alignas(64) uint16_t bits[16][16];
   for (int lane = 0; lane < WARP; lane++) {
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; i++) {
       const int row = g + i % 2 * 8, k = 2 * t + i / 2 * 8;
-      halves[k][row] = p.a[lane][i];
-      halves[k + 1][row] = p.a[lane][i] >> 16;
+      bits[k][row] = p.registers[lane][i];
+      bits[k + 1][row] = p.registers[lane][i] >> 16;
     }
   }
-  for (int k = 0; k < 16; k++) halves_to_floats<16>(halves[k], a[k]);
+  for (int i = 0; i < 32; i++) eight_floats(p.call.element, &bits[i / 2][i % 2 * 8], &a[i / 2][i % 2 * 8]);
+}
+
+// 16 k of `rows` rows of a matrix, from `row` on; in `out` they are so many floats apart.
+template <int rows>
+void read_shared(const Matrix& matrix, Element element, int row, float* out, int row_step, int k_step) {
+  const int step = matrix.transposed ? row_step : k_step;
+  for (int i = 0; i < rows; i += matrix.transposed ? 8 : 1)
+    for (int k = 0; k < 16; k += matrix.transposed ? 1 : 8) {
+      float eight[8], *const to = out + i * row_step + k * k_step;
+      eight_floats(element, matrix.chunk(row + i, k), step == 1 ? to : eight);
+      for (int j = 0; j < 8 && step > 1; j++) to[j * step] = eight[j];
+    }
 }
 
 void multiply_into(const Product& p, Sums& sums) {
   alignas(64) float a[16][16], b[8][16];
-  read_a(p, a);
-  for (int i = 0; i < p.columns / 8; i++) {
-    for (int j = 0; j < 8; j++)
-      for (int half = 0; half < 2; half++) halves_to_floats<8>(p.core_matrix(i, half) + 16 * j, b[j] + 8 * half);
+  if (p.a_in_registers)
+    read_registers(p, a);
+  else
+    read_shared<16>(p.a, p.call.element, 0, a[0], 1, 16);
+  for (int i = 0; i < p.call.columns / 8; i++) {
+    read_shared<8>(p.b, p.call.element, 8 * i, b[0], 16, 1);
     multiply<8, 16, 16>(sums[i], a, [&](int j, int k) { return b[j][k]; });
   }
 }
 
-bool same_sums(const Product& p, const Product& q) { return p.columns == q.columns && !memcmp(p.d, q.d, sizeof p.d); }
+bool same_sums(const Product& p, const Product& q) {
+  return p.call.columns == q.call.columns && !memcmp(p.d, q.d, sizeof p.d);
+}
 
 // Makes products [first, last). Those to the same sums, one after the other, leave them where they are.
 void make(const Product* first, const Product* last) {
-  alignas(64) Sums sums;
+  Sums& sums = the_async().sums;
   for (const Product* p = first; p != last; p++) {
-    if (!p->accumulate)
-      memset(sums, 0, sizeof sums);
+    if (!p->call.accumulate)
+      memset(sums, 0, p->call.columns * sizeof sums[0][0]);
     else if (p == first || !same_sums(p[-1], *p))
       each_sum(*p, sums, [](float mine, float& sum) { sum = mine; });
     multiply_into(*p, sums);
@@ -67,18 +86,35 @@ void make(const Product* first, const Product* last) {
 
 WarpProducts& of_this_warp() { return the_async().products[linear_thread / WARP]; }
 
-// The product that a descriptor stands for: fields as on a GPU, but for the address, which has two bits more here.
-Product describe_product(unsigned long long b, int columns, bool accumulate, Site site, const void* call) {
-  const size_t address = b & 0xffff, leading = b >> 16 & 0x3fff, stride = b >> 32 & 0x3fff;  // in units of 16 bytes
-  return {.descriptor = b,
-          .b = the_async().window + 16 * address,
-          .leading = 16 * leading,
-          .stride = 16 * stride,
-          .columns = columns,
-          .accumulate = accumulate,
-          .site = site,
-          .thread = linear_thread,
-          .call = call};
+// The matrix that a descriptor stands for: fields as on a GPU, but for the address, which has two bits more here.
+Matrix described(unsigned long long descriptor, bool transposed, unsigned first, unsigned rows, Site site) {
+  const size_t address = descriptor & 0xffff, leading = descriptor >> 16 & 0x3fff, stride = descriptor >> 32 & 0x3fff;
+  const bool swizzled = descriptor >> 62 & 1;
+  const char* start = the_async().window + 16 * address;  // the others are in units of 16 bytes, too
+  if (swizzled && reinterpret_cast<uintptr_t>(start) & 0x380)
+    fail(
+        "wgmma_m64k16 (%s:%u): a descriptor of matrix_descriptor_128b was moved on to row %d of eight; it may move "
+        "within row 0, and by multiples of 1024 bytes",
+        site.file_name(), site.line(), int(reinterpret_cast<uintptr_t>(start) >> 7 & 7));
+  if (transposed && !swizzled)
+    fail("wgmma_m64k16 (%s:%u): a transposed operand needs a descriptor of matrix_descriptor_128b", site.file_name(),
+         site.line());
+  return {start, 16 * leading, 16 * stride, swizzled, transposed, first, rows};
+}
+
+Product describe_product(const ProductCall& call, bool a_in_registers, Site site, const void* pc) {
+  Product p{.call = call, .a_in_registers = a_in_registers, .site = site, .thread = linear_thread, .pc = pc};
+  if (!a_in_registers) p.a = described(call.a, call.transposed_a, linear_thread / WARP % 4 * 16, 16, site);
+  p.b = described(call.b, call.transposed_b, 0, unsigned(call.columns), site);
+  return p;
+}
+
+// Of what a product is, for the comparison of the warps of a warpgroup.
+uint64_t mixed(uint64_t history, const ProductCall& c, Site site) {
+  const uint64_t kind = c.columns | c.accumulate << 16 | c.transposed_a << 17 | c.transposed_b << 18 |
+                        uint64_t(c.element) << 19 | uint64_t(site.line()) << 32;
+  for (const uint64_t part : {uint64_t(c.a), uint64_t(c.b), kind}) history = (history ^ part) * 0x9e3779b97f4a7c15 + 1;
+  return history;
 }
 
 struct Waiting {
@@ -90,7 +126,7 @@ struct Waiting {
 // The sums that a wait is for must not be under way after it.
 void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
   for (const Product& p : w.queue) {
-    if (p.d[linear_thread % WARP] != waiting.d) continue;
+    if (!waiting.d || p.d[linear_thread % WARP] != waiting.d) continue;
     check_sums_under_way(p, waiting.call);
     fail("wgmma_wait<%u> (%s:%u): the sums that it is given are still under way, in the product of line %u",
          waiting.groups, site.file_name(), site.line(), p.site.line());
@@ -132,9 +168,9 @@ void end_block(Worker& worker, const char* format, Site site) {
 
 }  // namespace
 
-unsigned long long describe_matrix(const void* b, unsigned leading, unsigned stride, Site site) {
+unsigned long long describe_matrix(const void* p, unsigned leading, unsigned stride, bool swizzled, Site site) {
   Async& async = the_async();
-  const auto* start = static_cast<const char*>(b);
+  const auto* start = static_cast<const char*>(p);
   if (!async.window) async.window = start - WINDOW / 2;
   if (start < async.window || start >= async.window + WINDOW)
     fail("matrix_descriptor (%s:%u): the matrix is not in shared memory", site.file_name(), site.line());
@@ -142,10 +178,29 @@ unsigned long long describe_matrix(const void* b, unsigned leading, unsigned str
     fail("matrix_descriptor (%s:%u): distances of %u and %u bytes; it holds at most %zu", site.file_name(), site.line(),
          leading, stride, LARGEST_DISTANCE);
   return (start - async.window) >> 4 | (unsigned long long)(leading >> 4) << 16 |
-         (unsigned long long)(stride >> 4) << 32;
+         (unsigned long long)(stride >> 4) << 32 | (unsigned long long)swizzled << 62;
 }
 
-void product_start(float* d, const unsigned (&a)[4], unsigned long long b, int columns, bool accumulate, Site site) {
+// The lanes of a warp have met at a setmaxnreg, or some have returned.
+void count_registers(void* const* arguments, unsigned arrived) {
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[__builtin_ctz(arrived)]->wait;
+  if (arrived != ALL_LANES)
+    fail_warp("setmaxnreg (%s:%u) needs all 32 lanes of a warp; mask 0x%08x came", wait.site.file_name(),
+              wait.site.line(), arrived);
+  WarpProducts& w = of_this_warp();
+  w.registers = (w.registers ^ *static_cast<const int*>(arguments[linear_thread % WARP])) * 0x9e3779b97f4a7c15 + 1;
+  w.latest_registers = wait.site;
+}
+
+void set_registers(int count, bool more, Site site) {
+  if (linear_thread / WARPGROUP * WARPGROUP + WARPGROUP > this_worker->total)
+    fail_warp("setmaxnreg (%s:%u) is for all four warps of a warpgroup, and a block of %u threads ends with less",
+              site.file_name(), site.line(), this_worker->total);
+  int change = more ? count : -count;
+  warp_barrier(ALL_LANES, &change, count_registers, "setmaxnreg", site);
+}
+
+void product_start(float* d, const unsigned* a, const ProductCall& call, Site site) {
   const unsigned lane = linear_thread % WARP;
   WarpProducts& w = of_this_warp();
   auto is_first = [&] { return w.started[lane] == w.queue.size(); };
@@ -153,25 +208,25 @@ void product_start(float* d, const unsigned (&a)[4], unsigned long long b, int c
     if (linear_thread / WARPGROUP * WARPGROUP + WARPGROUP > this_worker->total)
       fail_warp("wgmma_m64k16 (%s:%u) is a product of four warps, and a block of %u threads ends with less",
                 site.file_name(), site.line(), this_worker->total);
-    Product product = describe_product(b, columns, accumulate, site, CALL);
+    Product product = describe_product(call, a, site, CALL);
     check_product_reads(product);  // other threads may run in it
     if (is_first()) {
       check_product_started(product);
       w.queue.push_back(product);
-      w.history = (w.history ^ b ^ site.line() ^ uint64_t(columns + accumulate) << 48) * 0x9e3779b97f4a7c15 + 1;
+      w.history = mixed(w.history, call, site);
       w.latest = site;
     }
   }
   Product& p = w.queue[w.started[lane]++];
-  const char* other = p.site.line() != site.line()                         ? "is at another product"
-                      : p.descriptor != b                                  ? "passes another descriptor"
-                      : p.columns != columns || p.accumulate != accumulate ? "makes another product"
-                                                                           : nullptr;
+  const char* other = p.site.line() != site.line()                     ? "is at another product"
+                      : p.call.a != call.a || p.call.b != call.b       ? "passes another descriptor"
+                      : mixed(0, p.call, site) != mixed(0, call, site) ? "makes another product"
+                                                                       : nullptr;
   if (other)
     fail_warp("wgmma_m64k16 (%s:%u) needs the same from all lanes of a warp, and lane %u %s", site.file_name(),
               site.line(), lane, other);
   p.d[lane] = d;
-  memcpy(p.a[lane], a, sizeof a);
+  if (a) memcpy(p.registers[lane], a, sizeof p.registers[lane]);
 }
 
 void product_commit(Site site) {
@@ -200,7 +255,7 @@ void forget_products(Worker& worker) {
     w.groups.clear();
     std::fill_n(w.started, WARP, 0);
     std::fill_n(w.committed, WARP, 0);
-    w.history = 0;
+    w.history = w.registers = 0;
   }
   worker.async->window = nullptr;
 }
@@ -221,6 +276,10 @@ void end_products(Worker& worker) {
                        "wgmma_m64k16 (%s:%u) is a product of all four warps of a warpgroup, and they have not made the "
                        "same ones, with the same descriptors",
                        first.history ? first.latest : all[i].latest);
+    if (all[i].registers != first.registers)
+      return end_block(worker,
+                       "setmaxnreg (%s:%u) is for all four warps of a warpgroup, and they have not called the same",
+                       first.registers ? first.latest_registers : all[i].latest_registers);
   }
 }
 

@@ -4,6 +4,7 @@
 // groups of cp.async and groups of bulk stores; bulk loads belong to the mbarrier that counts their bytes.
 #pragma once
 #include "runtime_interface.h"
+#include "tensor_map.h"
 
 #pragma GCC visibility push(default)
 namespace emulator {
@@ -22,17 +23,37 @@ void barrier_wait(void* barrier, unsigned parity, Site site);
 
 void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site);
 void bulk_store(void* global, const void* shared, unsigned bytes);
+
+// Boxes of a tensor map: loads are bulk loads, and stores bulk stores, of all of the box, inside of the tensor or not.
+struct BoxPlace {
+  int x, y, z;  // of its first element
+};
+void check_map(const TensorMap& map, unsigned axes, const char* what, Site site);
+void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site);
+void tensor_store(const TensorMap& map, BoxPlace at, const void* shared);
+
 void bulk_commit();
 void bulk_wait(unsigned groups, bool only_read);
 
-// Products of a warpgroup, warp by warp: they begin to read b and to add to d at the wait for their group, and not
-// before. `columns` is at most MAX_COLUMNS; d has columns / 2 floats. A descriptor is the runtime's own: as on a GPU,
-// adding bytes >> 4 moves it on.
-constexpr int MAX_COLUMNS = 72;
-unsigned long long describe_matrix(const void* b, unsigned leading, unsigned stride, Site site);
-void product_start(float* d, const unsigned (&a)[4], unsigned long long b, int columns, bool accumulate, Site site);
+// Products of a warpgroup, warp by warp: they begin to read shared memory and to add to d at the wait for their group,
+// and not before. `columns` is at most MAX_COLUMNS; d has columns / 2 floats. A descriptor is the runtime's own: as on
+// a GPU, adding bytes >> 4 moves it on.
+constexpr int MAX_COLUMNS = 256;
+enum class Element : int { half, bfloat };
+struct ProductCall {  // what all lanes of a warp pass alike
+  unsigned long long a = 0, b = 0;
+  int columns = 0;
+  bool accumulate = false, transposed_a = false, transposed_b = false;
+  Element element = Element::half;
+};
+unsigned long long describe_matrix(const void* p, unsigned leading, unsigned stride, bool swizzled, Site site);
+// `a`: four registers, or null where the descriptor of a counts.
+void product_start(float* d, const unsigned* a, const ProductCall& call, Site site);
 void product_commit(Site site);
-void product_wait(unsigned groups, const float* d, Site site);
+void product_wait(unsigned groups, const float* d, Site site);  // d: the sums that are to be used, or null
+
+// By all lanes of all warps of a warpgroup; of no other effect.
+void set_registers(int count, bool more, Site site);
 
 // Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
 #ifdef EMULATOR_CHECKED

@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "runtime_interface.h"
+#include "tensor_map.h"
 #include "types.h"
 
 namespace emulator {
 
-enum class Kind : int { pointer, integer, floating, boolean, other };
+enum class Kind : int { pointer, integer, floating, boolean, other, tensor_map };
 
 struct Parameter {
   Kind kind;
@@ -26,6 +27,7 @@ struct Module {
   int kernel_count;
   const Kernel* kernels;
   char* (*dynamic_shared)();  // the calling thread's dynamic shared memory; null where the file has none
+  char* (*anchor)();          // one of the variables that each thread of the system has for itself
 };
 
 template <class T>
@@ -34,6 +36,7 @@ constexpr Parameter describe() {
   if (std::is_same_v<T, bool>) return {Kind::boolean, sizeof(T)};
   if (std::is_integral_v<T> || std::is_enum_v<T>) return {Kind::integer, sizeof(T)};
   if (std::is_floating_point_v<T> || std::is_same_v<T, fp16::__half>) return {Kind::floating, sizeof(T)};
+  if (std::is_same_v<T, TensorMap>) return {Kind::tensor_map, sizeof(T)};
   return {Kind::other, sizeof(T)};
 }
 

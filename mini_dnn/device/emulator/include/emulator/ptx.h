@@ -1,6 +1,7 @@
 // Twins of the PTX wrappers of mini_dnn/ptx.cuh, which says what each does and where the PTX ISA has it.
 #pragma once
 #include "async_interface.h"
+#include "bfloat_bits.h"
 #include "half_bits.h"
 #include "multiply.h"
 
@@ -13,6 +14,11 @@ inline float2 unpack_halves(unsigned both) {
   const float_x4 value = half2_to_float(both);
   return {value[0], value[1]};
 }
+
+inline unsigned pack_bfloats(float low, float high) {
+  return float_to_bfloat(low) | unsigned(float_to_bfloat(high)) << 16;
+}
+inline float2 unpack_bfloats(unsigned both) { return {bfloat_to_float(both), bfloat_to_float(both >> 16)}; }
 
 namespace product {
 
@@ -29,6 +35,13 @@ struct Halves {
     const float_x4 pair = half2_to_float(bits);
     out[0] = pair[0];
     out[stride] = pair[1];
+  }
+};
+struct Bfloats {
+  static constexpr int per_register = 2;
+  static void read(unsigned bits, float* out, int stride) {
+    out[0] = bfloat_to_float(bits);
+    out[stride] = bfloat_to_float(bits >> 16);
   }
 };
 struct Tf32 {
@@ -72,6 +85,11 @@ inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (
   product::Operands operands{d, a, b};
   warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Halves, 16>, "mma_m16n8k16", site);
 }
+inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                              Site site = Site::current()) {
+  product::Operands operands{d, a, b};
+  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Bfloats, 16>, "mma_m16n8k16_bf16", site);
+}
 inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                              Site site = Site::current()) {
   product::Operands operands{d, a, b};
@@ -110,6 +128,37 @@ EMULATOR_ACCESS void load(unsigned (&d)[count], const void* row, Site site) {
   warp_barrier(0xffffffffu, &rows, whole_warp<count, transposed>, "ldmatrix", site);
 }
 
+struct StoredRows {
+  const unsigned* d;
+  void* row;
+};
+
+template <int count, bool transposed>
+EMULATOR_NOT_CHECKED void whole_warp_stores(void* const* arguments, unsigned arrived) {
+  if (arrived != 0xffffffffu) fail("stmatrix needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  for (int i = 0; i < count; i++) {
+    uint16_t matrix[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+      const int g = lane / 4, t = lane % 4;
+      const unsigned both = static_cast<const StoredRows*>(arguments[lane])->d[i];
+      (transposed ? matrix[2 * t][g] : matrix[g][2 * t]) = both;
+      (transposed ? matrix[2 * t + 1][g] : matrix[g][2 * t + 1]) = both >> 16;
+    }
+    for (int r = 0; r < 8; r++)
+      __builtin_memcpy(static_cast<const StoredRows*>(arguments[8 * i + r])->row, matrix[r], 16);
+  }
+}
+
+template <int count, bool transposed>
+EMULATOR_ACCESS void store(void* row, const unsigned (&d)[count], Site site) {
+  if (lane() < 8 * count) {
+    require_multiple(reinterpret_cast<size_t>(row), 16, "address of a row for stmatrix", site);
+    note_write(row, 16);
+  }
+  StoredRows rows{d, row};
+  warp_barrier(0xffffffffu, &rows, whole_warp_stores<count, transposed>, "stmatrix", site);
+}
+
 }  // namespace matrices
 
 template <int count>
@@ -121,6 +170,17 @@ template <int count>
 EMULATOR_ACCESS void ldmatrix_trans(unsigned (&d)[count], const void* row, Site site = Site::current()) {
   static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
   matrices::load<count, true>(d, row, site);
+}
+
+template <int count>
+EMULATOR_ACCESS void stmatrix(void* row, const unsigned (&d)[count], Site site = Site::current()) {
+  static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");
+  matrices::store<count, false>(row, d, site);
+}
+template <int count>
+EMULATOR_ACCESS void stmatrix_trans(void* row, const unsigned (&d)[count], Site site = Site::current()) {
+  static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");
+  matrices::store<count, true>(row, d, site);
 }
 
 template <int bytes>
@@ -136,27 +196,6 @@ EMULATOR_ACCESS void cp_async_commit() { copy_async_commit(); }
 template <int groups>
 EMULATOR_ACCESS void cp_async_wait() {
   copy_async_wait(groups);
-}
-
-EMULATOR_ACCESS unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride,
-                                                     Site site = Site::current()) {
-  require_multiple(reinterpret_cast<size_t>(b), 16, "address of a matrix_descriptor", site);
-  require_multiple(leading, 16, "distance `leading` of a matrix_descriptor", site);
-  require_multiple(stride, 16, "distance `stride` of a matrix_descriptor", site);
-  return describe_matrix(b, leading, stride, site);
-}
-// Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
-inline void wgmma_fence() {}
-template <int n, bool accumulate>
-EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
-                                  Site site = Site::current()) {
-  static_assert(n == 24 || n == 48 || n == 72, "the sizes that mini_dnn/ptx.cuh writes out");
-  product_start(d[0], a, b, n, accumulate, site);
-}
-EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }
-template <int groups, int count>
-EMULATOR_ACCESS void wgmma_wait(float (&d)[count][4], Site site = Site::current()) {
-  product_wait(groups, d[0], site);
 }
 
 typedef unsigned long long mbarrier;
@@ -205,4 +244,11 @@ EMULATOR_ACCESS void bulk_wait() {
 }
 inline void fence_proxy_async() { note_proxy_fence(); }
 
+// Of no effect: launches run one after the other.
+inline void grid_wait() {}
+inline void grid_launch_dependents() {}
+
 }  // namespace emulator::ptx
+
+#include "tensor.h"
+#include "warpgroup.h"

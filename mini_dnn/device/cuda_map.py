@@ -1,0 +1,45 @@
+"""Tensor maps as a GPU takes them: encoded by the driver, passed to a kernel by value."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from mini_dnn.device.bindings import load_driver, reason
+from mini_dnn.device.tensor_map import MapGeometry
+from mini_dnn.errors import LaunchError
+
+TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
+SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+
+
+@lru_cache(maxsize=4096)
+def encoded(address: int, geometry: MapGeometry) -> np.void:
+    """The 128 bytes that a kernel takes as a ``ptx::TensorMap``.
+
+    Raises
+    ------
+    DeviceError
+        cuda-bindings is missing.
+    LaunchError
+        The driver refuses, as one older than Hopper would.
+    """
+    api = load_driver()
+    shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
+    status, tensor_map = api.cuTensorMapEncodeTiled(
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"),
+        len(shape),
+        address,
+        [api.cuuint64_t(side) for side in shape],
+        [api.cuuint64_t(pitch) for pitch in geometry.pitches[::-1]],
+        [api.cuuint32_t(side) for side in box],
+        [api.cuuint32_t(1)] * len(shape),
+        api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"),
+        api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if failed := reason(api, status):
+        raise LaunchError(f"the driver makes no tensor map of {geometry} at {address:#x}: {failed}")
+    return np.void(np.array([int(word) for word in tensor_map.opaque], np.uint64).tobytes())

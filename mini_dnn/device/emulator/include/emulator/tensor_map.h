@@ -1,0 +1,17 @@
+// What a tensor map is in the emulator: launch.py writes the same fields.
+#pragma once
+
+namespace emulator {
+
+struct alignas(64) TensorMap {
+  static constexpr unsigned long long MARK = 0x70616d2d7264646eull;
+
+  unsigned long long mark;  // MARK: the host made it
+  unsigned long long address;
+  unsigned long long pitch[2];  // bytes along y, and z
+  unsigned shape[3], box[3];    // elements along x, y, z
+  unsigned axes, itemsize, swizzle;
+};
+static_assert(sizeof(TensorMap) == 128, "as on a GPU");
+
+}  // namespace emulator

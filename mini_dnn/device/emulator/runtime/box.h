@@ -1,0 +1,49 @@
+// What one copy moves between global and shared memory: bytes in one piece, or a box of a tensor map.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "../include/emulator/async_interface.h"
+#include "matrix.h"
+
+namespace emulator {
+
+// Bytes that lie in one piece on both sides. Those before `first` and from `last` on are not in global memory: they are
+// zero when they are loaded, and not stored.
+struct Piece {
+  char *shared, *global;
+  unsigned bytes, first, last;
+};
+
+struct Box {
+  TensorMap map;
+  BoxPlace at;
+
+  unsigned bytes() const { return map.box[0] * map.box[1] * map.box[2] * map.itemsize; }
+
+  template <class Visit>
+  void each_piece(char* shared, Visit visit) const {
+    for (unsigned z = 0; z < map.box[2]; z++)
+      for (unsigned y = 0; y < map.box[1]; y++) {
+        const int64_t row = int64_t(at.y) + y, plane = int64_t(at.z) + z;
+        const bool inside = row >= 0 && row < map.shape[1] && plane >= 0 && plane < map.shape[2];
+        const uint64_t start = map.address + row * map.pitch[0] + plane * map.pitch[1];
+        for (unsigned x = 0; x < map.box[0]; x += CHUNK / map.itemsize, shared += CHUNK) {
+          const int64_t column = int64_t(at.x) + x, units = CHUNK / map.itemsize;
+          const auto clip = [&](int64_t end) {
+            return inside ? unsigned(std::clamp(end - column, int64_t(0), units)) : 0;
+          };
+          visit(Piece{swizzled(shared), reinterpret_cast<char*>(start + column * map.itemsize), CHUNK,
+                      clip(0) * map.itemsize, clip(map.shape[0]) * map.itemsize});
+        }
+      }
+  }
+
+  // The row of `swizzle` bytes, of eight (four, two), says how its parts are exchanged: see Matrix::swizzle.
+  char* swizzled(char* shared) const {
+    const auto address = reinterpret_cast<uintptr_t>(shared);
+    return reinterpret_cast<char*>(address ^ (address >> 3 & (map.swizzle ? map.swizzle - CHUNK : 0)));
+  }
+};
+
+}  // namespace emulator

@@ -1,0 +1,176 @@
+"""Problems of the operation ``gemm``, and the problem that given arrays are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+
+CODES = {name: code for code, name in enumerate(TYPES)}  # what kernels know the types by
+LAYOUTS = ("nn", "nt", "tn", "tt")
+SIZES = ("m", "n", "k", "batch")
+PITCHES = ("lda", "ldb", "ldc")
+
+
+@dataclass(frozen=True)
+class GemmShape(Problem):
+    """A matrix product for each entry of a batch, with sums in fp32.
+
+    Parameters
+    ----------
+    m, n, k
+        Rows and columns of c, and terms of each sum.
+    dtype, out
+        Types of the operands a and b, and of c and c0: ``"fp32"``, ``"fp16"`` or ``"bf16"``.
+    layout
+        How a and b lie in memory, a letter each, as in BLAS: ``n`` is row by row, ``(m,k)`` and ``(k,n)``;
+        ``t`` is transposed, ``(k,m)`` and ``(n,k)``.
+    batch
+        Products.
+    alpha, beta
+        Factors, rounded to fp32. With a ``beta`` of 0 there is no c0.
+    lda, ldb, ldc
+        Leading dimensions, as in BLAS: elements from the start of a line of a, b, and c and c0 in memory to
+        the start of the next one. A line may be followed by a gap, which belongs to nobody: it is not read as
+        an operand, and not written. 0: there is no gap.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "fp32"
+    out: str = "fp32"
+    layout: str = "nn"
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+
+    def __post_init__(self) -> None:
+        given = self.fields
+        small = [f"{name} = {given[name]}" for name in SIZES if given[name] < 1]
+        if small:
+            raise ShapeError(f"a matrix product needs every size to be at least 1, but {', '.join(small)}")
+        for name, allowed in (("dtype", tuple(TYPES)), ("out", tuple(TYPES)), ("layout", LAYOUTS)):
+            if given[name] not in allowed:
+                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
+        for name in ("alpha", "beta"):
+            if not abs(given[name]) <= float(np.finfo(np.float32).max):
+                raise ShapeError(f"{name} is {given[name]}; expected a number that fits fp32")
+        for name, length in zip(PITCHES, self.lengths, strict=True):
+            if given[name] and given[name] < length:
+                raise ShapeError(
+                    f"{name} is {given[name]}, and a line has {length} elements; expected {length} or more, "
+                    "or 0 for no gap"
+                )
+
+    @property
+    def lengths(self) -> tuple[int, int, int]:
+        """Elements of a line of a, b and c in memory: of a row, or of a column where it is transposed."""
+        a, b = self.layout[0], self.layout[1]
+        return self.m if a == "t" else self.k, self.k if b == "t" else self.n, self.n
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Elements from one line of a, b and c in memory to the next, gaps included."""
+        lda, ldb, ldc = (getattr(self, p) or n for p, n in zip(PITCHES, self.lengths, strict=True))
+        return lda, ldb, ldc
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The operands as they lie in memory, c0 if it counts, and c."""
+        axes = {"a": "mk", "b": "kn", "c": "mn"}
+        sizes = {"m": self.m, "n": self.n, "k": self.k}
+        found = {}
+        for name, letter, length, pitch in zip(
+            "abc", f"{self.layout}n", self.lengths, self.pitches, strict=True
+        ):
+            lying = axes[name] if letter == "n" else axes[name][::-1]
+            dtype = TYPES[self.out if name == "c" else self.dtype]
+            shape = (self.batch, sizes[lying[0]], pitch)
+            found[name] = Array(shape, dtype, axes=f"i{lying}", gap=pitch - length)
+        c = found.pop("c")
+        return {**found, **({"c0": c} if self.beta else {}), "c": replace(c, role="out")}
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each product; alpha and beta are not counted."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    def with_batch(self, n: int) -> Self:
+        """The same with ``n`` products."""
+        return replace(self, batch=n)
+
+    def __str__(self) -> str:
+        """As people write it: ``(m,k) @ (k,n) fp16 -> fp32``, and what is unusual."""
+        words = [f"({self.m},{self.k}) @ ({self.k},{self.n}) {self.dtype} -> {self.out}"]
+        words += [f"{name} transposed" for name, how in zip("ab", self.layout, strict=True) if how == "t"]
+        words += [f"batch of {self.batch}"] if self.batch > 1 else []
+        words += [f"alpha {self.alpha:g}"] if self.alpha != 1 else []
+        words += [f"beta {self.beta:g}"] if self.beta else []
+        known = self.fields
+        return ", ".join([*words, *(f"{name} {known[name]}" for name in PITCHES if known[name])])
+
+
+def arrays_of(
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    c0: np.ndarray | None = None,
+    out: str = "fp32",
+    layout: str = "nn",
+    alpha: float = 1.0,
+    beta: float | None = None,
+) -> tuple[GemmShape, Arrays]:
+    """The problem that arrays are: ``a (batch,m,k)`` and ``b (batch,k,n)`` where nothing is transposed.
+
+    All arrays of a single product may also be given without the batch's axis. Operands are fp16 if both are,
+    bf16 if both are, else fp32. ``beta`` is 1 if ``c0 (batch,m,n)`` is given, else 0.
+
+    Raises
+    ------
+    ShapeError
+        Wrong ranks or types, or sizes that do not match.
+    """
+    beta = float(c0 is not None) if beta is None else float(beta)
+    if (c0 is None) != (beta == 0):
+        raise ShapeError(f"beta is {beta:g} and c0 is {c0 if c0 is None else 'given'}; give both or neither")
+    given = {"a": np.asarray(a), "b": np.asarray(b)} | ({} if c0 is None else {"c0": np.asarray(c0)})
+    given = _batches(given)
+    kinds = {given["a"].dtype, given["b"].dtype}
+    dtype = next((name for name, kind in TYPES.items() if kinds == {np.dtype(kind)}), "fp32")
+    batch, m, k = given["a"].shape if layout[:1] == "n" else given["a"].swapaxes(1, 2).shape
+    n = given["b"].shape[1 if layout[1:] == "t" else 2]
+    problem = GemmShape(m, n, k, dtype, out, layout, batch, float(alpha), beta)
+    return problem, {name: _as_given(name, array, problem) for name, array in given.items()}
+
+
+def _batches(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays with a batch's axis each."""
+    ranks = {array.ndim for array in given.values()}
+    if len(ranks) != 1 or not ranks <= {2, 3}:
+        found = ", ".join(f"{name} is {array.shape}" for name, array in given.items())
+        raise ShapeError(
+            f"{found}; expected a matrix each, or a batch of matrices each: {next(iter(given))}[None]"
+        )
+    return {name: array if array.ndim == 3 else array[None] for name, array in given.items()}
+
+
+def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
+    """The array in the problem's type and C order, if its shape is right and nothing is lost."""
+    expected = problem.arrays[name]
+    if array.shape != expected.shape:
+        raise ShapeError(f"{name} has the shape {array.shape}; {problem} needs {expected.shape}")
+    if not np.can_cast(array.dtype, expected.dtype, "safe"):
+        raise ShapeError(
+            f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
+            f"pass {name}.astype('{expected.dtype}') if the loss is meant"
+        )
+    return np.ascontiguousarray(array, dtype=expected.dtype)
