@@ -28,7 +28,7 @@ name = "quick"
 seconds = 60
 memory_mb = 2048
 output_kb = 64
-files_mb = 16
+files_mb = 32
 
 [correct]
 shapes = [[2, 2, 9, 21, 3, 2, 5]]

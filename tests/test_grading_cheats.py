@@ -111,8 +111,12 @@ def test_honest_submissions_are_not_refused(
     grade = exact(variant.op, json.dumps(taken[1:3])).grade(Submission("honest", folder))
     assert not grade.refused
     skipped = [check for check in grade.checks if check.status == "skipped"]
-    assert grade.points == (0 if name == "m3/cublas" else 7), grade.checks
-    assert bool(skipped) == (name == "m3/cublas"), "which needs a GPU"
+    if name == "m3/ladder_gemm":
+        assert grade.points == 0
+        assert "a submission is graded by its own" in grade.checks[0].message
+        return
+    assert grade.points == (0 if variant.needs_gpu else 7), grade.checks
+    assert bool(skipped) == bool(variant.needs_gpu)
 
 
 @pytest.fixture(scope="module")
