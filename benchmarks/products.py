@@ -8,6 +8,9 @@ there, and is replayed. Variants take turns, so that they meet the same clock an
 - ``burst``: the GPU rests before each turn of a few milliseconds.
 - ``sustained``: turns follow each other without rest. A large product is then limited by power.
 
+``--random 200`` adds problems of random sizes up to 4096, odd ones among them; those are timed in short turns
+and not compared with float64.
+
 Kernels that may begin early (programmatic dependent launch) do so in a row ``early``; in the row without that
 word everything waits for what is ahead of it, as cuBLAS does.
 """
@@ -16,10 +19,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +35,11 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
+from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, Planned, find
@@ -40,6 +47,7 @@ from mini_dnn.variant import Launch, Planned, find
 OPERATION = ops.find("gemm")
 MOVED = 256e6  # bytes of all sets of operands: five times an H200's L2
 MOST_SETS = 64
+LARGEST = 4096  # side of a random problem
 NOTE = "microseconds a product, turn by turn"
 
 
@@ -53,6 +61,7 @@ class Mode:
     rest_s: float
 
 
+QUICK = Mode("random", 3, 0.002, 0.0)
 MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 5, 0.05, 0.0)}
 
 
@@ -137,11 +146,36 @@ def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> d
 Row = dict[str, Any]
 
 
+def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) -> None:
+    """Compile all kernels that will be wanted, a compiler a core."""
+    wanted = {}
+    for problem in problems:
+        for variant in map(find, impl):
+            if not variant.limit_for(problem):
+                planned = variant.planned(problem, device.max_shared_bytes)
+                wanted[planned.source, *planned.defines.items()] = planned
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda p: build_cubin(p.source, p.defines, nvcc_arch(device.arch)), wanted.values()))
+
+
+def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:
+    """Problems of random sizes in halves, with inputs out of one pool."""
+    rng = np.random.default_rng(0)
+    pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
+    for m, n, k in rng.integers(1, LARGEST + 1, (count, 3)).tolist():
+        problem = GemmShape(m, n, k, "fp16", "fp16")
+        yield problem, {"a": pool[: m * k].reshape(1, m, k), "b": pool[: k * n].reshape(1, k, n)}
+
+
 def measure(
-    problem: Any, impl: Sequence[str], modes: Sequence[Mode], device: Device, check: bool
-) -> list[dict[str, Any]]:
+    problem: Any,
+    arrays: Arrays,
+    impl: Sequence[str],
+    modes: Sequence[Mode],
+    device: Device,
+    check: bool,
+) -> list[Row]:
     """Rows of one problem: every variant that takes it, in every mode."""
-    arrays = OPERATION.inputs(problem, 0)
     rows = []
     print(f"{problem}: {sets_of(problem)} sets", flush=True)
     with ExitStack() as stack:
@@ -178,7 +212,8 @@ def main(words: Sequence[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
-    parser.add_argument("--shapes", action="append", required=True, help="a problem; may be repeated")
+    parser.add_argument("--shapes", action="append", default=[], help="a problem; may be repeated")
+    parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
     parser.add_argument("--modes", default="burst,sustained")
     parser.add_argument("--no-check", action="store_true", help="do not compare results with float64")
     parser.add_argument("--out", type=Path)
@@ -187,8 +222,13 @@ def main(words: Sequence[str] | None = None) -> int:
     impl, check = given.impl.split(","), not given.no_check
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        for text in given.shapes:
-            rows += measure(OPERATION.parse(text), impl, modes, device, check)
+        problems = [OPERATION.parse(text) for text in given.shapes]
+        chosen = list(random_problems(given.random)) if given.random else []
+        build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
+        for problem in problems:
+            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, check)
+        for problem, arrays in chosen:
+            rows += measure(problem, arrays, impl, [QUICK], device, False)
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")

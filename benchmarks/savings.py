@@ -40,7 +40,7 @@ from mini_dnn.report.savings_page import plot
 from mini_dnn.report.theme import picture
 
 SIZE = 4096
-IMPL = ["gemm/v3_registers", "gemm/v5_mma_async"]
+IMPL = ["gemm/v3_registers", "gemm/v5_mma_async", "gemm/v8_final", "gemm/v9_fp32"]
 
 
 def idle_power(device: Device, method: Method) -> Power:

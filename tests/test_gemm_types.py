@@ -174,8 +174,10 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
 @pytest.mark.parametrize(
     ("problem", "name"),
     [
-        (GemmShape(9, 9, 9, "fp16"), "gemm/v5_mma_async"),
-        (GemmShape(9, 9, 9, "fp32"), "gemm/v3_registers"),
+        (GemmShape(9, 9, 9, "fp16"), "gemm/v8_final"),
+        (GemmShape(9, 9, 9, "bf16"), "gemm/v8_final"),
+        (GemmShape(9, 9, 9, "fp32"), "gemm/v9_fp32"),
+        (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v3_registers"),
     ],
 )
 def test_the_best_variant_for_a_problem(problem: GemmShape, name: str, emulator: Device) -> None:

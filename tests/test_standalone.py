@@ -15,9 +15,10 @@ from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find, names
-from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch, TensorMap
 
 Output = pytest.CaptureFixture[str]
+NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32
@@ -50,7 +51,7 @@ int main() {
   CUDA_CHECK(cudaFuncSetAttribute(gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, 98304));
 
   auto steps = [&] {
-    gemm<<<4, 128, 98304, stream[0]>>>(d_a, d_b, d_c, d_c, 130, 129, 67, 1.0f, 0.0f);
+    gemm<<<4, 128, 98304, stream[0]>>>(d_a, d_b, d_c, d_c, 130, 129, 67, 67, 129, 129, 1.0f, 0.0f);
     CUDA_CHECK(cudaGetLastError());
   };
 
@@ -76,17 +77,17 @@ class TestText:
         files = files_of(find("gemm/v5"), GEMM.parse("130,129,67,fp16,fp32"))
         assert files["main.cu"].decode() == MAIN
         assert list(files) == ["main.cu", "kernel.cu", "harness.cuh", "Makefile", "LICENSE", "expected-c.bin"]
-        assert b"ARCH ?= sm_90a\n" in files["Makefile"]
+        assert b"ARCH ?= 90a\n" in files["Makefile"]
         assert b"-arch=sm_90a -cubin" in files["kernel.cu"]
         assert b"#define TILE 128\n" in files["kernel.cu"]
 
-    @pytest.mark.parametrize("name", [name for name in names() if find(name).plan and name != "m3/cublas"])
+    @pytest.mark.parametrize("name", [name for name in names() if find(name).plan and name not in NOT_ALONE])
     def test_of_every_variant(self, name: str) -> None:
         variant = find(name)
         problem = small(variant)
         planned = variant.planned(problem, shared_limit(90))
         text = "\n".join(main_of(variant, problem))
-        launched = re.findall(r"^(\w+)<<<", text, re.MULTILINE)
+        launched = re.findall(r"^(?:harness::launch\()?(\w+)(?:<<<|, {)", text, re.MULTILINE)
         assert launched == [launch.kernel for launch in planned.launches]
         assert text.count("harness::Buffer<") == len(planned.arrays)
         assert max(map(len, text.splitlines())) <= 120
@@ -156,6 +157,47 @@ def test_clusters_and_early_launches(tmp_path: Path) -> None:
     assert "launch.cuh" in files_of(variant, ConvShape(1, 1, 1, 1, 1, 1, 1))
 
 
+def test_tensor_maps(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text("")
+    whole, part = TensorMap("x", (2, 4), swizzle=0), TensorMap("x", (1, 8), (3, 8), (8,), 32)
+    other = TensorMap("halves", (64, 64), dtype="bfloat16")
+    steps = [
+        Launch("k", (1,), (1,), (whole, part, other, other)),
+        Launch("k", (1,), (1,), (TensorMap("x", (2, 4), swizzle=0), part, other), early=True),
+    ]
+    variant = Variant(
+        "conv2d",
+        "",
+        plan=lambda s: steps,
+        scratch=lambda s: {"halves": Array((128, 64), "float16")},
+        min_arch=90,
+        folder=tmp_path,
+        name="mine",
+    )
+    lines = main_of(variant, ConvShape(1, 1, 4, 8, 1, 1, 1))
+    types = ("FLOAT32", "FLOAT32", "BFLOAT16")
+    rest = ("{4, 8}, {32}, {2, 4},", "{3, 8}, {32}, {1, 8},", "{128, 64}, {128}, {64, 64},")
+    names = {"map_x_1": "d_x", "map_x_2": "d_x", "map_halves": "d_halves"}
+    for (name, buffer), kind, sizes in zip(names.items(), types, rest, strict=True):
+        start = f"const auto {name} = harness::tensor_map({buffer}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {sizes}"
+        assert sum(line.startswith(start) for line in lines) == 1
+    assert "k<<<1, 1, 0, stream[0]>>>(map_x_1, map_x_2, map_halves, map_halves);" in lines
+    settings = "{1, 1, 0, stream[0], dim3(1, 1, 1), true}"
+    assert f"harness::launch(k, {settings}, map_x_1, map_x_2, map_halves);" in lines
+    includes = [line for line in lines if line.startswith("#include")]
+    assert includes == [
+        f'#include "{name}"' for name in ("harness.cuh", "launch.cuh", "tensor_map.cuh", "kernel.cu")
+    ]
+
+
+def test_gaps() -> None:
+    lines = main_of(find("gemm/v3"), GEMM.parse("9,7,5,bf16,fp32,nn,1,1,0,8,0,12"))
+    assert "// Arrays in C order, and the gap after each line." in lines
+    assert "harness::Buffer<__nv_bfloat16> d_a({1, 9, 8}, 3);" in lines
+    assert "harness::Buffer<__nv_bfloat16> d_b({1, 5, 7});" in lines
+    assert "harness::Buffer<float> d_c({1, 9, 12}, 5);" in lines
+
+
 class TestVerb:
     def test_writes_a_new_folder(self, tmp_path: Path, capsys: Output) -> None:
         folder = tmp_path / "a" / "v3"
@@ -178,7 +220,7 @@ class TestVerb:
             .read_text()
             .startswith("// gemm/v3_registers for 33,17,5: (33,5) @ (5,17) fp32")
         )
-        assert "ARCH ?= sm_80\n" in (folder / "Makefile").read_text()
+        assert "ARCH ?= 80\n" in (folder / "Makefile").read_text()
         assert main(words) == 2
         assert "exists already; remove it" in capsys.readouterr().err
 
@@ -200,6 +242,7 @@ class TestVerb:
         [
             (["cpu", "--expand"], "there is no kernel to expand"),
             (["m3/cublas", "--expand"], "calls cuBLAS"),
+            (["m3/ladder_gemm", "--expand"], "runs kernels of other variants"),
             (["m2"], "--standalone goes with --expand"),
             (["m2", "--expand", "--out", "x.cu"], "use one of them"),
             (["gemm/v5", "--expand", "--arch", "75"], "gemm/v5_mma_async needs 80 or newer"),
@@ -213,7 +256,7 @@ class TestVerb:
 
     def test_types_that_the_program_does_not_know(self) -> None:
         variant = replace(find("m1"), scratch=lambda s: {"z": Array((1,), "complex64")})
-        with pytest.raises(UsageError, match="z is complex64; the program knows float16, float32"):
+        with pytest.raises(UsageError, match="z is complex64; the program knows float16, bfloat16"):
             files_of(variant, ConvShape(1, 1, 1, 1, 1, 1, 1))
 
     def test_calls_of_a_library(self, tmp_path: Path) -> None:

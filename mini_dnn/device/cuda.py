@@ -16,8 +16,9 @@ from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, own, same_size
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.device.product import Product
@@ -51,6 +52,7 @@ class CudaDevice:
             context = device.retain_primary_context()
             context.push()
         self._context = context
+        self._handle = int(self._bindings.cuCtxGetCurrent()[1])
         # also at exit: PyCUDA aborts a process that ends inside a context
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
@@ -230,6 +232,31 @@ class CudaDevice:
         """Bytes that may still be allocated."""
         with self._errors("the GPU does not say how much memory is free"):
             return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
+
+    def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentCudaBuffer:
+        """A buffer in memory of another library's."""
+        return LentCudaBuffer(name, shape, np.dtype(dtype))
+
+    def foreign_stream(self, handle: int) -> CudaStream:
+        """The stream of another library that has this handle; 0 is the default stream."""
+
+        def allocate(nbytes: int) -> CudaBuffer:
+            return self.empty("memory of a library", (nbytes,), np.uint8, fill=False)
+
+        return CudaStream(self._bindings, self._handle, handle, allocate)
+
+    def leave(self) -> None:
+        """Give this thread the device back that it worked on before; from now on, use `entered`."""
+        self._leave()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, this thread works on this GPU."""
+        self._context.push()
+        try:
+            yield
+        finally:
+            self._context.pop()
 
     def close(self) -> None:
         """Leave the context."""

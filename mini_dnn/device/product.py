@@ -71,6 +71,10 @@ class Product:
         if kinds["a"] != kinds["b"] or kinds["c"] not in TYPES.get(kinds["a"], ()):
             known = "; ".join(f"{given} into {' or '.join(into)}" for given, into in TYPES.items())
             return f"cuBLAS does not multiply {kinds['a']} by {kinds['b']} into {kinds['c']}, but {known}"
+        return self.beyond(arrays)
+
+    def beyond(self, arrays: Mapping[str, Any]) -> str:
+        """Which buffer is too small for the product; empty if none is."""
         for (name, array), (count, length, pitch) in zip(arrays.items(), self.lines, strict=True):
             if pitch < length:
                 return f"lines of {name} are {pitch} elements apart, and have {length}"

@@ -65,6 +65,7 @@ def _head(planned: Planned, title: str, arch: int) -> str:
         "",
         "Buffers in C order:",
         *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
+        *(f"  {name} {array.shape}, which is {of}" for name, (of, array) in planned.views.items()),
         "",
     ]
     if planned.setup:
@@ -103,6 +104,7 @@ def _step(step: Step) -> str:
             args = ", ".join(map(_argument, step.args))
             cluster = f", clusters of {'x'.join(map(str, step.cluster_sizes))}"
             more = (cluster if step.cluster_sizes != ALONE else "") + (", early" if step.early else "")
+            more += f" of {step.code.source.parent.name}, which is not in this file" if step.code else ""
             return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
 from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
@@ -28,7 +29,7 @@ class TensorMap:
     """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
 
     The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
-    the shape read as zeros and are not written.
+    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ class TensorMap:
         Name of an array of the problem, or of a scratch buffer.
     box
         Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
-        is 128 rows of 64 elements. At most 256 each; a row is a multiple of 16 bytes, and not longer than
-        ``swizzle``.
+        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
+        multiple of 16.
     shape
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
@@ -97,6 +98,14 @@ class TensorMap:
         return VariantError(f"the tensor map of '{self.buffer}' cannot be made: {what}")
 
 
+@dataclass(frozen=True)
+class Code:
+    """A kernel file, and the definitions that it is compiled with."""
+
+    source: Path
+    defines: tuple[tuple[str, int], ...]
+
+
 Argument = str | Images | TensorMap | int | float | np.generic
 
 
@@ -124,6 +133,8 @@ class Launch:
     early
         The kernel may begin before the one ahead of it on the stream has ended, and calls
         ``ptx::grid_wait()`` before it reads or writes what that one uses.
+    code
+        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
     """
 
     kernel: str
@@ -134,6 +145,14 @@ class Launch:
     stream: int = 0
     cluster: int | tuple[int, ...] = 1
     early: bool = False
+    code: Code | None = None
+
+    @property
+    def new_in_hopper(self) -> str:
+        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        if self.cluster_sizes != ALONE:
+            return f"cluster={self.cluster}"
+        return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
 
     @property
     def cluster_sizes(self) -> Sizes:
@@ -176,7 +195,7 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product by the device's own library (cuBLAS), in the types of its buffers, with sums in fp32.
+    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
 
     Parameters
     ----------
@@ -184,6 +203,9 @@ class Gemm:
         Names of buffers: arrays of the problem, or scratch buffers.
     m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
         See `Product`.
+    impl
+        The name of a variant of the matrix product that computes it instead of the library, such as
+        ``"gemm/v3_registers"``: its launches take the place of this step.
     """
 
     a: str
@@ -200,6 +222,7 @@ class Gemm:
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
+    impl: str = ""
 
     @property
     def product(self) -> Product:
@@ -249,6 +272,8 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+        case "code":
+            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
         case "layout":
             fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
         case "alpha" | "beta":

@@ -11,9 +11,9 @@ from typing import Any
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.paths import ROOT
-from mini_dnn.variant.answers import Sample, sample
+from mini_dnn.variant.answers import Exercise, exercise
 from mini_dnn.variant.export import expand
-from mini_dnn.variant.host_program import TYPES, WIDTH, host_program, needs_attributes
+from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
 from mini_dnn.variant.plan import Gemm
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -62,18 +62,18 @@ def standalone(
     kernel = expand(variant, problem, origin.title, max_shared_bytes, arch)
     planned = variant.planned(problem, max_shared_bytes)
     _check(planned)
-    found = sample(variant.operation, problem, variant.precision)
-    headers = _headers(planned)
-    head = "\n".join(_head(planned, variant.idea, origin, {"kernel.cu": KERNEL, **headers, **_files(found)}))
-    main = host_program(planned, found, [*headers, "kernel.cu"])
-    makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch))
+    given = exercise(variant.operation, problem, variant.precision)
+    program = HostProgram(planned, given)
+    headers = _headers(program)
+    head = "\n".join(_head(planned, variant.idea, origin, {"kernel.cu": KERNEL, **headers, **_files(given)}))
+    makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch).removeprefix("sm_"))
     return {
-        "main.cu": f"{head}\n{main}".encode(),
+        "main.cu": f"{head}\n{program.text([*headers, 'kernel.cu'])}".encode(),
         "kernel.cu": kernel.encode(),
         **{name: (FILES / name).read_bytes() for name in headers},
         "Makefile": makefile.encode(),
         "LICENSE": (ROOT / "LICENSE").read_bytes(),
-        **{f"expected-{name}.bin": answers.tobytes() for name, answers in found.answers.items()},
+        **{f"expected-{name}.bin": answers.tobytes() for name, answers in given.answers.items()},
     }
 
 
@@ -87,8 +87,13 @@ def _check(planned: Planned) -> None:
     """
     if any(isinstance(step, Gemm) for step in (*planned.setup, *planned.steps)):
         raise UsageError(
-            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take another "
-            "variant"
+            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take "
+            "another variant"
+        )
+    if planned.codes:
+        raise UsageError(
+            f"{planned.name} runs kernels of other variants, and the folder has one kernel file; take "
+            "another variant"
         )
     for name, array in planned.arrays.items():
         if array.dtype not in TYPES:
@@ -100,19 +105,21 @@ def _check(planned: Planned) -> None:
         )
 
 
-def _headers(planned: Planned) -> dict[str, str]:
+def _headers(program: HostProgram) -> dict[str, str]:
     """Headers that the host program needs, each with what it contains."""
     found = {"harness.cuh": "buffers, streams, the comparison, the clock"}
-    if any(needs_attributes(launch) for launch in planned.launches):
+    if any(needs_attributes(launch) for launch in program.planned.launches):
         found["launch.cuh"] = "launches in clusters, and launches that may begin early"
+    if program.maps:
+        found["tensor_map.cuh"] = "tensor maps, through the driver's own function"
     return found
 
 
-def _files(found: Sample) -> dict[str, str]:
+def _files(given: Exercise) -> dict[str, str]:
     """Files of answers, each with what it contains."""
     return {
         f"expected-{name}.bin": f"{len(answers):,} elements of {name} in float64, and how far off each may be"
-        for name, answers in found.answers.items()
+        for name, answers in given.answers.items()
     }
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import ops
-from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH
+from mini_dnn.device.clusters import CLUSTER_ARCH
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.variant.calls import with_products
 from mini_dnn.variant.plan import Launch, Step, check_step
 from mini_dnn.variant.planned import Planned
 
@@ -81,6 +82,8 @@ class Variant:
         The search that found its parameters.
     compact
         The same kernel in blocks of at most 64 KB of shared memory, for GPUs that grant too little.
+    lookup, name, folder
+        Filled in by `find`: how other variants are found, what this one is called, and where it lies.
     """
 
     op: str
@@ -98,6 +101,7 @@ class Variant:
     needs_gpu: str = ""
     sweep: Sweep | None = None
     compact: Variant | None = None
+    lookup: Callable[[str], Variant] | None = None
     name: str = ""
     folder: Path = Path()
 
@@ -152,7 +156,7 @@ class Variant:
         if self.compact is not None:
             variant = self._fitting(steps, max_shared_bytes)
             steps = steps if variant is self else variant._steps("plan", variant.plan, problem)
-        return Planned(
+        planned = Planned(
             name=self.name,
             problem=problem,
             steps=steps,
@@ -164,6 +168,16 @@ class Variant:
             min_arch=self.min_arch,
             needs_gpu=self.needs_gpu,
         )
+        return with_products(planned, self._other, max_shared_bytes)
+
+    def _other(self, name: str) -> Variant:
+        """The variant that computes a product of the plan."""
+        if self.lookup is None:
+            raise VariantError(
+                f"{self.name}: Gemm(impl={name!r}) runs another variant's kernels; a submission is graded by "
+                "its own, and a Variant that is not loaded by its name knows no other"
+            )
+        return self.lookup(name)
 
     def defines_for(self, problem: Any) -> Mapping[str, int]:
         """Preprocessor definitions for this problem."""
@@ -235,9 +249,9 @@ class Variant:
                     f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )
             check_step(step, self.name)
-            if isinstance(step, Launch) and step.cluster_sizes != ALONE and self.min_arch < CLUSTER_ARCH:
+            if isinstance(step, Launch) and step.new_in_hopper and self.min_arch < CLUSTER_ARCH:
                 raise VariantError(
-                    f"{self.name}: {what} launches {step.kernel} with cluster={step.cluster}, which needs "
+                    f"{self.name}: {what} launches {step.kernel} with {step.new_in_hopper}, which needs "
                     f"min_arch={CLUSTER_ARCH} in VARIANT; found {self.min_arch}"
                 )
         return tuple(steps)

@@ -38,10 +38,10 @@ extern "C" __global__ void __launch_bounds__(256)
 // A warpgroup gives registers to another, or what `which` makes of it.
 extern "C" __global__ void __launch_bounds__(256, 1) registers(int* out, int which) {
   const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
-  if (which == 1 ? warp > 1 : warpgroup)  // of another warp
+  if (which == 1 ? warp > 1 : warpgroup)
     ptx::setmaxnreg_inc<240>();
   else if (which != 2 || threadIdx.x % 32 < 16)
-    ptx::setmaxnreg_dec<40>();  // here, too
+    ptx::setmaxnreg_dec<40>();
   out[threadIdx.x] = warpgroup;
 }
 

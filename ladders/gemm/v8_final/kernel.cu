@@ -15,7 +15,7 @@
 //           BAND rows of clusters, column by column. Vectors: a warp for a line, or a block for 64 of them.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
 //           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads.
-// Gain      over gemm/v7_specialised: 1.05 at 4096, 2 at 512, and odd sizes at all.
+// Gain      over gemm/v7_specialised: none at 4096, where power is the limit; 2.2 at 512 and 1024; odd sizes at all.
 // Limits    16 bits, sm_90a.
 // Hazards   as gemm/v7_specialised. Beyond them: a stage is free when the consumers of both blocks have read it, as
 //           either fills both: warps arrive in both. No block may leave while another one still writes to it, or
@@ -215,7 +215,6 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     repitch(const Bits* __restrict__ from, uint4* to, int lines, int length, int pitch, int to_pitch) {
   const int parts = to_pitch / 8;
   const long long all = (long long)(lines - 1) * pitch + length;  // elements that may be read
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   for (int line = blockIdx.y; line < lines; line += gridDim.y) {
     const long long start = (long long)line * pitch;
@@ -268,19 +267,25 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_rows(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
              int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
   const int line = blockIdx.x * (COPIERS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, entry = blockIdx.y;
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   if (line >= lines) return;
   const Vector vector{v + entry * v_entry, c0 + entry * c_entry, c + entry * c_entry, v_step, c_step, alpha, beta};
   const In* const row = x + entry * x_entry + (long long)line * pitch;
   float sum = 0.0f;
   if (X_EIGHTS) {
-#pragma unroll 4
+#pragma unroll 8
     for (int at = 8 * lane; at < k; at += 8 * 32) {
       if (at + 8 <= k) {
         const Eight eight = *reinterpret_cast<const Eight*>(row + at);
+        Eight factors;
+        if (V_EIGHTS) {
+          factors = *reinterpret_cast<const Eight*>(vector.v + at);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++) sum += float(eight.part[i]) * float(vector.v[(long long)(at + i) * v_step]);
+          for (int i = 0; i < 8; i++) factors.part[i] = vector.v[(long long)(at + i) * v_step];
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum += float(eight.part[i]) * float(factors.part[i]);
       } else {
         for (int i = at; i < k; i++) sum += float(row[i]) * float(vector.v[(long long)i * v_step]);
       }
@@ -303,12 +308,11 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   const int part = threadIdx.x % 8, thread_row = threadIdx.x / 8, rank = blockIdx.x % PARTS_OF_K;
   const int line = blockIdx.x / PARTS_OF_K * 64 + 8 * part, entry = blockIdx.y;
   const int share = (k + PARTS_OF_K - 1) / PARTS_OF_K, from = rank * share, to = min(k, from + share);
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   const Vector vector{v + entry * v_entry, c0 + entry * c_entry, c + entry * c_entry, v_step, c_step, alpha, beta};
   const In* const columns = x + entry * x_entry + line;
   float sum[8] = {};
-#pragma unroll 8
+#pragma unroll 16
   for (int at = from + thread_row; at < to; at += THREAD_ROWS) {
     const float factor = float(vector.v[(long long)at * v_step]);
     const In* const eight = columns + (long long)at * pitch;

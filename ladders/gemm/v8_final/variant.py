@@ -143,8 +143,12 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
         **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "C_PAIRS": p.pitches[2] % 2 == 0},
-        **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p), "X_EIGHTS": matrix(p)[1] % UNIT == 0},
+        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "COPIERS": COPIERS},
+        # the same for all problems that do not look at them: fewer kernels to compile
+        "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
+        "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
+        "X_EIGHTS": is_vector(p) and matrix(p)[1] % UNIT == 0,
+        "V_EIGHTS": is_vector(p) and vector_eights(p),
     }
 
 
@@ -176,6 +180,20 @@ def matrix(p: GemmShape) -> tuple[str, int]:
     return ("b", p.pitches[1]) if p.m == 1 else ("a", p.pitches[0])
 
 
+def vector_step(p: GemmShape) -> int:
+    """Elements from one term to the next in the operand that is a vector."""
+    number = 0 if p.m == 1 else 1  # a row of a, or a column of b
+    beside = p.layout[number] == "nt"[number]
+    return 1 if beside else p.pitches[number]
+
+
+def vector_eights(p: GemmShape) -> bool:
+    """Whether eight terms of the vector can be read at once, in each entry of the batch."""
+    number = 0 if p.m == 1 else 1
+    entry = p.arrays["ab"[number]].shape[1] * p.pitches[number]
+    return vector_step(p) == 1 and (p.batch == 1 or entry % UNIT == 0)
+
+
 def parts_of_k(p: GemmShape) -> int:
     """Blocks of a cluster that share the k of a product with a vector: each has 256 terms or more."""
     return next((parts for parts in (8, 4, 2) if p.k >= 256 * parts), 1)
@@ -187,9 +205,8 @@ def by_vector(p: GemmShape) -> Launch:
     v = "a" if x == "b" else "b"
     lines = p.n if x == "b" else p.m
     lying = dict(zip("ab", p.layout, strict=True))
-    # elements from one term to the next, in the vector, and from one sum to the next, in c
-    v_step = p.pitches["ab".index(v)] if (v == "b") == (lying[v] == "n") else 1
-    c_step = 1 if x == "b" else p.pitches[2]
+    v_step = vector_step(p)
+    c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
     entries = [p.arrays[name].shape[1] * p.pitches["abc".index(name)] for name in (x, v, "c")]
     c0 = "c0" if p.beta else "c"  # what is not read
     numbers = (*(np.int64(count) for count in entries), float(p.alpha), float(p.beta))

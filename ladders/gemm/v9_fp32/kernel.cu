@@ -95,19 +95,26 @@ __device__ __forceinline__ void read(const float* x, int left, bool quads, float
   }
 }
 
+// Where a box lies, in boxes: those of a tile lie together, chunk after chunk, so that a stage is one copy. The first
+// `wide` tiles have WIDE lines, the others 128.
+__device__ __forceinline__ long long place(int box, int chunk, int chunks, int wide) {
+  const int narrow_from = wide * (WIDE / 64), size = box < narrow_from ? WIDE / 64 : 2;
+  const int first = box < narrow_from ? box / size * size : narrow_from + (box - narrow_from) / size * size;
+  return (long long)first * chunks + chunk * size + (box - first);
+}
+
 // Lines of k elements, one after the other; blockIdx.x is the line, blockIdx.y the entry of the batch. The first KEPT
 // parts of 8 elements stay in registers, longer lines are read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
-               int chunks) {
+               int chunks, int wide_tiles) {
   constexpr int KEPT = 4;
   __shared__ Range of_warps[SPLITTERS / 32];
   const int line = blockIdx.x, parts = chunks * (CHUNK / 8);
   const float* const from = x + ((long long)blockIdx.y * lines + line) * pitch;
-  uint4* const to = boxes + ((long long)(blockIdx.y * (gridDim.x / 64) + line / 64) * chunks * 64 + line % 64) * 8;
+  uint4* const to = boxes + (long long)blockIdx.y * (gridDim.x / 64) * chunks * (BOX_BYTES / 16) + line % 64 * 8;
   const bool quads = pitch % 4 == 0;
   const int there = line < lines ? k : 0;
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   float kept[KEPT][8];
   Range range;
@@ -134,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   auto write = [&](int part, const float (&values)[8]) {
     uint4 high, low;
     split(values, same, high, low);
-    uint4* const row = to + (long long)(part / 4) * 64 * 8;
+    uint4* const row = to + place(line / 64, part / 4, chunks, wide_tiles) * (BOX_BYTES / 16);
     row[(part % 4) ^ (line % 8)] = high;
     row[(part % 4 + 4) ^ (line % 8)] = low;
   };
@@ -153,7 +160,6 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
 // Before find_ranges.
 extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(uint2* ranges, int count) {
   const int i = blockIdx.x * SPLITTERS + threadIdx.x;
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   if (i < count) ranges[i] = make_uint2(0, ~0u);
 }
@@ -164,7 +170,6 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     find_ranges(const float* __restrict__ x, uint2* ranges, int lines, int k, int pitch, int all_lines) {
   const int line = blockIdx.x * SPLITTERS + threadIdx.x, part = (k + gridDim.y - 1) / gridDim.y;
   const int from = blockIdx.y * part, to = min(k, from + part);
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
   if (line >= lines) return;
   const float* const column = x + (long long)blockIdx.z * k * pitch + line;
@@ -179,12 +184,11 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
 // The same lines: blockIdx.x is a box of 64, blockIdx.y two chunks of k, blockIdx.z the entry of the batch.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     split_columns(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, const uint2* ranges, int lines,
-                  int k, int pitch, int chunks) {
+                  int k, int pitch, int chunks, int wide_tiles) {
   const int part = threadIdx.x % 8, row = threadIdx.x / 8, line = blockIdx.x * 64 + part * 8;
-  const long long box = (long long)blockIdx.z * gridDim.x + blockIdx.x;
+  const long long first_box = (long long)blockIdx.z * gridDim.x;  // of the entry
   const float* const from = x + (long long)blockIdx.z * k * pitch + line;
   float values[2][8], factor[8];
-  ptx::grid_launch_dependents();
   ptx::grid_wait();
 #pragma unroll
   for (int h = 0; h < 2; h++) {
@@ -193,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    const long long at = box * 64 + part * 8 + i;
+    const long long at = (first_box + blockIdx.x) * 64 + part * 8 + i;
     Range range;
     range.largest = ranges[at].x;
     range.least = ranges[at].y;
@@ -205,7 +209,8 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   }
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    uint4* const to = boxes + (box * chunks + blockIdx.y * 2 + h) * (BOX_BYTES / 16) + row * 8 + (part ^ (row % 8));
+    const long long box = first_box * chunks + place(blockIdx.x, blockIdx.y * 2 + h, chunks, wide_tiles);
+    uint4* const to = boxes + box * (BOX_BYTES / 16) + row * 8 + (part ^ (row % 8));
     split(values[h], factor, to[0], to[BOX_BYTES / 32]);
   }
 }
@@ -295,25 +300,42 @@ __device__ __noinline__ float plain(const Operands& x, int entry, int row, int c
   return sum;
 }
 
-// Undoes the factors, and does what halves could not.
+// Undoes the factors, stores, and then makes again what halves could not make.
 template <int groups>
 __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Lines& of_a,
-                                       const Lines& of_b, int entry, int row, int column) {
-  const int lane = threadIdx.x % 32;
+                                       const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,
+                                       int column) {
+  const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
+  unsigned largest = 0;
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    const int r = row + lane / 4 + 8 * h;
-    if (r >= x.m) continue;
-    const bool is_wide = of_a.wide[r];
-    const float factor = of_a.factors[r];
+  for (int i = 0; i < groups; i++) {  // factors of lines beyond a and b are there, too
+    const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
 #pragma unroll
-    for (int i = 0; i < 2 * groups; i++) {
-      const int c = column + i / 2 * 8 + lane % 4 * 2 + i % 2;
-      if (c >= x.n) continue;
-      float& sum = total[i / 2][2 * h + i % 2];
-      sum *= factor;
-      sum *= of_b.factors[c];
-      if (!isfinite(sum) || (is_wide && of_b.wide[c])) sum = plain(x, entry, r, c);
+    for (int j = 0; j < 4; j++) {
+      total[i][j] *= of_a.factors[first_row + j / 2 * 8];
+      total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
+      largest = max(largest, __float_as_uint(total[i][j]) & 0x7fffffffu);
+    }
+  }
+  sums::store<C_PAIRS>(total, to, row, column);
+  const bool wide[2] = {of_a.wide[first_row] != 0, of_a.wide[first_row + 8] != 0};
+  if (largest < 0x7f800000u && !wide[0] && !wide[1]) return;
+
+  unsigned again[groups / 8] = {};  // a bit for each sum
+#pragma unroll
+  for (int i = 0; i < groups * 4; i++) {
+    const bool both = wide[i % 4 / 2] && of_b.wide[first_column + i / 4 * 8 + i % 2];
+    if (both || !isfinite(total[i / 4][i % 4])) again[i / 32] |= 1u << i % 32;
+  }
+#pragma unroll
+  for (int word = 0; word < groups / 8; word++) {
+#pragma unroll 1
+    for (unsigned bits = again[word]; bits != 0; bits &= bits - 1) {
+      const int i = word * 32 + __ffs(bits) - 1, r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
+      if (r >= x.m || c >= x.n) continue;
+      const long long at = (long long)r * to.pitch + c;
+      const float sum = to.alpha * plain(x, entry, r, c);
+      to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
     }
   }
 }
@@ -363,19 +385,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x != CONSUMERS * 128) return;
     ptx::grid_wait();
     for (int i = blockIdx.x; i < count; i += gridDim.x) {
-      const int boxes = (tiles.find(i, row, column, entry) ? WIDE : NARROW) / 64;
-      const long long a_box = (entry * a_lines + row) / 64, b_box = (entry * b_lines + column) / 64;
+      const int b_bytes = (tiles.find(i, row, column, entry) ? WIDE : NARROW) / 64 * BOX_BYTES;
+      const char* from_a = a_boxes + (long long)(entry * a_lines + row) / 64 * chunks * BOX_BYTES;
+      const char* from_b = b_boxes + (long long)(entry * b_lines + column) / 64 * chunks * BOX_BYTES;
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; chunk++, stage.next()) {
+      for (int chunk = 0; chunk < chunks; chunk++, stage.next(), from_a += A_BYTES, from_b += b_bytes) {
         ptx::mbarrier* const ready = full + stage.index;
         ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
-        ptx::mbarrier_arrive_expect_tx(ready, (CONSUMERS + boxes) * BOX_BYTES);
-        for (int j = 0; j < CONSUMERS; j++)
-          ptx::bulk_load(ring.a(stage.index) + j * BOX_BYTES, a_boxes + ((a_box + j) * chunks + chunk) * BOX_BYTES,
-                         BOX_BYTES, ready);
-        for (int j = 0; j < boxes; j++)
-          ptx::bulk_load(ring.b(stage.index) + j * BOX_BYTES, b_boxes + ((b_box + j) * chunks + chunk) * BOX_BYTES,
-                         BOX_BYTES, ready);
+        ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + b_bytes);
+        ptx::bulk_load(ring.a(stage.index), from_a, A_BYTES, ready);
+        ptx::bulk_load(ring.b(stage.index), from_b, b_bytes, ready);
       }
     }
     return;
@@ -386,11 +405,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto make = [&](auto& total) {
     sum_up(total, ring, stage, chunks);
     row += threadIdx.x / 32 * 16;
-    finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},
-           {b_factors + entry * b_lines, b_wide + entry * b_lines}, entry, row, column);
     const long long of_entry = (long long)entry * m * c_pitch;
-    sums::store<C_PAIRS>(total, sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, row,
-                         column);
+    finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},
+           {b_factors + entry * b_lines, b_wide + entry * b_lines},
+           sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row, column);
   };
   for (int i = blockIdx.x; i < count; i += gridDim.x) {
     if (tiles.find(i, row, column, entry)) {

@@ -85,14 +85,15 @@ def split(p: GemmShape, name: str) -> list[Launch]:
     """The launches that make halves of an operand."""
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
+    wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
     made = (f"{name}_boxes", f"{name}_factors", f"{name}_wide")
     if not beside(p)[number]:
-        args = (name, *made, length, p.k, pitch, chunks(p))
+        args = (name, *made, length, p.k, pitch, chunks(p), wide_tiles)
         return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
     ranges, flat = f"{name}_ranges", count * p.batch
     wide = (ceil_div(length, SPLITTERS), min(RANGE_PARTS, ceil_div(p.k, CHUNK)), p.batch)
     of_k = (count // BOX, chunks(p) // 2, p.batch)
-    args = (name, *made, ranges, length, p.k, pitch, chunks(p))
+    args = (name, *made, ranges, length, p.k, pitch, chunks(p), wide_tiles)
     return [
         Launch("clear", (ceil_div(flat, SPLITTERS),), (SPLITTERS,), (ranges, flat), early=True),
         Launch("find_ranges", wide, (SPLITTERS,), (name, ranges, length, p.k, pitch, count), early=True),

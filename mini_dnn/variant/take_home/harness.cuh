@@ -1,6 +1,7 @@
 // What main.cu needs besides the kernel: checked calls, buffers, streams, the comparison, and the clock.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -22,7 +23,8 @@ inline void check(cudaError_t status, const char* call, const char* file, int li
   if (status == cudaSuccess) return;
   std::fprintf(stderr, "%s:%d: %s\n  failed: %s\n", file, line, call, cudaGetErrorString(status));
   if (status == cudaErrorNoKernelImageForDevice)
-    std::fprintf(stderr, "  The program was built for another GPU. Try: make clean && make ARCH=native\n");
+    std::fprintf(stderr,
+                 "  It was built for another GPU. Try: make clean && make ARCH=89 for compute capability 8.9\n");
   std::exit(2);
 }
 
@@ -53,16 +55,18 @@ Element random(std::uint64_t sequence, std::uint64_t i, float low, float high) {
 }
 
 // An array in C order on the GPU, and its copy in page-locked host memory. Both start as NaN (bytes of 0xFF), so an
-// element that nobody writes is found.
+// element that nobody writes is found. A line of the last axis may end with a gap, which belongs to nobody.
 template <class Element>
 struct Buffer : Pointer {
   std::vector<std::size_t> shape;
+  std::size_t gap;        // elements
   std::size_t entry = 1;  // elements in one entry of the first axis
 
-  explicit Buffer(std::initializer_list<std::size_t> axes) : shape(axes) {
+  explicit Buffer(std::initializer_list<std::size_t> axes, std::size_t gap = 0) : shape(axes), gap(gap) {
     for (std::size_t axis = 1; axis < shape.size(); axis++) entry *= shape[axis];
     CUDA_CHECK(cudaMalloc(&address, bytes()));
     CUDA_CHECK(cudaMemset(address, 0xFF, bytes()));
+    CUDA_CHECK(cudaDeviceSynchronize());  // streams that wait for nothing may use it at once
   }
   Buffer(const Buffer&) = delete;
   ~Buffer() {
@@ -85,9 +89,13 @@ struct Buffer : Pointer {
     return copy;
   }
 
-  // Random values in host memory.
+  bool in_gap(std::size_t i) const { return gap > 0 && i % shape.back() >= shape.back() - gap; }
+
+  // Random values in host memory, but for gaps.
   Buffer& draw(std::uint64_t sequence, float low, float high) {
-    for (std::size_t i = 0; i < size(); i++) host()[i] = random<Element>(sequence, i, low, high);
+    Element* to = host();
+    for (std::size_t i = 0; i < size(); i++)
+      if (!in_gap(i)) to[i] = random<Element>(sequence, i, low, high);
     return *this;
   }
 
@@ -157,7 +165,7 @@ double number(Element value) {
   if constexpr (std::is_arithmetic_v<Element>)
     return double(value);
   else
-    return double(float(value));  // a half
+    return double(float(value));  // of 16 bits
 }
 
 struct Answer {
@@ -165,8 +173,8 @@ struct Answer {
   double expected, bound;
 };
 
-// Compares a result in host memory with the answers in `expected-NAME.bin`; whether all are within their bounds, and
-// none of the other elements is NaN.
+// Compares a result in host memory with the answers in `expected-NAME.bin`. Whether all of these are within their
+// bounds, none of the other elements is NaN, and nothing was written into gaps.
 template <class Element>
 bool agrees(const char* name, Buffer<Element>& buffer) {
   char path[256];
@@ -177,8 +185,14 @@ bool agrees(const char* name, Buffer<Element>& buffer) {
     std::exit(2);
   }
   const Element* found = buffer.host();
-  std::size_t nans = 0, answers = 0, wrong = 0;
-  for (std::size_t i = 0; i < buffer.size(); i++) nans += std::isnan(number(found[i]));
+  std::size_t nans = 0, strays = 0, answers = 0, wrong = 0;
+  for (std::size_t i = 0; i < buffer.size(); i++) {
+    const bool nan = std::isnan(number(found[i]));
+    if (buffer.in_gap(i))
+      strays += !nan;
+    else
+      nans += nan;
+  }
   double largest = 0, nearest = 0;
   for (Answer answer; std::fread(&answer, sizeof answer, 1, file) == 1; answers++) {
     const double value = number(found[answer.at]), error = std::abs(value - answer.expected);
@@ -192,8 +206,10 @@ bool agrees(const char* name, Buffer<Element>& buffer) {
   }
   std::fclose(file);
   if (nans) std::printf("check   %s: %zu of %zu elements are NaN: nobody wrote them?\n", name, nans, buffer.size());
+  if (strays) std::printf("check   %s: %zu elements were written into gaps\n", name, strays);
   if (wrong) std::printf("check   %s: %zu of %zu elements differ from float64\n", name, wrong, answers);
-  if (nans || wrong || answers == 0) return false;
+  if (answers == 0) std::printf("check   %s: there are no answers in %s\n", name, path);
+  if (nans || strays || wrong || answers == 0) return false;
   std::printf("check   %s: %zu of %zu elements agree with float64, max error %.2e, %.0f %% of the bound\n", name,
               answers, buffer.size(), largest, 100 * nearest);
   return true;
@@ -234,8 +250,8 @@ void time(const char* what, Steps steps, cudaStream_t stream, double flops, doub
   std::printf("time    %.4g ms (%s), the median of %zu runs (%.4g to %.4g), cold L2 cache\n", ms, what, times.size(),
               times.front(), times.back());
   std::printf("rate    ");
-  if (flops > 0) std::printf("%.1f TFLOP/s, ", flops / ms / 1e9);
-  std::printf("%.0f GB/s of the bytes that have to move\n", bytes / ms / 1e6);
+  if (flops > 0) std::printf("%.4g TFLOP/s, ", flops / ms / 1e9);
+  std::printf("%.4g GB/s of the bytes that have to move\n", bytes / ms / 1e6);
 }
 
 }  // namespace harness

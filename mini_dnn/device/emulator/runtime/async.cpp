@@ -2,6 +2,8 @@
 #include "async.h"
 #include "cluster.h"
 
+#include <algorithm>
+
 #define CALL __builtin_return_address(0)
 
 namespace emulator {
@@ -53,6 +55,7 @@ void finish(Groups& groups, unsigned left, Finish finish_copy) {
   const auto end = groups.closed.end() - left;
   for (auto group = groups.closed.begin(); group != end; group++)
     for (Copy& copy : *group) finish_copy(copy);
+  groups.held -= std::min<size_t>(groups.held, end - groups.closed.begin());
   groups.closed.erase(groups.closed.begin(), end);
 }
 
@@ -268,7 +271,7 @@ void bulk_wait(unsigned groups, bool only_read) {
   Groups& stores = the_async().stores[linear_thread];
   if (!only_read) return finish(stores, groups, write_held);
   const size_t count = stores.closed.size() > groups ? stores.closed.size() - groups : 0;
-  for (size_t i = 0; i < count; i++)
+  for (size_t& i = stores.held; i < count; i++)
     for (Copy& copy : stores.closed[i]) hold(copy);
 }
 
@@ -276,6 +279,7 @@ void forget_copies(Worker& w) {
   for (unsigned i = 0; i < MAX_THREADS; i++) {
     for (Groups* groups : {&w.async->loads[i], &w.async->stores[i]}) {
       groups->closed.clear();
+      groups->held = 0;
       groups->open.clear();
     }
   }

@@ -42,6 +42,7 @@ struct Copy {
 struct Groups {
   std::vector<std::vector<Copy>> closed;
   std::vector<Copy> open;
+  size_t held = 0;  // closed groups of stores whose sources have been read: the oldest
 };
 
 // What the checks keep of an mbarrier.

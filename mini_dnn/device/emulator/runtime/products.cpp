@@ -56,15 +56,13 @@ void read_shared(const Matrix& matrix, Element element, int row, float* out, int
 }
 
 void multiply_into(const Product& p, Sums& sums) {
-  alignas(64) float a[16][16], b[8][16];
+  alignas(64) float a[16][16], b[MAX_COLUMNS][16];
   if (p.a_in_registers)
     read_registers(p, a);
   else
     read_shared<16>(p.a, p.call.element, 0, a[0], 1, 16);
-  for (int i = 0; i < p.call.columns / 8; i++) {
-    read_shared<8>(p.b, p.call.element, 8 * i, b[0], 16, 1);
-    multiply<8, 16, 16>(sums[i], a, [&](int j, int k) { return b[j][k]; });
-  }
+  for (int i = 0; i < p.call.columns; i += 8) read_shared<8>(p.b, p.call.element, i, b[i], 16, 1);
+  multiply(sums[0][0], b[0], a[0], p.call.columns, 16, 16, p.call.element, Accumulators::floats);
 }
 
 bool same_sums(const Product& p, const Product& q) {

@@ -3,6 +3,7 @@
 // A copy lands when a thread waits for it, and not before: what is read earlier is what was there. Each thread has
 // groups of cp.async and groups of bulk stores; bulk loads belong to the mbarrier that counts their bytes.
 #pragma once
+#include "multiply.h"
 #include "runtime_interface.h"
 #include "tensor_map.h"
 
@@ -39,7 +40,6 @@ void bulk_wait(unsigned groups, bool only_read);
 // and not before. `columns` is at most MAX_COLUMNS; d has columns / 2 floats. A descriptor is the runtime's own: as on
 // a GPU, adding bytes >> 4 moves it on.
 constexpr int MAX_COLUMNS = 256;
-enum class Element : int { half, bfloat };
 struct ProductCall {  // what all lanes of a warp pass alike
   unsigned long long a = 0, b = 0;
   int columns = 0;

@@ -20,80 +20,24 @@ inline unsigned pack_bfloats(float low, float high) {
 }
 inline float2 unpack_bfloats(unsigned both) { return {bfloat_to_float(both), bfloat_to_float(both >> 16)}; }
 
-namespace product {
-
-// What a lane passes to a product, whatever its type: registers as they are.
-struct Operands {
-  float* d;
-  const unsigned *a, *b;
-};
-
-// Element i of a register of two halves, or of one float whose low 13 bits are not read.
-struct Halves {
-  static constexpr int per_register = 2;
-  static void read(unsigned bits, float* out, int stride) {
-    const float_x4 pair = half2_to_float(bits);
-    out[0] = pair[0];
-    out[stride] = pair[1];
-  }
-};
-struct Bfloats {
-  static constexpr int per_register = 2;
-  static void read(unsigned bits, float* out, int stride) {
-    out[0] = bfloat_to_float(bits);
-    out[stride] = bfloat_to_float(bits >> 16);
-  }
-};
-struct Tf32 {
-  static constexpr int per_register = 1;
-  static void read(unsigned bits, float* out, int) { out[0] = __uint_as_float(bits & ~0x1fffu); }
-};
-
-// d (16,8) += a (16,k) b (k,8): a register holds consecutive k, lane (g, t) from k = t per_register on; registers of a
-// go down eight rows first, then on to the next quarter or half of k.
-template <class Type, int k>
-EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu) fail("mma.sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
-  constexpr int width = 4 * Type::per_register;  // of k in one register of the warp
-  alignas(64) float a[16][k], b[k][8], d[16][8];
-  for (int lane = 0; lane < 32; lane++) {
-    const auto& mine = *static_cast<const Operands*>(arguments[lane]);
-    const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < k / width; i++) {
-      const int first = i * width + t * Type::per_register;
-      Type::read(mine.a[2 * i], &a[g][first], 1);
-      Type::read(mine.a[2 * i + 1], &a[g + 8][first], 1);
-      Type::read(mine.b[i], &b[first][g], 8);
-    }
-    for (int i = 0; i < 4; i++) d[g + i / 2 * 8][2 * t + i % 2] = mine.d[i];
-  }
-  multiply<16, 8, k>(d, b, [&](int row, int l) { return a[row][l]; });
-  for (int lane = 0; lane < 32; lane++) {
-    float* mine = static_cast<const Operands*>(arguments[lane])->d;
-    for (int i = 0; i < 4; i++) mine[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
-  }
-}
-
-}  // namespace product
-
 inline void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0, Site site = Site::current()) {
   const unsigned a[] = {a0, a1};
-  product::Operands operands{d, a, &b0};
-  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Halves, 8>, "mma_m16n8k8", site);
+  WarpProduct product{Element::half, 8, d, a, &b0};
+  warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8", site);
 }
 inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site = Site::current()) {
-  product::Operands operands{d, a, b};
-  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Halves, 16>, "mma_m16n8k16", site);
+  WarpProduct product{Element::half, 16, d, a, b};
+  warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16", site);
 }
 inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                               Site site = Site::current()) {
-  product::Operands operands{d, a, b};
-  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Bfloats, 16>, "mma_m16n8k16_bf16", site);
+  WarpProduct product{Element::bfloat, 16, d, a, b};
+  warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16_bf16", site);
 }
 inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                              Site site = Site::current()) {
-  product::Operands operands{d, a, b};
-  warp_barrier(0xffffffffu, &operands, product::whole_warp<product::Tf32, 8>, "mma_m16n8k8_tf32", site);
+  WarpProduct product{Element::tf32, 8, d, a, b};
+  warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8_tf32", site);
 }
 
 namespace matrices {

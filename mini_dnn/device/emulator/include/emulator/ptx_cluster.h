@@ -25,6 +25,8 @@ EMULATOR_ACCESS void load_multicast(void* shared, const TensorMap& map, unsigned
                                     unsigned mask, Site site) {
   require_multiple(reinterpret_cast<size_t>(shared), UNIT, "address that tensor_load_multicast writes", site);
   check_map(map, axes, "tensor_load_multicast", site);
+  require_multiple(size_t(at.x) * map.itemsize, PART,
+                   "distance of tensor_load_multicast's box from the start of its row", site);
   emulator::tensor_load_multicast(shared, map, at, barrier, mask, site);
 }
 

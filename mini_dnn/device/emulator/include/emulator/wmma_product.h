@@ -22,6 +22,19 @@ template <int n>
 EMULATOR_NOT_CHECKED inline void read_operand(const __half* x, float* out) {
   halves_to_floats<n>(x, out);
 }
+// The part of a tile that a lane holds; at(row, column) is where an element goes.
+template <class Fragment, class At>
+EMULATOR_NOT_CHECKED inline void read_tile(const Fragment& fragment, int lane, At at) {
+  constexpr int n = Fragment::num_elements;
+  const int index = lane * n / Fragment::line, position = lane * n % Fragment::line;
+  if constexpr (!Fragment::by_column) {
+    read_operand<n>(fragment.x, at(index, position));
+  } else {
+    float part[n];
+    read_operand<n>(fragment.x, part);
+    for (int i = 0; i < n; i++) *at(position + i, index) = part[i];
+  }
+}
 template <int n>
 EMULATOR_NOT_CHECKED inline void read_sum(const float* x, float* out) {
   __builtin_memcpy(out, x, n * sizeof *x);
@@ -44,22 +57,20 @@ template <class D, class A, class B, class C>
 EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
   if (arrived != 0xffffffffu)
     emulator::fail_warp("wmma::mma_sync needs all 32 lanes of a warp; mask 0x%08x came", arrived);
+  constexpr bool halves = std::is_same_v<typename A::storage_element_type, __half>;
   constexpr int m = A::rows, k = A::columns, n = B::columns;
-  alignas(64) float a[A::by_column ? k : m][A::by_column ? m : k], b[k][n], d[m][n];
+  constexpr int step = halves ? k : 4;  // for tf32, nvcc makes it from instructions of k = 4, one after the other
+  alignas(64) float a[k / step][m][step], b[k / step][step][n], d[m][n];
   for (int lane = 0; lane < 32; lane++) {
     const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
-    read_operand<A::num_elements>(parts.a->x, &a[0][0] + lane * A::num_elements);
+    read_tile(*parts.a, lane, [&](int row, int column) { return &a[column / step][row][column % step]; });
+    read_tile(*parts.b, lane, [&](int row, int column) { return &b[row / step][row % step][column]; });
     read_sum<C::num_elements>(parts.c->x, &d[0][0] + lane * C::num_elements);
-    const int first = lane * B::num_elements, index = first / B::line, position = first % B::line;
-    if (!B::by_column) {
-      read_operand<B::num_elements>(parts.b->x, &b[index][position]);
-    } else {
-      float part[B::num_elements];
-      read_operand<B::num_elements>(parts.b->x, part);
-      for (int i = 0; i < B::num_elements; i++) b[position + i][index] = part[i];
-    }
   }
-  multiply<m, n, k>(d, b, [&](int i, int l) { return A::by_column ? a[l][i] : a[i][l]; });
+  constexpr bool half_accumulators = sizeof(D::x[0]) == 2 && sizeof(C::x[0]) == 2;
+  for (int i = 0; i < k / step; i++)
+    multiply(d, a[i], b[i], halves ? Element::half : Element::tf32,
+             half_accumulators ? Accumulators::halves : Accumulators::floats);
   for (int lane = 0; lane < 32; lane++) {
     const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
     for (int i = 0; i < D::num_elements; i++) parts.d->x[i] = (&d[0][0])[lane * D::num_elements + i];

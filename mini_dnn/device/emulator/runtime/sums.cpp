@@ -1,0 +1,281 @@
+// Sums of products as tensor cores form them: include/emulator/multiply.h.
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+
+#include "../include/emulator/multiply.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int PLACES = 25;                                 // binary ones behind the point that a term keeps
+constexpr int OF_A_ZERO = -133;                            // the exponent by which a term of zero is aligned
+constexpr int LEAST_OF_HALF = -14, LEAST_OF_FLOAT = -126;  // exponents of the least normal numbers
+constexpr int MAX_M = 256, MAX_N = 32, MAX_K = 16;
+
+// ---- One sum, whatever the numbers are.
+
+struct Term {
+  int64_t significand;  // in units of 2^-23, of a product 2^-46
+  int exponent;         // of a number below the normal ones, that of the least normal one
+};
+
+Term split(float x, int least) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  const int field = bits >> 23 & 255, exponent = std::max(field, 1) - 127;
+  int64_t significand = (bits & 0x7fffff) | (field ? 0x800000 : 0);
+  significand >>= std::max(least - exponent, 0);
+  return {x < 0 ? -significand : significand, std::max(exponent, least)};
+}
+
+// Cut off where a float ends; for a half to round, the last bit tells whether anything was cut off.
+float cut(double x, Accumulators accumulators) {
+  if (fabs(x) >= 0x1p128) return x < 0 ? -INFINITY : INFINITY;
+  int exponent;
+  frexp(x, &exponent);
+  const double unit = ldexp(1, std::max(exponent - 24, -149)), kept = trunc(x / unit) * unit;
+  uint32_t bits = __builtin_bit_cast(uint32_t, float(kept));
+  if (accumulators == Accumulators::halves && kept != x) bits |= 1;
+  return __builtin_bit_cast(float, bits);
+}
+
+float sum_of_any(const float* a, const float* b, int b_step, int k, float c, Element element,
+                 Accumulators accumulators) {
+  double special = c;
+  for (int l = 0; l < k; l++) special += double(a[l]) * b[l * b_step];
+  if (special != special) return __builtin_bit_cast(float, 0x7fffffff);
+  if (isinf(special)) return float(special);
+
+  const int least = element == Element::half ? LEAST_OF_HALF : LEAST_OF_FLOAT;
+  Term terms[MAX_K + 1] = {split(c, accumulators == Accumulators::halves ? LEAST_OF_HALF : LEAST_OF_FLOAT)};
+  terms[0].significand <<= 23;
+  for (int l = 0; l < k; l++) {
+    const Term x = split(a[l], least), y = split(b[l * b_step], least);
+    terms[l + 1] = {x.significand * y.significand, x.exponent + y.exponent};
+  }
+  int largest = OF_A_ZERO;
+  for (const Term& term : terms)
+    if (term.significand) largest = std::max(largest, term.exponent);
+  int64_t sum = 0;
+  for (const Term& term : terms) {
+    const int lost = 46 - PLACES + largest - term.exponent;
+    if (term.significand && lost < 63) sum += term.significand / (int64_t(1) << lost);
+  }
+  return cut(ldexp(double(sum), largest - PLACES), accumulators);
+}
+
+// ---- Many sums at once, of numbers that are neither tiny nor huge.
+
+#if defined __AVX512F__
+constexpr int WIDTH = 16, BLOCK = 8;  // columns, and rows of so many columns, that are made together
+#elif defined __AVX2__
+constexpr int WIDTH = 8, BLOCK = 4;
+#else
+constexpr int WIDTH = 4, BLOCK = 4;
+#endif
+constexpr int BIAS = 127, FRACTION_BITS = 23, EXPONENT = 255 << FRACTION_BITS;
+// Exponents of operands, as floats have them. Their products, and the powers of two that align those, are floats and
+// exact. The exponents of a zero and another number add up to less than those of any product.
+constexpr int SMALLEST = BIAS - 48, LARGEST = BIAS + 30, NO_PRODUCT = 2 * SMALLEST - 1;
+static_assert(LARGEST <= NO_PRODUCT);
+
+template <int width>
+struct Vector {
+  typedef float floats __attribute__((vector_size(4 * width)));
+  typedef int ints __attribute__((vector_size(4 * width)));
+  typedef uint32_t words __attribute__((vector_size(4 * width)));
+  typedef uint16_t pairs __attribute__((vector_size(4 * width)));
+};
+
+template <class T>
+T larger(const T& x, const T& y) {
+  return x > y ? x : y;
+}
+template <class T>
+T smaller(const T& x, const T& y) {
+  return x < y ? x : y;
+}
+template <class T>
+T load(const void* p) {
+  T value;
+  memcpy(&value, p, sizeof value);
+  return value;
+}
+template <class T>
+bool any(const T& mask) {
+  uint64_t parts[sizeof mask / 8], all = 0;
+  memcpy(parts, &mask, sizeof mask);
+  for (const uint64_t part : parts) all |= part;
+  return all;
+}
+
+// A word holds the exponents of elements l and l + k / 2, shifted so; the latter in its upper half.
+constexpr int SHIFT = FRACTION_BITS - 16;
+
+// Words of `count` times `columns` elements at x and those `far` behind them; from one time to the next it is `step`.
+// False if a number is tiny or huge.
+template <int width, bool halves>
+bool read_exponents(const float* x, int far, int step, int count, int columns, uint32_t* out) {
+  using words = typename Vector<width>::words;
+  using pairs = typename Vector<width>::pairs;
+  constexpr uint16_t least = (BIAS + LEAST_OF_HALF) << SHIFT, low = (SMALLEST << SHIFT) - 1, high = LARGEST << SHIFT;
+  pairs largest{}, smallest = ~pairs{};
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < columns; j += width) {
+      const float* const from = x + i * step + j;
+      const words both = (load<words>(from) & EXPONENT) >> 16 | (load<words>(from + far) & EXPONENT);
+      pairs exponents = (pairs)both;
+      if constexpr (halves)
+        exponents = exponents != 0 ? larger(exponents, pairs{} + least) : exponents;
+      else
+        smallest = smaller(smallest, exponents - 1);  // of zero, this is the largest
+      largest = larger(largest, exponents);
+      memcpy(out + i * columns + j, &exponents, sizeof exponents);
+    }
+  return !any((largest > high) | (smallest < low));
+}
+
+template <int width, int k, Accumulators accumulators>
+struct Panel {
+  using floats = typename Vector<width>::floats;
+  using ints = typename Vector<width>::ints;
+  using words = typename Vector<width>::words;
+  using pairs = typename Vector<width>::pairs;
+
+  const float *a, *b;
+  const uint32_t *a_exponents, *b_exponents;
+  int n;  // floats from one row of b and d to the next
+
+  // Adds to BLOCK rows of d the products of rows of a from `first` on. False, and d is as it was, if a sum needs care.
+  bool add(float* d, int first) const {
+    const uint32_t* const words_of_a = a_exponents + first * k / 2;
+    if (!any(load<std::array<uint32_t, BLOCK * k / 2>>(words_of_a))) return add_zeros(d);
+    ints product[BLOCK], sum[BLOCK];
+    floats scale[BLOCK];  // what makes the last bit that counts a one
+    find_exponents(words_of_a, product);
+#pragma GCC unroll 8
+    for (int r = 0; r < BLOCK; r++) {
+      const floats c = load<floats>(d + r * n);
+      const ints largest = larger(product[r], exponent_of_sum(c));
+      scale[r] = (floats)(ints)(((2u * BIAS + PLACES) << FRACTION_BITS) - (words)largest);
+      const floats term = c * scale[r];
+      sum[r] = __builtin_convertvector(term, ints);
+    }
+    for (int l = 0; l < k; l++) {
+      const floats row = load<floats>(b + l * n);
+#pragma GCC unroll 8
+      for (int r = 0; r < BLOCK; r++) {
+        const floats term = row * a[(first + r) * k + l] * scale[r];
+        sum[r] += __builtin_convertvector(term, ints);
+      }
+    }
+
+    floats result[BLOCK];
+    words longest{};
+    ints largest{};
+#pragma GCC unroll 8
+    for (int r = 0; r < BLOCK; r++) {
+      const floats value = cut_off(sum[r]) * (floats)((2 * BIAS << FRACTION_BITS) - (ints)scale[r]);
+      const floats c = load<floats>(d + r * n);
+      result[r] = product[r] == (NO_PRODUCT - BIAS) << FRACTION_BITS ? c + 0.0f : value;
+      longest = larger(longest, (words)length(sum[r]));
+      largest = larger(largest, (ints)c & EXPONENT);
+    }
+    // 16 products and c can add up to a little more than an int holds. c may be an infinity or NaN.
+    if (any((ints)(longest >= (1u << 31) - (1u << 27)) | (largest == EXPONENT))) return false;
+#pragma GCC unroll 8
+    for (int r = 0; r < BLOCK; r++) memcpy(d + r * n, &result[r], sizeof result[r]);
+    return true;
+  }
+
+ private:
+  bool add_zeros(float* d) const {
+    ints largest{};
+    for (int r = 0; r < BLOCK; r++) largest = larger(largest, load<ints>(d + r * n) & EXPONENT);
+    if (any(largest == EXPONENT)) return false;
+    for (int r = 0; r < BLOCK; r++) {
+      const floats sum = load<floats>(d + r * n) + 0.0f;
+      memcpy(d + r * n, &sum, sizeof sum);
+    }
+    return true;
+  }
+
+  // The exponents of the largest products, where floats have them.
+  void find_exponents(const uint32_t* words_of_a, ints (&product)[BLOCK]) const {
+    pairs exponents[BLOCK];
+#pragma GCC unroll 8
+    for (int r = 0; r < BLOCK; r++) exponents[r] = pairs{} + uint16_t(NO_PRODUCT << SHIFT);
+    for (int l = 0; l < k / 2; l++) {
+      const pairs row = load<pairs>(b_exponents + l * n);
+#pragma GCC unroll 8
+      for (int r = 0; r < BLOCK; r++)
+        exponents[r] = larger(exponents[r], row + (pairs)(words{} + words_of_a[r * k / 2 + l]));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < BLOCK; r++) {
+      const words both = (words)exponents[r];
+      product[r] = (ints)(larger(both >> 16, both & 0xffff) << 16) - (BIAS << FRACTION_BITS);
+    }
+  }
+
+  static ints exponent_of_sum(floats c) {
+    const ints exponent = (ints)c & EXPONENT;
+    if constexpr (accumulators == Accumulators::floats) return exponent;
+    return exponent == 0 ? exponent : larger(exponent, ints{} + ((BIAS + LEAST_OF_HALF) << FRACTION_BITS));
+  }
+
+  static ints length(ints x) { return x < 0 ? -x : x; }
+
+  static floats cut_off(ints sum) {
+    const floats near = __builtin_convertvector(sum, floats);
+    const ints back = __builtin_convertvector(near, ints);
+    ints bits = (ints)near + (length(back) > length(sum));  // a comparison that holds is -1
+    if constexpr (accumulators == Accumulators::halves) bits |= (back != sum) & 1;
+    return (floats)bits;
+  }
+};
+
+// `panel` has so many columns; `ordinary` is whether numbers are neither tiny nor huge.
+template <int width, int k, Accumulators accumulators>
+void add_panel(float* d, const Panel<width, k, accumulators>& panel, int m, Element element, bool ordinary) {
+  for (int i = 0; i < m; i += BLOCK) {
+    if (ordinary && panel.add(d + i * panel.n, i)) continue;
+    for (int r = i; r < i + BLOCK; r++)
+      for (int j = 0; j < width; j++) {
+        float& sum = d[r * panel.n + j];
+        sum = sum_of_any(panel.a + r * k, panel.b + j, panel.n, k, sum, element, accumulators);
+      }
+  }
+}
+
+template <int k, bool halves, Accumulators accumulators = Accumulators::floats>
+void multiply_step(float* d, const float* a, const float* b, int m, int n, Element element) {
+  constexpr int far = k / 2;
+  alignas(64) uint32_t a_exponents[MAX_M * far], b_exponents[far * MAX_N];
+  const bool ordinary = read_exponents<std::min(far, WIDTH), halves>(a, far, k, m, far, a_exponents) &
+                        read_exponents<std::min(8, WIDTH), halves>(b, far * n, n, far, n, b_exponents);
+  if (n % WIDTH)
+    for (int j = 0; j < n; j += 8)
+      add_panel(d + j, Panel<8, k, accumulators>{a, b + j, a_exponents, b_exponents + j, n}, m, element, ordinary);
+  else
+    for (int j = 0; j < n; j += WIDTH)
+      add_panel(d + j, Panel<WIDTH, k, accumulators>{a, b + j, a_exponents, b_exponents + j, n}, m, element, ordinary);
+}
+
+}  // namespace
+
+void multiply(float* d, const float* a, const float* b, int m, int n, int k, Element element,
+              Accumulators accumulators) {
+  const bool halves = element == Element::half;
+  const auto step = accumulators == Accumulators::halves ? multiply_step<16, true, Accumulators::halves>
+                    : k == 16                            ? (halves ? multiply_step<16, true> : multiply_step<16, false>)
+                    : k == 8                             ? (halves ? multiply_step<8, true> : multiply_step<8, false>)
+                                                         : multiply_step<4, false>;
+  step(d, a, b, m, n, element);
+}
+
+}  // namespace emulator
