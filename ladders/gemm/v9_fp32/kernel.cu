@@ -18,7 +18,7 @@
 //           instructions a warpgroup: a third less to load for each product than halves alone have.
 // Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 as power lowers the clock;
 //           splitting moves 268 MB, 0.063 ms at 4.3 TB/s. Strict fp32, 67 TFLOP/s: 2.05 ms at least.
-// Gain      over gemm/v3_registers: 5, to 0.62 ms.
+// Gain      over gemm/v7_specialised: floats, at a third of its speed; over gemm/v3_registers: 5, to 0.62 ms.
 // Limits    sm_90a. Memory for halves: as much as the operands.
 // Hazards   as gemm/v7_specialised. Beyond them: find_ranges adds to what clear has written, launches before.
 //           Halves lose what is 2^-39 of the largest element of its line. That does not matter where the largest
