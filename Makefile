@@ -1,16 +1,20 @@
 # make run    set up, then ten thousand images through the network:  make run BATCH=100 IMPL=m1
-# make test   set up, then every check: style, types, tests
+# make test   set up, then every check: style, types, tests; with EXHAUSTIVE=1, and in CI, also those that are left out
 PYTHON ?= python3
 BATCH ?= 10000
 IMPL ?= m3
+EXHAUSTIVE ?= $(CI)
 VENV := .venv
 comma := ,
 export PATH := $(PATH):/usr/local/cuda/bin
+# tests start hundreds of Pythons, each of which would compile every module anew
+unexport PYTHONDONTWRITEBYTECODE
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
 EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
 WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n + 1 : 8)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--brief)
 
 .PHONY: run test format clean
 run: $(STAMP)
@@ -23,19 +27,20 @@ test: $(STAMP)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not gpu_alone'
-	$(if $(findstring gpu,$(EXTRAS)),$(VENV)/bin/python -m pytest -m gpu_alone || test $$? = 5)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not gpu_alone'
+	$(if $(findstring gpu,$(EXTRAS)),$(PYTEST) -m gpu_alone || test $$? = 5)
 
 format: $(STAMP)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format -i
 
+# --no-compile: most of what is installed is never imported, and Python compiles what is
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "mini_dnn needs g++ (11 or newer): apt-get install g++"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@rm -f $(VENV)/.installed-* && touch $@
 
 clean:

@@ -1,10 +1,9 @@
 """mini_dnn: a small network framework whose heavy operations run in CUDA kernels that you can read.
 
 Each operation of `mini_dnn.ops` is a function here, such as ``mini_dnn.softmax(x, device="emulator")``; see
-`mini_dnn.running.compute.compute`.
+`mini_dnn.interop.function.Function`.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ __all__ = ["MiniDnnError", "open_device"]
 def __getattr__(name: str) -> Any:
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mini_dnn.ops import find, names  # here: whoever imports a part should not wait for all of mini_dnn
-    from mini_dnn.running.compute import compute
+    from mini_dnn.interop.function import Function  # here: whoever imports a part should not wait for all
+    from mini_dnn.ops import find, names
 
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return partial(compute, find(name))
+    function = globals()[name] = Function(find(name))  # the next one finds it at once
+    return function

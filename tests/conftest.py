@@ -25,6 +25,13 @@ settings.register_profile(
 settings.load_profile("mini_dnn")
 
 
+LEFT_OUT = "exhaustive; `make test EXHAUSTIVE=1` runs them too, as CI does"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--brief", action="store_true", help="skip the tests marked exhaustive")
+
+
 @cache
 def why_no_gpu() -> str:
     """Why no CUDA device can be opened; empty if one can."""
@@ -43,14 +50,18 @@ def pytest_configure(config: pytest.Config) -> None:
                 build_runtime(find_compiler(), ucontext=False, checked=checked)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that need a GPU where there is none."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the tests that need a GPU where there is none, and the exhaustive ones of a brief run."""
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""
     for item in need_one:  # the driver waits for a kernel that does not end, and lets no signal through
         item.add_marker(pytest.mark.timeout(method="thread"))
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
+    if config.getoption("brief"):
+        for item in items:
+            if item.get_closest_marker("exhaustive"):
+                item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,7 +1,5 @@
 """Problems with random arrays, solved by a variant and compared with float64."""
 
-from collections.abc import Iterable
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,6 @@ from mini_dnn.running.verify import verify
 from mini_dnn.variant import Planned, Variant
 
 SM_90_BYTES = 227 * 1024  # of shared memory for a block
-
-
-def every_other(*ways: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Half of all combinations, evenly spread, where each of them takes a compilation."""
-    numbered = product(*(enumerate(way) for way in ways))
-    return [
-        tuple(value for _, value in some) for some in numbered if sum(number for number, _ in some) % 2 == 0
-    ]
 
 
 def solved(variant: Variant, problem: Any, device: Device | None, seed: int = 0) -> Comparison:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 from mini_dnn.device.emulator import EmulatorDevice
@@ -16,15 +15,20 @@ NO_FLOOR = Floor(bytes_per_ms=1e30, cached_bytes=0, flops_per_ms=0.0)
 
 
 class ClockedEmulator(EmulatorDevice):
-    """The emulator with a clock on which each launch takes a millisecond, and a log of what is done."""
+    """The emulator with a clock on which each launch takes a millisecond, and a log of what is done.
+
+    On the host's own clock, ``host_s``, each wait for the device takes ``busy_s``, and ``late_s`` more if
+    something was launched before it.
+    """
 
     has_clock = True
     reaches_host = False
 
-    def __init__(self, late_s: float = 0.0) -> None:
+    def __init__(self, late_s: float = 0.0, busy_s: float = 0.0) -> None:
         super().__init__()
         self.log: list[str] = []
-        self.now_ms, self._late_s, self._launched = 0.0, late_s, False
+        self.now_ms, self.host_s = 0.0, 0.0
+        self._late_s, self._busy_s, self._launched = late_s, busy_s, False
 
     def launch(self, *args: Any, **more: Any) -> None:
         self.log.append("launch")
@@ -51,8 +55,7 @@ class ClockedEmulator(EmulatorDevice):
         return end - start
 
     def synchronize(self) -> None:
-        if self._launched and self._late_s:
-            time.sleep(self._late_s)
+        self.host_s += self._busy_s + self._late_s * self._launched
         self._launched = False
 
 

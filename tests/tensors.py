@@ -7,6 +7,7 @@ from emulator_kernels import FOLDER
 
 from mini_dnn.device import Device
 from mini_dnn.device.base import Defines, MappedBuffer
+from mini_dnn.device.clusters import ALONE, Sizes
 
 
 def run(
@@ -18,6 +19,7 @@ def run(
     *args: object,
     shared: int = 0,
     defines: Defines | None = None,
+    cluster: Sizes = ALONE,
 ) -> None:
     """Launch; an array is a buffer, and (array, TensorMap) a map of one. Arrays get what was written."""
     module = device.compile(FOLDER / source, defines or {})
@@ -37,6 +39,6 @@ def run(
                     passed.append(buffer)
             else:
                 passed.append(arg)
-        device.launch(module, kernel, grid, (threads,), passed, shared)
+        device.launch(module, kernel, grid, (threads,), passed, shared, cluster=cluster)
         for buffer, array in buffers:
             device.copy_out(buffer, array)

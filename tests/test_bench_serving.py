@@ -180,7 +180,7 @@ def test_command_line(
     monkeypatch.setattr(bench, "ceilings", lambda device: {"h2d_gbps": RATE})
     monkeypatch.setattr(verb, "open_device", lambda name: device)
     monkeypatch.setattr(verb.Program, "load", lambda *args: program)
-    monkeypatch.setattr("mini_dnn.running.timing.WARM_UP_S", 0.0)
+    monkeypatch.setattr(verb, "PUBLISHED", TIMING)
     monkeypatch.setattr(bench_serving, "PASSES", 1)
     monkeypatch.setattr(bench_serving, "BATCHES", 2)
     out = tmp_path / "serving.json"

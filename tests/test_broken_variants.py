@@ -20,7 +20,7 @@ from mini_dnn.variant.export import expand
 
 SHAPE = ConvShape(2, 1, 3, 3, 1, 1, 1)
 FUNCTIONS = ("refuses", "plan", "setup", "scratch", "defines")
-TEXT = """from mini_dnn.variant import Array, CopyToSymbol, Images, Launch, Variant
+TEXT = """from mini_dnn.variant import Array, CopyToSymbol, Images, Launch, TensorMap, Variant
 
 def fails(s):
     return 1 // (s.N - s.N)
@@ -99,6 +99,22 @@ def test_of_the_command_line(
         (
             '"plan": lambda s: [Launch("conv", (2,), (1,), (), cluster=2)]',
             "plan launches conv with cluster=2, which needs min_arch=90 in VARIANT; found 75",
+        ),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap("x", (1, 4)), "w", "y"))]',
+            "plan launches conv with a TensorMap, which needs min_arch=90 in VARIANT; found 75",
+        ),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap("x", 64),))]',
+            "conv has a TensorMap with box 64; it must be whole numbers of elements: (128, 64)",
+        ),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap("x", (1, 4), dtype=[]),))]',
+            "conv has a TensorMap with dtype []; it must be one of float16, bfloat16, float32",
+        ),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap(0, (1, 4)),))]',
+            "conv has a TensorMap with buffer 0; it must be a name in quotes",
         ),
         ('"setup": lambda s: [CopyToSymbol("w_const", ["w"])]', "a CopyToSymbol has buffer ['w']; it must"),
         ('"setup": lambda s: [1]', "setup returns 1, which is no step"),

@@ -1,6 +1,5 @@
 """Blocks that do not end: told by a limit on their steps, or by a watch where they make none."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -62,9 +61,7 @@ def test_other_shapes_are_not_tried_after_an_endless_loop(tmp_path: Path) -> Non
     variant = Variant(
         "conv2d", "", lambda s: [Launch("conv", (1,), (64,), ("x", "w", "y"))], folder=tmp_path, name="never"
     )
-    start = time.process_time()
     report = check(variant, [ConvShape(1, 1, 3, 3, 1, 1, 1)] * 3, limit=10_000)
-    assert time.process_time() - start < 30
     assert [bool(result.finding) for result in report.results] == [True, False, False]
     assert all("endless" in result.refused for result in report.results[1:])
     (finding,) = report.findings

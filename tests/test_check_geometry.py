@@ -165,6 +165,37 @@ def test_clusters(grid: str, cluster: str, arch: int, what: str, tmp_path: Path)
         assert (found.place.line, found.place.code) == (16, f"cluster={cluster},")
 
 
+@pytest.mark.parametrize(
+    ("parameter", "argument", "what"),
+    [
+        ("const __grid_constant__ ptx::TensorMap x", 'TensorMap("x", (1, 4))', ""),
+        (
+            "const __grid_constant__ ptx::TensorMap x",
+            '"x"',
+            "takes a TensorMap(...); the launch passes",
+        ),
+        (
+            "const float* x",
+            'TensorMap("x", (1, 4))',
+            "takes a buffer, by its name; the launch passes a",
+        ),
+        ("int x", 'TensorMap("x", (1, 4))', "takes an int; the launch passes a TensorMap of x"),
+        ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "and this one may be a copy"),
+    ],
+)
+def test_tensor_maps(parameter: str, argument: str, what: str, tmp_path: Path) -> None:
+    kernel = KERNEL.replace("const float* __restrict__ x", parameter)
+    folder = student(tmp_path, kernel, args=f'({argument}, "y", np.int64(4), 2.0)')
+    text = (folder / "variant.py").read_text().replace("import Launch,", "import Launch, TensorMap,")
+    (folder / "variant.py").write_text(text.replace('idea=""', 'idea="", min_arch=90'))
+    found = finding(folder)
+    assert (found is not None) == bool(what)
+    if found is not None:
+        assert what in found.what
+        assert found.place is not None
+        assert found.place.line == 14
+
+
 def test_a_name_that_is_not_there(tmp_path: Path) -> None:
     found = finding(
         student(tmp_path, KERNEL.replace("scale(const", "scales(const").replace("scale(int)", "it"))

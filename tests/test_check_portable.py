@@ -5,7 +5,8 @@ import functools
 from pathlib import Path
 
 import pytest
-from test_check import Plan, expected, run_wrong
+from check_plans import Plan
+from test_check import expected, run_wrong
 
 import mini_dnn.checking.check
 from mini_dnn.checking.check import check
@@ -22,6 +23,7 @@ NAMES = (
     "direct_wild_index",
     "gemm_early_return",
     "gemm_no_second_barrier",
+    "reduce_stride_to_zero",
     "wmma_in_branch",
 )
 # What clang++ compiles, or leaves out, in a way of its own.
@@ -68,6 +70,7 @@ def with_clang(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.skip(f"no clang++ {OLDEST['clang++']} or newer was found")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("with_ucontext")
 class TestUcontext:
     @pytest.mark.parametrize("name", NAMES)
@@ -80,6 +83,7 @@ class TestUcontext:
         assert not report.findings, "\n".join(describe(report))
 
 
+@pytest.mark.exhaustive
 def test_ucontext_is_another_runtime() -> None:
     assert CheckedEmulator(ucontext=True)._runtime_path != CheckedEmulator()._runtime_path
 

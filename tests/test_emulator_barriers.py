@@ -1,8 +1,11 @@
 """Barriers of a block: the right ones work, the wrong ones are reported instead of hanging."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
+from sampling import chosen
 
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import LaunchError
@@ -105,13 +108,16 @@ def test_nanosleep_lets_other_threads_run(kernels: Kernels) -> None:
     assert out[0] == 7
 
 
-def test_ucontext_and_thread_count_change_nothing() -> None:
+HOW = ({"threads": 1}, {"threads": 3}, {"threads": 2, "ucontext": True})
+
+
+@pytest.mark.parametrize("how", chosen(HOW, lambda how: "ucontext" not in how), ids=str)
+def test_ucontext_and_thread_count_change_nothing(how: dict[str, int]) -> None:
     x = np.arange(40 * 96, dtype=INT).reshape(40, 96)
-    for device in (EmulatorDevice(1), EmulatorDevice(3), EmulatorDevice(2, ucontext=True)):
+    with closing(EmulatorDevice(**how)) as device:  # type: ignore[arg-type]
         kernels = Kernels(device, "barriers.cu")
         y = np.zeros_like(x)
         kernels("reverse", (40,), (96,), x, y)
         np.testing.assert_array_equal(y, x[:, ::-1])
         with pytest.raises(LaunchError, match="threads 0-4 wait"):
             kernels("divergent", (4,), (64,), np.zeros(64, INT))
-        device.close()

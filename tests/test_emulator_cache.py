@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
@@ -88,7 +89,7 @@ def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             device.compile(source, {"VALUE": "nothing"})
 
 
-@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("checked", sampled([False, True], one_of=2))
 def test_the_precompiled_header_is_taken_and_changes_nothing(
     checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

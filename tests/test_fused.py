@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolutions import kernels, solved
+from sampling import sampled
 
 from mini_dnn import conv2d, conv2d_relu_pool
 from mini_dnn.device import Device
@@ -22,7 +23,9 @@ def variant() -> Variant:
     return find("layers/fused")
 
 
-@pytest.mark.parametrize("shape", [*OPERATION.check, *OPERATION.spare], ids=lambda shape: shape.text)
+@pytest.mark.parametrize(
+    "shape", sampled([*OPERATION.check, *OPERATION.spare], one_of=3), ids=lambda shape: shape.text
+)
 def test_without_bulk_copies(shape: ConvPoolShape, variant: Variant, device: Device) -> None:
     old = replace(variant, defines=lambda s: {**variant.defines_for(s), "PTX_NO_BULK": 1})
     result = solved(old, shape, device)
@@ -68,8 +71,7 @@ def test_nothing_in_checked_mode(C: int, pool: int, variant: Variant, rng: np.ra
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
-@pytest.mark.parametrize("layer", OPERATION.course)
+@pytest.mark.parametrize(("layer", "arch"), sampled(OPERATION.course, ["sm_75", "sm_80", "sm_90a"], one_of=4))
 def test_compiles(layer: str, arch: str, variant: Variant) -> None:
     defines = variant.defines_for(OPERATION.course[layer])
     assert build_cubin(variant.source, defines, arch)[:4] == b"\x7fELF"

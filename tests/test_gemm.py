@@ -66,7 +66,9 @@ def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("name", ["gemm/v4", "gemm/v5"])
 def test_tensor_cores_refuse_floats_in_words(name: str) -> None:
-    assert find(name).limit_for(GemmShape(1, 1, 1)).startswith("it multiplies halves, and dtype is fp32")
+    limit = find(name).limit_for(GemmShape(1, 1, 1))
+    assert limit.startswith("it multiplies halves")
+    assert "and dtype is fp32; gemm/v3 takes all types" in limit
 
 
 def test_the_default_takes_every_problem() -> None:

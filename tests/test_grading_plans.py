@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_dnn import ops
+from mini_dnn.device.product import Product
 from mini_dnn.errors import VariantError
 from mini_dnn.grading import decoding, plans
 from mini_dnn.grading.plans import Head
@@ -55,6 +56,10 @@ def test_a_plan_comes_back_as_it_was(name: str) -> None:
     problems = [*variant.operation.check, *variant.operation.course.values()]
     taken = [problem for problem in problems if not variant.limit_for(problem)]
     assert len(taken) > 3
+    if variant.planned(taken[0], LARGE).codes:
+        with pytest.raises(VariantError, match="runs kernels of other variants; expected its own alone"):
+            plans.encode(variant.planned(taken[0], LARGE))
+        return
     for problem in taken:
         planned = replace(variant.planned(problem, LARGE), name=variant.source.parent.name)
         assert decoding.decode(plans.encode(planned), problem, head, variant.source) == planned
@@ -93,7 +98,8 @@ def test_clusters_come_back(cluster: int | tuple[int, ...]) -> None:
 def test_tensor_maps_come_back() -> None:
     maps = (TensorMap("col", (16, 64)), TensorMap("col", (2, 8, 8), (2, 16, 60), (1024, 64), 0, "bfloat16"))
     step = Launch("k", (1,), (1,), maps)
-    found = decoded(plans.encode(planned_as([step], scratch=lambda s: {"col": Array((32, 64), "float16")})))
+    scratch = {"col": Array((32, 64), "float16")}
+    found = decoded(plans.encode(planned_as([step], scratch=lambda s: scratch, min_arch=90)))
     assert found.steps == (step,)
 
 
@@ -101,6 +107,7 @@ def test_scratch_keeps_its_types() -> None:
     scratch = {
         "halves": Array((2, 3), "float16", axes="mk"),
         "bytes": Array((7,), "uint8"),
+        "short": Array((3,), "bfloat16"),
         "plain": (4,),
         "long": Array((2,), np.int64),  # type: ignore[arg-type]
     }
@@ -108,10 +115,11 @@ def test_scratch_keeps_its_types() -> None:
     assert found == {
         "halves": Array((2, 3), "float16", axes="mk"),
         "bytes": Array((7,), "uint8"),
+        "short": Array((3,), "bfloat16"),
         "plain": Array((4,)),
         "long": Array((2,), "int64"),
     }
-    assert sum(array.nbytes for array in found.values()) == 12 + 7 + 16 + 16
+    assert sum(array.nbytes for array in found.values()) == 12 + 7 + 6 + 16 + 16
 
 
 def test_setup_comes_back() -> None:
@@ -128,6 +136,12 @@ def text(steps: list[Any], **more: Any) -> bytes:
 
 def scratch(*values: Any) -> dict[str, Any]:
     return {"col": list(values)}
+
+
+def gemm(m: Any, n: Any, k: Any, a: str = "x", **more: Any) -> dict[str, Any]:
+    """A matrix product of x and w into y; sizes and factors may be anything."""
+    product = vars(Product(1, 1, 1)) | {"m": m, "n": n, "k": k} | more
+    return {"cublas": [a, "w", "y"], "product": list(product.values()), "stream": 0}
 
 
 def launch(**changes: Any) -> dict[str, Any]:
@@ -181,13 +195,20 @@ def launch(**changes: Any) -> dict[str, Any]:
         ),
         (text([{"copy_out": ["y", 0, 99], "stream": 0}]), "Images of 'y'"),
         (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "there are"),
-        (text([{"cublas": ["x", "w", "y"], "sizes": [9999, 9999, 1], "stream": 0}]), "reaches beyond"),
+        (text([gemm(9999, 9999, 1)]), "it reaches 9,999 elements of a, which has"),
+        (text([gemm(1, 1, 1, batch=9999)]), "reaches 9,999 elements of a"),
+        (text([gemm(2, 1, 1, lda=9999)]), "reaches 10,000 elements of a"),
+        (text([gemm(1, 2, 2, ldb=1)]), "lines of b are 1 elements apart, and have 2"),
+        (text([gemm(0, 1, 1)]), "sizes are 1 to"),
+        (text([gemm(2**31, 1, 1)]), "m of a gemm has 2147483648"),
+        (text([gemm(True, 1, 1)]), "m of a gemm has True"),
+        (text([gemm(1, 1, 1, layout="xx")]), "layout of a gemm is 'xx'"),
+        (text([gemm(1, 1, 1, alpha="1")]), "alpha of a gemm is '1'"),
+        (text([gemm(1, 1, 1) | {"product": [1, 1, 1]}]), "a gemm with 3 sizes and factors; expected 10"),
+        (text([gemm(1, 1, 1, a="z")]), "there are x, w, y"),
         (
-            text(
-                [{"cublas": ["col", "x", "y"], "sizes": [1, 1, 4], "stream": 0}],
-                scratch=scratch("float16", [4], ""),
-            ),
-            "a gemm is in float32, and 'col' is float16",
+            text([gemm(1, 1, 4, a="col")], scratch=scratch("float16", [4], "")),
+            "does not multiply float16 by float32 into float32",
         ),
         (text([], scratch={"x": ["float32", [1], ""]}), "x, w, y are given"),
         (text([], scratch={"w": ["float16", [1], ""]}), "a buffer 'w'"),
@@ -229,6 +250,13 @@ def test_a_given_name_is_not_taken(name: str) -> None:
         VariantError, match=rf"scratch has a buffer '{name}'; images, conv1\.weight.* are given"
     ):
         decoded(text([], scratch={name: ["float32", [4], ""]}), NETWORK)
+
+
+def test_products_come_back() -> None:
+    step = Gemm("x", "w", "y", 3, 2, 4, 1, "tn", 2, 0.5, -1.0, 0, 5, 6)
+    planned = planned_as([replace(step, c="out", m=np.int64(3))], scratch=lambda s: {"out": (36,)})
+    found = decoded(plans.encode(planned)).steps
+    assert found == (replace(step, c="out"),)
 
 
 def test_parts_of_any_array_may_be_copied() -> None:

@@ -15,6 +15,8 @@ import pytest
 from grading_helpers import honest
 from waiting import wait_until
 
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import runtime_path
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import ShapeError
 from mini_dnn.grading import plans
@@ -47,6 +49,24 @@ def test_a_child_is_ended_however_early(server: ForkServer) -> None:
         for pipe in pipes:
             os.close(pipe[0])
             os.close(pipe[1])
+
+
+def test_processor_time_is_counted_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correct kernel takes no more of it in the emulator for running on many cores at once."""
+    found: list[Policy] = []
+
+    class Server:
+        def start(self, role: str, policy: Policy, *more: object) -> int:
+            found.append(policy)
+            return 1
+
+        def end(self, pid: int) -> int:
+            return 0
+
+    for cores in (1, 64):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: set(range(cores)))
+        Confined(Server(), "planner", {}, Policy(), Limits(seconds=100)).close()  # type: ignore[arg-type]
+    assert [policy.cpu_seconds for policy in found] == [1010, 64 * 1010]
 
 
 def test_files_that_grow_are_seen(server: ForkServer, tmp_path: Path) -> None:
@@ -172,6 +192,19 @@ def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path
     ):
         executor.ask(message, x, w)
     assert len(list(cache.glob("emulator/honest-*.so"))) == 1, "that of the confined compiler"
+
+
+def test_a_new_cache_has_the_emulator_of_this_version_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files count as the submission's, and a cache keeps those of all versions that there were."""
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path))
+    paths = [runtime_path(find_compiler(), ucontext=False, checked=checked) for checked in (False, True)]
+    paths[0].parent.mkdir()
+    for path in (*paths, paths[0].with_name("runtime-of_before.so")):
+        path.touch()
+    found = (new_cache(tmp_path / "new") / "emulator").iterdir()
+    assert {path.name for path in found} == {path.name for path in paths}
 
 
 def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:

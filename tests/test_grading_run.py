@@ -72,6 +72,7 @@ def wait_until_none_is_left(out: Path) -> None:
     wait_until(lambda: not left_behind(out), lambda: left_behind(out))
 
 
+@pytest.mark.exhaustive
 def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     done = subprocess.run(

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from emulator_kernels import FOLDER
+from emulator_kernels import FOLDER, line_of
 from tensors import run
 
 from mini_dnn.device import Device
-from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.variant import TensorMap
 
@@ -32,6 +32,7 @@ def check(
     stages: int,
     kind: str,
     blocks: int,
+    waits: int = 1,
 ) -> None:
     m, n, k = shape
     a, b = rng.integers(-3, 4, (m, k)).astype(float), rng.integers(-3, 4, (k, n)).astype(float)
@@ -43,7 +44,7 @@ def check(
         for x, box in ((bits(a, kind), (128, 64)), (bits(b, kind), (64, 64)), (c, (16, 64)))
     ]
     shared = 1024 + stages * (128 + columns) * 128 + 8 * 4096 + 16 * stages
-    defines = {"BN": columns, "STAGES": stages, "TYPE": kind}
+    defines = {"BN": columns, "STAGES": stages, "TYPE": kind, "WAITS": waits}
     run(device, SOURCE, "gemm", (blocks,), 288, *maps, *map(INT, shape), shared=shared, defines=defines)
     np.testing.assert_array_equal(c, bits(a @ b, kind))
 
@@ -73,6 +74,19 @@ def test_no_finding_in_checked_mode(rng: np.random.Generator) -> None:
     check(CheckedEmulator(), rng, (136, 72, 136), 64, 2, "Half", 1)
 
 
+def test_products_of_what_nobody_waited_for(rng: np.random.Generator) -> None:
+    with pytest.raises(KernelError, match="one thread reads and another writes memory") as caught:
+        check(CheckedEmulator(), rng, (136, 72, 136), 64, 2, "Half", 1, waits=0)
+    found = caught.value.finding
+    assert found.place is not None
+    assert found.other is not None
+    assert found.other.place is not None
+    lines = {line_of(SOURCE, "ptx::tensor_load(a"), line_of(SOURCE, "ptx::wgmma_m64k16")}
+    assert {found.place.line, found.other.place.line} == lines
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 def test_with_nvcc() -> None:
-    assert b"gemm" in build_cubin(FOLDER / SOURCE, {"BN": 256, "STAGES": 4, "TYPE": "Half"}, "sm_90a")
+    assert b"gemm" in build_cubin(
+        FOLDER / SOURCE, {"BN": 256, "STAGES": 4, "TYPE": "Half", "WAITS": 1}, "sm_90a"
+    )

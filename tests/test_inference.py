@@ -14,7 +14,7 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
-from mini_dnn.measuring.inference import STEPS, Convolutions, Program, classify, find_step
+from mini_dnn.measuring.inference import STEPS, Convolutions, Products, Program, classify, find_step
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
@@ -86,6 +86,66 @@ def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
     assert all(layer.problem.N == 3 and layer.comparison and layer.comparison.ok for layer in seen)
     assert seen[0].comparison is not None
     assert seen[0].comparison.elements == 2 * 4 * 80 * 80
+
+
+def with_products(program: Program, name: str, device: Device) -> tuple[Program, Products]:
+    """The program with a network of its own, whose linear layers a variant runs."""
+    network = lenet.build(np.random.default_rng(5))
+    return replace(program, network=network), Products(find(name), Setting(device, entries=None))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("gemm/v3", "fp32"), ("gemm/v5", "fp16")])
+def test_linear_layers_in_any_matrix_product(
+    name: str, dtype: str, program: Program, emulator: Device
+) -> None:
+    """In fp32, or in what the variant takes."""
+    convolutions = Convolutions(find("cpu"), Setting(None))
+    right = program.network.forward(program.images(IMAGES, "float32"))
+    program, products = with_products(program, name, emulator)
+    program.accuracy(convolutions, IMAGES, products)
+    found = program.network.forward(program.images(IMAGES, "float32"))
+    np.testing.assert_allclose(found, right, atol=1e-6 if dtype == "fp32" else 1e-3)
+    first, second = products.layers[:2]
+    assert (first.name, str(first.problem)) == ("fc1", f"(6,1296) @ (1296,32) {dtype} -> fp32, b transposed")
+    assert (second.name, str(second.problem)) == ("fc2", f"(6,32) @ (32,10) {dtype} -> fp32, b transposed")
+    assert all(layer.comparison and layer.comparison.ok for layer in products.layers)
+
+
+def test_linear_layers_that_a_variant_cannot_do(program: Program, emulator: Device) -> None:
+    _, products = with_products(program, "gemm/v5", emulator)
+    w = np.ones((2, 3), np.float32)
+    with pytest.raises(VariantError, match="takes linear layers in float16, which cannot hold all numbers"):
+        products(np.full((4, 3), 70_000, np.float32), w, "fc")
+    products.variant = replace(products.variant, refuses=lambda p: f"no {p.dtype}")
+    with pytest.raises(VariantError, match="gemm/v5_mma_async does not take a linear layer: no fp32"):
+        products(np.ones((4, 3), np.float32), w, "fc")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--linear", "m1"], "--linear m1/direct: it computes conv2d, where gemm is asked for"),
+        (["--linear", "gemm/v0", "--resident", "whole"], "--linear goes with --impl: --resident runs every"),
+        (["--linear", "gemm/cublas", "--device", "emulator", "--impl", "cpu"], "gemm/cublas needs a GPU"),
+        (["--linear", "gemm/v9_none"], "no variant 'gemm/v9_none'"),
+    ],
+)
+def test_wrong_use_of_linear(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--batch", "5", "--data", "synthetic", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_linear_layers_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    words = ["--impl", "cpu", "--linear", "gemm/v2", "--device", "emulator", "--json", str(file)]
+    assert main([*words, "--batch", "5", "--data", "synthetic", "--check"]) == 0
+    figures = json.loads(file.read_text())
+    assert (figures["impl"], figures["linear"], figures["device"]) == ("cpu", "gemm/v2", "emulator")
+    assert [layer["name"] for layer in figures["layers"]] == ["conv1", "conv2", "fc1", "fc2"]
+    printed = capsys.readouterr().out
+    assert "linear    gemm/v2_tiled: a block loads tiles" in printed
+    assert "Linear fc1  (5,1296) @ (1296,32) fp32 -> fp32, b transposed" in printed
+    assert printed.count("agrees with float64") == 4
 
 
 def test_what_the_weights_state(program: Program) -> None:

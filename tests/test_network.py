@@ -156,6 +156,21 @@ def test_convolve_with_runs_each_convolution_under_its_name() -> None:
     assert not np.allclose(y, wanted)
 
 
+def test_multiply_with_runs_each_linear_layer_under_its_name() -> None:
+    network = lenet.build(np.random.default_rng(0))
+    wanted = network.forward(images(2))
+    seen = []
+
+    def multiply(x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        seen.append((name, x.shape, w.shape))
+        return x @ w.T * (2 if name == "fc2" else 1)
+
+    network.multiply_with(multiply)
+    y = network.forward(images(2))
+    assert seen == [("fc1", (2, 1296), (32, 1296)), ("fc2", (2, 32), (10, 32))]
+    assert not np.allclose(y, wanted)
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import chosen, sampled
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
-from mini_dnn.device.sources import INCLUDE, source_files
+from mini_dnn.device.sources import INCLUDE
 from mini_dnn.errors import CompileError, DeviceError
-from mini_dnn.ops.conv2d import LAYERS, ConvShape
+from mini_dnn.ops.conv2d import LAYERS
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.variant import Variant, find, names
@@ -21,14 +22,6 @@ BATCH = 9
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 
 
-def architectures(name: str) -> list[int]:
-    """The oldest and the newest one, and between them what a file tells apart."""
-    variant = find(name)
-    asks = any("__CUDA_ARCH__" in file.read_text() for file in source_files(variant.source))
-    oldest = max(75, variant.min_arch)
-    return [arch for arch in (75, 80, 90) if arch in (oldest, 90) or (asks and arch > oldest)]
-
-
 def different_defines(variant: Variant) -> list[Defines]:
     """Of the problems that are measured, each once."""
     course = [problem.with_batch(BATCH) for problem in variant.operation.course.values()]
@@ -36,31 +29,20 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
-WARPGROUPS: list[tuple[str, Any]] = [  # take their products, and are compiled by a test of these
-    *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
-    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
-    *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+COMPILATIONS = [  # name of the variant, architecture, number of its definitions
+    (variant.name, arch, number)
+    for variant in map(find, names())
+    if variant.plan
+    for number in range(len(different_defines(variant)))
+    for arch in (75, 80, 90)
+    if arch >= variant.min_arch
 ]
 
 
-def compilations() -> list[tuple[str, int, int]]:
-    """Each architecture, newest first, and each kind of definitions, by their number, at least once."""
-    found = []
-    for name in names():
-        variant = find(name)
-        if variant.plan:
-            archs, kinds = architectures(name)[::-1], different_defines(variant)
-            others = [variant.defines_for(problem) for other, problem in WARPGROUPS if other == name]
-            for at in range(max(len(archs), len(kinds))):
-                arch, number = archs[at % len(archs)], at % len(kinds)
-                if arch != 90 or kinds[number] not in others:
-                    found.append((name, arch, number))
-    return found
-
-
 @needs_nvcc
-@pytest.mark.parametrize(("name", "arch", "number"), compilations())
-def test_compiles(name: str, arch: int, number: int) -> None:
+@pytest.mark.parametrize("case", chosen(COMPILATIONS, lambda case: case[1:] == (90, 0)), ids=str)
+def test_compiles(case: tuple[str, int, int]) -> None:
+    name, arch, number = case
     variant = find(name)
     defines = different_defines(variant)[number]
     assert build_cubin(variant.source, defines, nvcc_arch(arch))[:4] == b"\x7fELF"
@@ -76,10 +58,18 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
     return re.findall(r".*(?:wgmma|GMMA).*", done.stderr)
 
 
+WARPGROUPS: list[tuple[str, Any]] = [  # take their products
+    *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
+    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
+    *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+]
+
+
 @needs_nvcc
-@pytest.mark.parametrize(("name", "shape"), WARPGROUPS)
-def test_products_of_warpgroups_run_on(name: str, shape: ConvShape | LenetBatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", sampled(WARPGROUPS, one_of=4), ids=str)
+def test_products_of_warpgroups_run_on(case: tuple[str, Any], tmp_path: Path) -> None:
     """The compiler sees that nobody needs their sums before the wait; else it would wait for each one."""
+    name, shape = case
     variant = find(name)
     assert not notes_on_products(variant.source, variant.defines_for(shape), tmp_path)
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolutions import every_other, solved
+from convolutions import solved
 from emulator_kernels import Kernels
+from sampling import sampled
 
 from mini_dnn import conv2d, conv2d_relu_pool, quads
 from mini_dnn.checking.schedules import SCHEDULES
@@ -20,6 +21,7 @@ from mini_dnn.variant import Variant, ceil_div, find
 
 CUSTOM, SPLIT, FUSED = "layers/custom", "m3/fp32_split", "layers/fused"
 KINDS = ((CUSTOM, 0), (SPLIT, 0), (FUSED, 2), (FUSED, 4))  # and windows of the pool
+FORMS = ({}, {"PTX_NO_WGMMA": 1})  # products of a warpgroup, or of warps
 EDGE_N = 24  # pairs of rows of a product at the edge
 
 
@@ -139,10 +141,14 @@ def of_columns(Q: int, pool: int) -> ConvShape:
     return ConvShape(2, 3 + Q % 2, int(np.lcm(6, max(pool, 1))) + 3, Q + 3, 20, 3, 4)
 
 
-@pytest.mark.parametrize(("name", "pool"), [*KINDS, (FUSED, 1)])
-def test_columns(name: str, pool: int, device: Device) -> None:
+@pytest.mark.parametrize(
+    "columns", [range(1, 35, 11), pytest.param(range(1, 35), marks=pytest.mark.exhaustive)], ids=str
+)
+@pytest.mark.parametrize("kind", sampled([*KINDS, (FUSED, 1)], one_of=2), ids=str)
+def test_columns(kind: tuple[str, int], columns: range, device: Device) -> None:
     """The edge alone, and all that groups of 8 pairs of columns may leave over."""
-    for Q in (*range(1, 19), *range(31, 35)):
+    name, pool = kind
+    for Q in columns:
         assert_right(cut_as(name, 2, groups=3), of_columns(Q, pool), pool, device)
 
 
@@ -161,16 +167,16 @@ TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
 }
 
 
-@pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=["wgmma", "by warps"])
-@pytest.mark.parametrize("turn", range(len(KINDS)))
-def test_rows(turn: int, defines: dict, device: Device) -> None:
-    """Rows past the last band's are none, some, or nearly all of a tile: every other case for each kernel."""
+@pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=2), ids=str)
+def test_rows(turn: int, one_of: int, defines: dict, device: Device) -> None:
+    """Rows past the last band's are none, some, or nearly all of a tile."""
     name, pool = KINDS[turn]
     tile = 2 * TILES[name]["groups"]
     cases = [(P, ceil_div(P, tile)) for P in (1, 2, 3, tile - 1, tile, tile + 1, 2 * tile, 2 * tile + 1)]
     if not defines:  # tiles below each other; 53 rows take two products at the edge
         cases += [(P, 1) for P in (tile + 1, 2 * tile - 2, 53)]
-    for P, bands in cases[(turn + len(defines)) % 2 :: 2]:
+    for P, bands in cases[turn % one_of :: one_of]:
         variant = defined(cut_as(name, bands, **TILES[name]), **defines)
         assert_right(variant, ConvShape(2, 4, P + 1, 23, 20, 2, 3), pool, device)
 
@@ -188,16 +194,17 @@ SHAPES = [  # C, H, W, M, R, S
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", sampled(SHAPES, one_of=2))
 def test_shapes(shape: tuple, device: Device) -> None:
     """As the variants cut them."""
     name, pool = KINDS[SHAPES.index(shape) % len(KINDS)]
     assert_right(find(name), ConvShape(2, *shape), pool, device)
 
 
-@pytest.mark.parametrize(("name", "pool"), [(CUSTOM, 0), (SPLIT, 0), (FUSED, 4)])
-def test_buffers(name: str, pool: int, device: Device, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("kind", sampled([(CUSTOM, 0), (SPLIT, 0), (FUSED, 4)], one_of=3))
+def test_buffers(kind: tuple[str, int], device: Device, rng: np.random.Generator) -> None:
     """However work is cut, copied, buffered and shared out, each output is the same sum in the same order."""
+    name, pool = kind
     s = ConvShape(3, 4, 41, 40, 7, 5, 5)  # rows in units of 16 bytes
     x, w = random(rng, s)
     cuts = [(1, 1, 1, 4), (2, 2, 1, 8), (3, 0, 2, 12)]  # bands, inputs, outputs, warps
@@ -208,7 +215,7 @@ def test_buffers(name: str, pool: int, device: Device, rng: np.random.Generator)
         np.testing.assert_array_equal(compute(variant, x, w, pool, device), y)
 
 
-@pytest.mark.parametrize(("C", "kind"), every_other((3, 4), KINDS))
+@pytest.mark.parametrize(("C", "kind"), sampled((3, 4), KINDS, one_of=4))
 def test_nothing_in_checked_mode(C: int, kind: tuple[str, int]) -> None:
     """At the edge alone and not, in all orders of threads."""
     name, pool = kind
@@ -237,12 +244,12 @@ def test_nan_stays_in_its_image(name: str, pool: int, device: Device, rng: np.ra
     np.testing.assert_array_equal(y[1::2], right[1::2])
 
 
-@pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=["wgmma", "by warps"])
-@pytest.mark.parametrize(("name", "pool"), KINDS)
+@pytest.mark.parametrize(("kind", "defines"), sampled(KINDS, FORMS, one_of=2), ids=str)
 def test_what_infinity_reaches(
-    name: str, pool: int, defines: dict, device: Device, rng: np.random.Generator
+    kind: tuple[str, int], defines: dict, device: Device, rng: np.random.Generator
 ) -> None:
     """All outputs that it is a term of, and of others at most those whose pairs meet it, with zeros of A."""
+    name, pool = kind
     pixels = [(0, 0), (2, 1), (5, 6), (6, 15), (3, 17), (4, 18), (1, 22), (8, 25)]
     s = replace(of_columns(23, pool), N=len(pixels))
     x, w = random(rng, s)

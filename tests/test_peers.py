@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import peers
+import peers_common
 import peers_cupy
 import peers_floors
 import peers_ours
@@ -27,7 +28,7 @@ from mini_dnn.errors import CheckError
 from mini_dnn.measuring.inference import Program
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
-from mini_dnn.running.timing import WINDOW
+from mini_dnn.running.timing import WINDOW, Timing
 from mini_dnn.variant import find, names
 
 BATCH = 2
@@ -234,6 +235,7 @@ def test_floors_have_the_bytes_of_the_operations(subjects: list[Subject]) -> Non
 @pytest.mark.parametrize("bytes_", [1, 1 << 30], ids=["an image a part", "all at once"])
 def test_array_convolutions(subjects: list[Subject], session: Session, bytes_: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(peers_cupy, "UNROLLED_BYTES", bytes_)
+    monkeypatch.setattr(peers_common, "TIMING", Timing(warm_up=0, repeats=1, max_repeats=1))  # slow, of NumPy
     for case in peers_cupy.cases(subjects[:2], np):
         assert session.attempt(case, TickingClock()), session.record["skipped"]
     assert len(session.rows) == 2 * 2 * 2

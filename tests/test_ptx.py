@@ -57,6 +57,18 @@ def test_product_of_halves(kernels: Kernels, rng: np.random.Generator, kernel: s
     np.testing.assert_array_equal(d, of_d((a @ b + c).astype(np.float32)))
 
 
+def test_product_of_bfloats(kernels: Kernels, rng: np.random.Generator) -> None:
+    a, b = rng.integers(-8, 9, (16, 16)), rng.integers(-8, 9, (16, 8))
+    c = rng.integers(-100, 100, (16, 8)).astype(np.float32)
+    d = of_d(c)
+    of_a, of_b = (
+        f((x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.float16))
+        for f, x in ((halves_of_a, a), (halves_of_b, b))
+    )
+    kernels("mma_bf16", (1,), (32,), of_a, of_b, d)
+    np.testing.assert_array_equal(d, of_d((a @ b + c).astype(np.float32)))
+
+
 def test_product_of_tf32(kernels: Kernels, rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((16, 8)).astype(np.float32), rng.standard_normal((8, 8)).astype(np.float32)
     a_registers = np.stack([a[GROUP + 8 * (i % 2), THREAD + 4 * (i // 2)] for i in range(4)])
@@ -87,6 +99,17 @@ def test_pack(kernels: Kernels, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(unpacked, halves.astype(np.float32))
 
 
+def test_pack_bfloats(kernels: Kernels, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(64).astype(np.float32) * 10.0 ** rng.integers(-38, 38, 64).astype(np.float32)
+    x[:6] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, np.finfo(np.float32).max, -np.inf, np.nan, 1e-40  # ties, infinite
+    bits = x.view(np.uint32)
+    rounded = np.where(np.isnan(x), 0x7FFF, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    packed, unpacked = np.zeros(32, np.uint32), np.zeros(64, np.float32)
+    kernels("pack_bfloats", (1,), (32,), x, packed, unpacked)
+    np.testing.assert_array_equal(packed, rounded.view(np.uint32))
+    np.testing.assert_array_equal(unpacked.view(np.uint32), rounded.astype(np.uint32) << 16)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_ldmatrix(kernels: Kernels, rng: np.random.Generator, count: int, transposed: bool) -> None:
@@ -99,6 +122,23 @@ def test_ldmatrix(kernels: Kernels, rng: np.random.Generator, count: int, transp
         matrix = matrix.T if transposed else matrix
         low, high = matrix[GROUP, 2 * THREAD], matrix[GROUP, 2 * THREAD + 1]
         np.testing.assert_array_equal(out[i], low.astype(np.uint32) | high.astype(np.uint32) << 16)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_stmatrix(kernels: Kernels, rng: np.random.Generator, count: int, transposed: bool) -> None:
+    bulk(kernels.device)
+    memory, matrices = (rng.integers(0, 2**16, shape).astype(np.uint16) for shape in ((64, 8), (count, 8, 8)))
+    rows = rng.permutation(64)[:32].astype(INT)  # each lane's own
+    expected = memory.copy()
+    expected[rows[: 8 * count]] = matrices.reshape(-1, 8)
+    held = matrices.transpose(0, 2, 1) if transposed else matrices
+    registers = np.ascontiguousarray(held[:, GROUP].reshape(count, 32, 8)[:, LANES, 2 * THREAD]).astype(
+        np.uint32
+    )
+    registers |= held[:, GROUP][:, LANES, 2 * THREAD + 1].astype(np.uint32) << 16
+    kernels("stored", (1,), (32,), registers, rows, memory, INT(count), INT(transposed))
+    np.testing.assert_array_equal(memory, expected)
 
 
 @pytest.mark.parametrize("valid", [(16, 8, 4), (12, 4, 4), (5, 3, 1), (0, 0, 0)])

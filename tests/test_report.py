@@ -27,6 +27,7 @@ from report_records import (
     fake_row,
     stored,
 )
+from sampling import sampled
 
 from mini_dnn.cli import main
 from mini_dnn.device.code_hash import code_hash
@@ -60,6 +61,7 @@ def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
     assert "What is missing" not in page
 
 
+@pytest.mark.exhaustive
 def test_same_results_give_the_same_files(tmp_path: Path) -> None:
     results = load([stored(tmp_path, fake_record(both("m1/direct", 5.0, 9.0)))])
     first = {path.name: path.read_bytes() for path in write_report(results, tmp_path / "a")}
@@ -266,7 +268,7 @@ def test_labels_leave_what_is_blocked(wanted: list[float], lines: list[float]) -
     assert not any(low + 1e-9 < place < high - 1e-9 for place in places for low, high in blocked)
 
 
-@pytest.mark.parametrize("files", [[RESULTS], []], ids=["stored", "made up"])
+@pytest.mark.parametrize("files", sampled([[RESULTS], []], one_of=2), ids=["stored", "made up"])
 def test_roofline_labels_overlap_nothing(tmp_path: Path, files: list[Path]) -> None:
     board = boards(load(results_files(files or [stored(tmp_path, fake_full())])))[0]
     rows = [row for entry in board.at(10000) for row in entry.rows.values() if row.op_ms and not row.on_host]

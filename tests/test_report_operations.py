@@ -93,6 +93,7 @@ def test_problems_with_batches_of_their_own_stand_in_one_table(tmp_path: Path) -
     assert share == f"{memory_ms / 6.0:.0%}".replace("%", " %")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("plotted_once")
 def test_a_report_of_several_operations(tmp_path: Path) -> None:
     full = fake_full()

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,8 @@ def test_streams_of_slots_do_not_meet(
         real = getattr(emulator, what)
 
         def noted(*args: Any) -> Any:
-            log.append((what, args[-1] if args else -1))
+            given = signature(real).bind(*args).arguments
+            log.append((what, given.get("stream", -1)))
             return real(*args)
 
         monkeypatch.setattr(emulator, what, noted)

@@ -43,21 +43,25 @@ def window(x: np.ndarray, at: tuple[int, ...], box: tuple[int, ...]) -> tuple[np
 
 BOXES = [
     ("float16", (40, 136), (16, 64), 128, (64, 8)),
-    ("float16", (40, 136), (16, 64), 128, (-3, -5)),  # not a multiple of 16 bytes, and outside
-    ("float16", (40, 136), (16, 64), 128, (131, 30)),
+    ("float16", (40, 136), (16, 64), 128, (128, 30)),
     ("float16", (40, 136), (16, 64), 128, (136, 0)),  # nothing of it is inside
-    ("float16", (40, 136), (5, 32), 128, (7, 1)),  # rows shorter than the swizzle
+    ("float16", (40, 136), (5, 64), 128, (16, 1)),
     ("float16", (40, 136), (16, 32), 64, (8, 3)),
-    ("float16", (40, 136), (16, 16), 32, (120, -1)),
+    ("float16", (40, 136), (16, 16), 32, (128, 1)),
     ("float16", (40, 136), (16, 128), 0, (8, 39)),
-    ("float32", (33, 20), (8, 32), 128, (-7, 29)),
-    ("float32", (33, 20), (8, 4), 0, (17, 0)),
+    ("float32", (33, 20), (8, 32), 128, (4, 29)),
+    ("float32", (33, 20), (8, 4), 0, (16, 30)),
     ("float16", (3, 10, 72), (2, 4, 64), 128, (40, 8, 1)),
-    ("float32", (4, 5, 8), (3, 5, 8), 32, (-1, -1, -1)),
+    ("float32", (4, 5, 8), (3, 5, 8), 32, (4, 1, 2)),
+]
+NEGATIVE = [  # for loads alone
+    ("float16", (40, 136), (16, 64), 128, (-8, -5)),
+    ("float16", (40, 136), (16, 64), 0, (-72, 30)),
+    ("float32", (4, 5, 8), (3, 5, 8), 32, (-4, -1, -1)),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "shape", "box", "swizzle", "at"), BOXES)
+@pytest.mark.parametrize(("dtype", "shape", "box", "swizzle", "at"), BOXES + NEGATIVE)
 @pytest.mark.parametrize("offset", [0, 384])
 def test_load(
     on_hopper: Device,
@@ -171,6 +175,50 @@ def test_there_since_hopper(arch: str) -> None:
     assert (b"early" in build_cubin(FOLDER / SOURCE, {}, arch)) == (arch != "sm_80")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "at", "message"),
+    [
+        (
+            "load",
+            (4, 0),
+            "the distance of tensor_load's box from .* is not a multiple of 16 bytes: 8 past one",
+        ),
+        (
+            "load",
+            (-1, 0),
+            "the distance of tensor_load's box from .* is not a multiple of 16 bytes: 14 past one",
+        ),
+        (
+            "store",
+            (4, 0),
+            "the distance of tensor_store's box from .* is not a multiple of 16 bytes: 8 past one",
+        ),
+        (
+            "store",
+            (0, -1),
+            r"tensor_store \(tensor\.cu:\d+\): the box begins at \(0, -1, 0\); boxes that are stored",
+        ),
+    ],
+)
+def test_where_a_box_may_begin(
+    quick_emulator: EmulatorDevice, kernel: str, at: tuple[int, int], message: str
+) -> None:
+    x, image = np.zeros((40, 136), np.float16), np.zeros(256, np.uint32)
+    numbers = map(INT, (2, *at, 0, image.nbytes, 0))
+    with pytest.raises(LaunchError, match=message):
+        run(
+            quick_emulator,
+            SOURCE,
+            kernel,
+            (1,),
+            64,
+            (x, TensorMap("x", (8, 64))),
+            image,
+            *numbers,
+            shared=2 * EXTRA,
+        )
+
+
 def boxes(device: Device, which: int) -> None:
     x, y = np.arange(1, 513).astype(np.float16).reshape(8, 64), np.zeros((8, 64), np.float16)
     tensor_map = TensorMap("x", (8, 64))
@@ -246,11 +294,26 @@ WRONG = [
     (TensorMap("x", (8, 64), (0, 64)), "each side must be in 1 to"),
     (TensorMap("x", (257, 64)), "each side must be in 1 to 256"),
     (TensorMap("x", (8, 60), swizzle=0), "a row of its box .* has 120 bytes; it must be a multiple of 16"),
-    (TensorMap("x", (8, 128)), "a row of its box .* has 256 bytes, and a swizzle of 128 bytes"),
+    (TensorMap("x", (8, 128)), "has 256 bytes, and a swizzle of 128 bytes .*: let the last side be 64"),
+    (TensorMap("x", (8, 32)), "has 64 bytes, and a swizzle of 128 bytes .*: take swizzle=64, or let the"),
     (TensorMap("x", (8, 64), swizzle=16), "its swizzle is 16; expected one of 0, 32, 64, 128"),
     (TensorMap("x", (8, 64), (30, 60), (60,)), "one of 60 elements, 120 bytes; .* padded to a multiple of 8"),
     (TensorMap("x", (8, 64), (41, 136)), "reaches over 11152 bytes of float16, and the buffer has 10880"),
 ]
+
+
+def strides(tensor_map: TensorMap, *shape: int) -> tuple[int, ...]:
+    return tensor_map.geometry(shape, "float16", 2 * int(np.prod(shape))).strides
+
+
+def test_strides_by_default() -> None:
+    assert strides(TensorMap("x", (8, 64)), 40, 136) == (136,)
+    assert strides(TensorMap("x", (8, 64), (40, 129)), 40, 136) == (136,)  # columns that end early
+    assert strides(TensorMap("x", (8, 64)), 1, 40, 136) == (136,)
+    assert strides(TensorMap("x", (1, 8, 64)), 3, 40, 136) == (40 * 136, 136)
+    assert strides(TensorMap("x", (1, 8, 64), (5, 8, 136)), 40, 136) == (8 * 136, 136)  # rows in groups
+    assert strides(TensorMap("x", (8, 64), (6, 80)), 2, 3, 8, 10) == (80,)  # axes in one
+    assert strides(TensorMap("x", (8, 64), (6, 80)), 480) == (80,)
 
 
 @pytest.mark.parametrize(("tensor_map", "message"), WRONG)

@@ -45,6 +45,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.exhaustive
 def test_training_learns() -> None:
     learner = trainer(Settings(epochs=25, batch=16, rate=3e-3, seed=5))
     learner.run()

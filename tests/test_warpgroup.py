@@ -30,6 +30,9 @@ def defined(columns: int, kind: str, transposed_a: bool, transposed_b: bool) -> 
     return {"COLUMNS": columns, "TYPE": kind, **flags}
 
 
+SMALL = defined(64, "Half", False, False)
+
+
 def bits(x: np.ndarray, kind: str) -> np.ndarray:
     """Small whole numbers as bits of halves, or as the upper half of floats."""
     if kind == "Half":
@@ -136,6 +139,26 @@ def test_there_with_nvcc(columns: int, kind: str, transposed_a: bool, transposed
     assert b"product" in cubin
 
 
+def test_registers(on_hopper: Device) -> None:
+    out = np.zeros(256, INT)
+    Kernels(on_hopper, SOURCE, **SMALL)("registers", (1,), (256,), out, INT(0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(out, np.arange(256) // 128)
+
+
+@pytest.mark.parametrize(
+    ("which", "threads", "message"),
+    [
+        (1, 256, "is for all four warps of a warpgroup, and they have not called the same"),
+        (2, 256, "needs all 32 lanes of a warp; mask 0x0000ffff came"),
+        (0, 224, "is for all four warps of a warpgroup, and a block of 224 threads ends with less"),
+    ],
+)
+def test_registers_of_a_part(quick_emulator: EmulatorDevice, which: int, threads: int, message: str) -> None:
+    twins = Kernels(quick_emulator, SOURCE, **SMALL)
+    with pytest.raises(LaunchError, match=rf"setmaxnreg \(warpgroup\.cu:\d+\) {message}"):
+        twins("registers", (1,), (threads,), np.zeros(256, INT), INT(which))
+
+
 MISUSES = [
     (
         0,
@@ -149,7 +172,6 @@ MISUSES = [
     (3, "needs the same from all lanes of a warp, and lane 16 passes another descriptor"),
     (4, "needs the same from all lanes of a warp, and lane 16 makes another product"),
 ]
-SMALL = defined(64, "Half", False, False)
 
 
 @pytest.mark.parametrize(("which", "message"), MISUSES)

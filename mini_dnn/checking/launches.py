@@ -39,6 +39,7 @@ CURES = {
     "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
     "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
     "count": "give the launch one argument for each of the kernel's parameters, in their order",
+    "constant": "declare it const __grid_constant__ ptx::TensorMap",
     "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
 }
 
@@ -69,6 +70,8 @@ def check_launches(
     if any(_beyond(launch.grid, GRID_LIMIT) for launch in planned.launches):  # the runner splits such a batch
         planned = plan(1)
     for launch in planned.launches:
+        if launch.code:  # another variant's, which is checked by itself
+            continue
         at = _At(planned.source, launch)
         finding = _kernel(at, kernels) or _geometry(at)
         finding = finding or _cluster(at, arch) or _shared(at, arch, static_bytes)
@@ -181,32 +184,26 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
                 f"the launch passes {_words(argument)}"
             )
             return at.finding("args", what, "type", signature.place)
+        if parameter.is_tensor_map and "__grid_constant__" not in parameter.declaration:
+            what = (
+                f"argument {number} of {launch.kernel} is {parameter.declaration}: the copy engine reads the "
+                "parameter itself, and this one may be a copy"
+            )
+            return at.finding("args", what, "constant", signature.place)
     return None
 
 
 def _wanted(parameter: Parameter, argument: Argument) -> str:
     """What should be passed instead; empty if the argument fits, or if nobody knows."""
     is_buffer = isinstance(argument, str | Images)
-    if parameter.is_tensor_map or isinstance(argument, TensorMap):
-        return _wanted_of_map(parameter, argument)
+    if parameter.is_tensor_map:
+        return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"
     if parameter.is_pointer:
         return "" if is_buffer else "a buffer, by its name"
     if parameter.type is None:
-        return "" if not is_buffer else "a value"
+        return "a value" if is_buffer or isinstance(argument, TensorMap) else ""
     usual = {("i", 4): "an int", ("f", 4): "a float"}.get(parameter.type)
     return "" if _type(argument) == parameter.type else usual or f"{NUMPY[parameter.type]}(...)"
-
-
-def _wanted_of_map(parameter: Parameter, argument: Argument) -> str:
-    """The same where a tensor map is taken, or passed."""
-    if not parameter.is_tensor_map:
-        return "a buffer, by its name" if parameter.is_pointer else "no TensorMap"
-    if not isinstance(argument, TensorMap):
-        return "a TensorMap(...)"
-    words = (
-        "one only as const __grid_constant__ ptx::TensorMap, as the copy engine reads the parameter itself"
-    )
-    return "" if "__grid_constant__" in parameter.declaration else words
 
 
 def _type(argument: Argument) -> tuple[str, int] | None:

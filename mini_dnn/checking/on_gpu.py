@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,8 @@ from mini_dnn.variant import Variant
 
 PROGRAM = ("-m", "mini_dnn.checking.workload")
 STAGES = 1 + len(sanitizer.SUBTOOLS)  # what progress counts
-LIMIT_S, ONE_LIMIT_S = 600.0, 60.0  # of a process: with all problems, and its compiler; with one
+LIMIT_S = 600.0  # of a process, with its start and its compiler, which a busy machine makes slow
+KERNELS_S = 60.0  # of the kernels at one problem, from their start
 REGISTERS = "a block's threads need more registers than an SM has: take a smaller block, or __launch_bounds__"
 ENDLESS = "look for a loop whose end is never reached, or a wait for what never comes"
 
@@ -43,11 +45,6 @@ class Program:
         words = [sys.executable, *PROGRAM, str(self.variant.folder)]
         words += ["--seed", str(self.seed), "--runs", str(self._file)]
         return [*words, *flags, "--shapes", *(problem.text for problem in self.problems)]
-
-    @property
-    def limit_s(self) -> float:
-        """When to give up."""
-        return LIMIT_S if len(self.problems) > 1 else ONE_LIMIT_S
 
     def each(self) -> Iterator[Program]:
         """The same at one problem at a time, as a failure leaves the GPU's context unusable."""
@@ -146,11 +143,18 @@ def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict
 def _plain(work: Program) -> list[Run]:
     """The runs with no checker around, so that the program's own errors are seen plainly."""
     work.forget()
-    done = tools.run(work.command(), limit_s=work.limit_s)
-    if done.timed_out and len(work.problems) == 1:
-        what = f"the kernels did not come to their end within {work.limit_s:g} s"
+    done = tools.run(work.command("--kernels-s", str(KERNELS_S)), limit_s=LIMIT_S)
+    endless, alone = done.status == -signal.SIGALRM, len(work.problems) == 1
+    if endless and alone:
+        what = f"the kernels did not come to their end within {KERNELS_S:g} s"
         return [Run(work.problems[0], "GPU", 0, launch=Finding("endless", what, cure=ENDLESS))]
-    if done.status and not done.timed_out:
+    if done.timed_out and alone:
+        raise MiniDnnError(
+            f"{work.variant.name} cannot be checked on a GPU here: {work.problems[0]} took more than "
+            f"{LIMIT_S:g} s, though its kernels may only take {KERNELS_S:g}; try again when the machine is "
+            "less busy, or take smaller shapes"
+        )
+    if done.status and not done.timed_out and not endless:
         message = done.output.partition("error: ")[2] or done.output
         raise MiniDnnError(f"{work.variant.name} cannot be checked on a GPU here: {message.strip()}")
     runs = work.runs()
@@ -162,7 +166,7 @@ def _plain(work: Program) -> list[Run]:
 def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]:
     """What a checker finds at each problem: at all in one process, and one by one if that is not clean."""
     work.forget()
-    outcome = sanitizer.check(work, subtool, work.limit_s)
+    outcome = sanitizer.check(work, subtool, LIMIT_S)
     if len(work.problems) == 1:
         buffers = [allocation for run in work.runs() for allocation in run.allocations]
         yield work.problems[0], verdicts(outcome.records, work.variant.source, buffers)

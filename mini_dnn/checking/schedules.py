@@ -19,6 +19,7 @@ CAUSES = (
     "out-of-bounds",
     "misaligned",
     "async",
+    "cluster",
     "fault",
     "race",
     "uninitialised",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -65,8 +66,13 @@ class WatchedCudaDevice(CudaDevice):
         return lambda kernel: module.kernel(kernel).static_shared_bytes
 
 
-def run_problem(variant: Variant, problem: Any, seed: int, device: WatchedCudaDevice) -> Run:
-    """Run a variant; a failure on the GPU is part of the answer."""
+def run_problem(
+    variant: Variant, problem: Any, seed: int, device: WatchedCudaDevice, kernels_s: float
+) -> Run:
+    """Run a variant; a failure on the GPU is part of the answer.
+
+    SIGALRM ends this process if the kernels take more than ``kernels_s`` seconds, unless that is 0.
+    """
     result = Run(problem, device.description, device.arch)
 
     def plan(n: int) -> Planned:
@@ -86,10 +92,13 @@ def run_problem(variant: Variant, problem: Any, seed: int, device: WatchedCudaDe
         return replace(result, launch=launch)
     device.allocations.clear()
     arrays = variant.operation.inputs(problem, seed)
+    signal.setitimer(signal.ITIMER_REAL, kernels_s)
     try:
         result = replace(result, outputs=run_plans(plan, problem, arrays, device).outputs)
     except LaunchError as error:
         result = replace(result, failure=str(error))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     return replace(result, allocations=tuple(device.allocations))
 
 
@@ -101,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--unfilled", action="store_true", help="leave fresh buffers uninitialised")
+    parser.add_argument("--kernels-s", type=float, default=0.0, help="most seconds at a problem")
     args = parser.parse_args(argv)
     runs = []
     try:
@@ -108,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         problems = [variant.operation.parse(text) for text in args.shapes]
         with closing(WatchedCudaDevice(args.unfilled)) as device:
             for problem in problems:
-                runs.append(run_problem(variant, problem, args.seed, device))
+                runs.append(run_problem(variant, problem, args.seed, device, args.kernels_s))
                 if runs[-1].failure:  # the context cannot be used any more
                     break
     except MiniDnnError as error:

@@ -16,9 +16,20 @@ from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import LAYER, NETWORK, STEPS, Convolutions, Program, classify, find_step
+from mini_dnn.measuring.inference import (
+    LAYER,
+    LINEAR,
+    NETWORK,
+    STEPS,
+    Convolutions,
+    Products,
+    Program,
+    classify,
+    find_step,
+)
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 
@@ -45,12 +56,19 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--weights", type=Path, help="an HDF5 file (default: the shipped weights for the data)"
     )
     parser.add_argument("--repeat", type=int, default=10, help="timed repeats of an op on a GPU (default 10)")
-    parser.add_argument("--check", action="store_true", help="compare each convolution with float64")
+    parser.add_argument(
+        "--check", action="store_true", help="compare each layer that a variant runs with float64"
+    )
     parser.add_argument(
         "--resident",
         metavar="STEP",
         help=f"run every layer on the device, by {', '.join(STEPS)} or the path of a network variant; "
         "--impl is not used",
+    )
+    parser.add_argument(
+        "--linear",
+        metavar="NAME|PATH",
+        help="run linear layers by a variant of the matrix product, such as gemm/v3 (default: NumPy)",
     )
     parser.add_argument(
         "--send",
@@ -67,18 +85,24 @@ def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
     variant = find_step(args.resident) if args.resident else _convolution(args.impl)
-    _check_flags(args, variant)
+    linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
+    _check_flags(args, variant, linear)
     with ExitStack() as stack:
         device = None
-        if variant.host is None:
+        if variant.host is None or linear:
             device = open_device(args.device)
             stack.callback(device.close)
+            if linear:
+                check_runnable(linear, device)
         program = Program.load(args.data, args.data_dir, args.weights)
         program.check_batch(args.batch)
-        _print_head(variant, device, program, args.batch)
+        _print_head(variant, linear, device, program, args.batch)
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
-        measured = _resident if args.resident else _layer_by_layer
-        found, layers = measured(variant, program, args, Setting(device, timing))
+        setting = Setting(device, timing)
+        if args.resident:
+            found, layers = _resident(variant, program, args, setting)
+        else:
+            found, layers = _layer_by_layer(variant, linear, program, args, setting)
     expected = program.expected_accuracy(args.batch)
     agrees = expected is None or abs(found - expected) <= ACCURACY_TOLERANCE
     print(f"\nTest Accuracy: {found:.4f} ({_verdict(expected, agrees, program)})")
@@ -86,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"total {total_s:.1f} s")
     figures = {
         "impl": args.resident or args.impl,
+        "linear": args.linear,
         "device": device.name if device else "host",
         "device_name": _device_text(device),
         "data": program.data.name,
@@ -107,12 +132,14 @@ def _convolution(name: str) -> Variant:
     return only([variant], LAYER, "--impl")[0]
 
 
-def _check_flags(args: argparse.Namespace, variant: Variant) -> None:
+def _check_flags(args: argparse.Namespace, variant: Variant, linear: Variant | None) -> None:
     if args.batch < 1:
         raise UsageError(f"--batch {args.batch}: a batch has one image or more")
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
-    if variant.host is not None and args.device != "auto":
+    if linear and args.resident:
+        raise UsageError("--linear goes with --impl: --resident runs every layer by one variant")
+    if variant.host is not None and not linear and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
     if args.send != "float32" and not args.resident:
         raise UsageError(f"--send {args.send} goes with --resident: a convolution takes float32 images")
@@ -123,9 +150,13 @@ def _device_text(device: Device | None) -> str:
     return device.description if device else f"the host: {cpu_name()}, NumPy"
 
 
-def _print_head(variant: Variant, device: Device | None, program: Program, batch: int) -> None:
+def _print_head(
+    variant: Variant, linear: Variant | None, device: Device | None, program: Program, batch: int
+) -> None:
     data = program.data
     print(f"variant   {variant.name}: {variant.idea}")
+    if linear:
+        print(f"linear    {linear.name}: {linear.idea}")
     print(f"device    {_device_text(device)}")
     print(f"data      {data.name}, {batch:,} of {len(data.labels):,} test images, {data.origin}")
     if data.note:
@@ -134,18 +165,20 @@ def _print_head(variant: Variant, device: Device | None, program: Program, batch
 
 
 def _layer_by_layer(
-    variant: Variant, program: Program, args: argparse.Namespace, setting: Setting
+    variant: Variant, linear: Variant | None, program: Program, args: argparse.Namespace, setting: Setting
 ) -> tuple[float, list[Figures]]:
-    """Accuracy and figures of the network with its convolutions in a variant."""
+    """Accuracy and figures of the network with its convolutions, and its linear layers, in a variant."""
     setting = replace(setting, entries=None if args.check else 0)
     convolutions = Convolutions(variant, setting, _print_layer)
-    found = program.accuracy(convolutions, args.batch)
-    return found, [_layer_figures(layer) for layer in convolutions.layers]
+    products = Products(linear, setting, _print_layer) if linear else None
+    found = program.accuracy(convolutions, args.batch, products)
+    layers = [*convolutions.layers, *(products.layers if products else ())]
+    return found, [_layer_figures(layer) for layer in layers]
 
 
 def _print_layer(layer: Measured) -> None:
     result = layer.result
-    print(f"\nConv2d {layer.name}  {layer.problem}")
+    print(f"\n{'Linear' if layer.variant.op == LINEAR else 'Conv2d'} {layer.name}  {layer.problem}")
     print(f"Layer Time: {result.layer_ms:.3f} ms")
     print(f"Op Time: {EMULATED if result.op_ms is None else f'{result.op_ms:.3f} ms'}")
     if not result.timed.settled:

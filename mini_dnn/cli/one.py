@@ -114,8 +114,7 @@ def _print_op_time(measured: Measured, rates: Mapping[str, float]) -> float | No
     if result.op_ms is None:
         print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
         return None
-    compute_type = variant.compute_type or variant.precision
-    place = roof(result.op_ms, problem.flops, problem.min_bytes, compute_type, rates)
+    place = roof(result.op_ms, problem.flops, problem.min_bytes, variant.computes_in(problem), rates)
     share = "" if place is None else f", {place.fraction:.0%} of the roofline (bound by {place.bound})"
     print(f"Op Time: {result.op_ms:.3f} ms{share}")
     if not result.timed.settled:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mini_dnn.measuring.savings import Savings
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards
@@ -39,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     results = load(results_files(args.results))
     if args.readmes or args.check:
         found = boards(results)
-        return _readmes([board for board in found if board.device == found[0].device], args.check)
+        device = found[0].device
+        savings = [one for one in results.savings if one.content.device.name == device]
+        return _readmes([board for board in found if board.device == device], savings, args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
     written = write_report(results, args.out)
@@ -48,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _readmes(of_device: Sequence[Board], only_check: bool) -> int:
+def _readmes(of_device: Sequence[Board], savings: Sequence[Savings], only_check: bool) -> int:
     behind = False
-    for path, (is_now, should_be) in readmes.updated(of_device, ROOT).items():
+    for path, (is_now, should_be) in readmes.updated(of_device, ROOT, savings).items():
         name = path.relative_to(ROOT)
         if is_now == should_be:
             print(f"{name}: up to date")

@@ -1,48 +1,77 @@
-"""Verb ``show``: a variant's kernel, as it is or as one file that stands alone."""
+"""Verb ``show``: a variant's kernel, as it is, as one file that stands alone, or as a folder that builds."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.syntax import Syntax
 
-from mini_dnn.checking.launches import shared_limit
+from mini_dnn.checking.launches import SHARED_LIMIT, shared_limit
 from mini_dnn.cli.common import problems_of
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.variant import find
+from mini_dnn.measuring.machine import commit
+from mini_dnn.progress import busy
+from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
+from mini_dnn.variant.standalone import Origin, standalone
+
+ARCH = 90  # of the GPU whose blocks are shown where none is named
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "show",
-        help="print a variant's kernel, or export it as one .cu",
+        help="print a variant's kernel, or export it as one .cu or as a program",
         description="Print a variant's kernel. With --expand it is one self-contained .cu for one "
         "problem, such as a layer of the course's network: local files inlined, definitions written out, "
-        "launches in a comment.",
+        "launches in a comment. With --standalone it is a folder with that file, a host program and a "
+        "Makefile: 'make && ./main' needs nvcc alone, checks the kernel against float64 and times it.",
     )
     parser.add_argument("impl", metavar="NAME", help="the variant")
     parser.add_argument("--expand", action="store_true", help="make it stand alone")
     parser.add_argument(
-        "--at", "--layer", metavar="NAME", help="the problem that --expand is for (default: the first one)"
+        "--at",
+        "--layer",
+        metavar="NAME",
+        help="the problem that --expand is for (default: the first one that the variant takes)",
     )
     parser.add_argument("--shapes", metavar="SIZES", help="the same by its sizes, such as 1,1,86,86,4,7,7")
+    parser.add_argument(
+        "--arch",
+        type=int,
+        choices=SHARED_LIMIT,
+        help="the GPU that --expand is for, by its compute capability: 75 is 7.5 (default 90)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there instead of printing it")
+    parser.add_argument(
+        "--standalone",
+        type=Path,
+        metavar="FOLDER",
+        help="with --expand: write a new folder with the kernel, a host program and a Makefile",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the kernel."""
     variant = find(args.impl)
-    if (args.at or args.shapes) and not args.expand:
-        raise UsageError("--at and --shapes go with --expand; the kernel file itself serves all problems")
+    if not args.expand:
+        for flag in ("at", "shapes", "arch", "standalone"):
+            if getattr(args, flag):
+                raise UsageError(f"--{flag} goes with --expand; the kernel file itself serves all problems")
+    if args.standalone and args.out:
+        raise UsageError("--standalone writes a folder and --out a file; use one of them")
+    if args.standalone:
+        _take_home(variant, args)
+        return 0
     if args.expand:
-        asked = problems_of(variant.operation, [args.at] if args.at else None, _listed(args.shapes))
-        name, problem = next(iter(asked.items()))
-        text, language = expand(variant, problem, name, shared_limit(variant.min_arch)), "cuda"
+        arch, (name, problem) = _arch(variant, args.arch), _problem(variant, args.at, args.shapes)
+        text, language = expand(variant, problem, name, shared_limit(arch), arch), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
         text, language = file.read_text(), "cuda" if variant.plan else "python"
@@ -54,8 +83,58 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _listed(shapes: str | None) -> list[str] | None:
-    return [shapes] if shapes else None
+def _take_home(variant: Variant, args: argparse.Namespace) -> None:
+    """Write the folder."""
+    _check_folder(args.standalone)
+    arch, (name, problem) = _arch(variant, args.arch), _problem(variant, args.at, args.shapes)
+    origin = Origin(name, _commit())
+    with busy(f"float64 answers for {problem} ..."):
+        files = standalone(variant, problem, origin, arch, shared_limit(arch))
+    _write_folder(args.standalone, files)
+    print(f"written to {args.standalone}: {', '.join(files)}")
+    print(f"next: cd {args.standalone} && make && ./main")
+
+
+def _commit() -> str:
+    """The checkout's, with a remark where files differ from it."""
+    found = commit()
+    return f"{(found['commit'] or 'unknown')[:10]}{' with changes' if found['dirty'] else ''}"
+
+
+def _problem(variant: Variant, at: str | None, shapes: str | None) -> tuple[str, Any]:
+    """The problem that is asked for, or the first one of the operation that the variant takes; by name."""
+    asked = problems_of(variant.operation, [at] if at else None, [shapes] if shapes else None)
+    taken = [(name, problem) for name, problem in asked.items() if not variant.limit_for(problem)]
+    return (taken or list(asked.items()))[0]
+
+
+def _arch(variant: Variant, asked: int | None) -> int:
+    """The GPU that is asked for.
+
+    Raises
+    ------
+    UsageError
+        It is too old for the variant.
+    """
+    arch = asked or ARCH
+    if arch < variant.min_arch:
+        raise UsageError(f"--arch {arch}: {variant.name} needs {variant.min_arch} or newer")
+    return arch
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse, before the work, a folder that is there already and has something in it."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"--standalone {folder} exists already; remove it, or name a new folder")
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise MiniDnnError(f"--standalone {folder} cannot be written: {error}") from error
 
 
 def _write(path: Path, text: str) -> None:

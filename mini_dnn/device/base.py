@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.product import Product
 from mini_dnn.device.tensor_map import UNIT, MapGeometry
 from mini_dnn.errors import LaunchError
 
@@ -18,6 +20,7 @@ GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, te
 
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
 Defines = Mapping[str, int | float | str]
+Work = Callable[[], None]  # gives a stream something to do, and does not wait for it
 
 
 class Buffer(Protocol):
@@ -28,8 +31,19 @@ class Buffer(Protocol):
     dtype: np.dtype[Any]
     nbytes: int
 
+    @property
+    def address(self) -> int | None:
+        """Where it begins; None if it was freed."""
+
     def free(self) -> None:
         """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
+
+
+class LentBuffer(Buffer, Protocol):
+    """An array of somebody else's, which may lie elsewhere each time that it is used."""
+
+    def lie_at(self, address: int) -> None:
+        """From now on it lies there."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,50 @@ class Graph(Protocol):
 
     def free(self) -> None:
         """Let go of it; it must not be replayed again. Freeing twice is harmless."""
+
+
+class ForeignStream(Protocol):
+    """A stream that another library made. Its work is made ready once, and then given to it often.
+
+    Where a `LentBuffer` among the arguments lies counts when the work is given.
+    """
+
+    def is_current(self) -> bool:
+        """Whether this thread can give it work as it is; if not, it can within `Device.entered`."""
+
+    def is_captured(self) -> bool:
+        """Whether what it is given is recorded for a graph, and not done."""
+
+    def number(self) -> int:
+        """One of its own: a stream that is made after another has gone may have the same handle."""
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
+        shared_bytes: int,
+        cluster: Sizes,
+        early: bool,
+    ) -> Work:
+        """The launch of a kernel: see `Device.launch`."""
+
+    def copy(self, target: Buffer, source: Buffer) -> Work:
+        """The copy of all of ``source`` to the front of ``target``."""
+
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
+        """The product: see `Device.gemm`."""
+
+    def follow(self, handle: int) -> None:
+        """Let what it is given from now on wait for all that another stream has been given so far."""
+
+    def mark(self) -> Callable[[], bool]:
+        """A function that says whether all that it has been given so far is done."""
+
+    def free(self) -> None:
+        """Free what its work needs on the device; it must not be given again."""
 
 
 class Device(Protocol):
@@ -161,8 +219,8 @@ class Device(Protocol):
             latter only at the next `synchronize` or copy.
         """
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """``c (m,n) = a (m,k) @ b (k,n)``, row-major fp32, by the device's own library."""
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Compute a matrix product by the device's own library, in the types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
         """Let work that is given to the stream from now on wait for the event."""
@@ -198,3 +256,12 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Release the device. Closing twice is harmless."""
+
+    def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentBuffer:
+        """A buffer in memory of somebody else's, who is yet to say where."""
+
+    def foreign_stream(self, handle: int) -> ForeignStream:
+        """The stream of another library that has this handle; 0 is the default stream."""
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Inside, this thread works on the device, whatever device it works on outside."""

@@ -31,3 +31,19 @@ def reason(driver: Any, status: Any) -> str:
         return ""
     _, text = driver.cuGetErrorString(status)
     return f"{text.decode() if text else 'no reason is known'} (CUDA error {int(status)})"
+
+
+def gpu_of(address: int) -> int:
+    """The index of the GPU on which the memory at an address lies.
+
+    Raises
+    ------
+    DeviceError
+        It lies on none.
+    """
+    driver = load_driver()
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, index = driver.cuPointerGetAttribute(attribute, address)
+    if failed := reason(driver, status):
+        raise DeviceError(f"the address {address:#x} belongs to no GPU: {failed}")
+    return int(index)

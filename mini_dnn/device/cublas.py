@@ -1,18 +1,33 @@
-"""The one call of cuBLAS that a variant needs, through ctypes."""
+"""The one call of cuBLAS that a plan needs, through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+from ctypes import byref, c_float, c_int, c_longlong, c_size_t, c_void_p
 
 from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
-NO_TRANSPOSE = 0  # CUBLAS_OP_N
+WORKSPACE = 32 << 20  # bytes of device memory for the library: what NVIDIA recommends for Hopper
+OPERATIONS = {"n": 0, "t": 1}  # CUBLAS_OP_N, CUBLAS_OP_T
+DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF
+COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F: sums in fp32, and no TF32
+ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library chooses
+MATH_MODE = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are added in fp32, too
 
 
 class Cublas:
-    """A cuBLAS handle in the current context.
+    """A cuBLAS handle for one stream of the current context.
+
+    Parameters
+    ----------
+    stream
+        Handle of the stream.
+    workspace
+        Address of `WORKSPACE` bytes of device memory that nobody else uses. With it, the library allocates
+        nothing, so that its work can be recorded as a graph.
 
     Raises
     ------
@@ -20,31 +35,49 @@ class Cublas:
         The library is not found, or cannot start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream: int, workspace: int) -> None:
         self._library = _load()
-        self._handle = ctypes.c_void_p()
-        status = self._library.cublasCreate_v2(ctypes.byref(self._handle))
+        self._handle = c_void_p()
+        status = self._library.cublasCreate_v2(byref(self._handle))
         if status:
             raise DeviceError(f"cuBLAS cannot start: cublasCreate returned status {status}")
+        self._call("cublasSetStream_v2", c_void_p(stream))
+        self._call("cublasSetWorkspace_v2", c_void_p(workspace), c_size_t(WORKSPACE))  # after the stream
+        self._call("cublasSetMathMode", c_int(MATH_MODE))
 
-    def sgemm(self, a: int, b: int, c: int, m: int, n: int, k: int, stream: int) -> None:
-        """Row-major ``c (m,n) = a (m,k) @ b (k,n)`` at these device addresses, in strict fp32.
+    def multiply(self, product: Product, a: int, b: int, c: int, given: str, out: str) -> None:
+        """Compute a product of what lies at these device addresses.
 
-        cuBLAS is column-major: it computes the transposed product of the same memory, b by a.
+        cuBLAS is column-major: to it, a line of memory is a column. So it is asked for the transposed product
+        of the same memory, b by a.
+
+        Parameters
+        ----------
+        given, out
+            Types of a and b, and of c: NumPy's names. The product has been checked: `Product.limit_for`.
         """
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
-        self._check(self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
-        self._check(
-            self._library.cublasSgemm_v2(
-                *(self._handle, NO_TRANSPOSE, NO_TRANSPOSE, n, m, k, ctypes.byref(one)),
-                *(ctypes.c_void_p(b), n, ctypes.c_void_p(a), k),
-                *(ctypes.byref(zero), ctypes.c_void_p(c), n),
+        of_a, of_b, of_c = (
+            (c_void_p(address), c_int(DATA_TYPES[kind]), c_int(pitch), c_longlong(count * pitch))
+            for address, kind, (count, _, pitch) in zip(
+                (a, b, c), (given, given, out), product.lines, strict=True
             )
         )
+        turned_a, turned_b = (c_int(OPERATIONS[letter]) for letter in product.layout)
+        self._call(
+            "cublasGemmStridedBatchedEx",
+            *(turned_b, turned_a, c_int(product.n), c_int(product.m), c_int(product.k)),
+            *(byref(c_float(product.alpha)), *of_b, *of_a, byref(c_float(product.beta)), *of_c),
+            *(c_int(product.batch), c_int(COMPUTE_32F), c_int(ALGORITHM)),
+        )
 
-    def _check(self, status: int) -> None:
+    def close(self) -> None:
+        """Let go of the handle."""
+        self._library.cublasDestroy_v2(self._handle)
+
+    def _call(self, function: str, *args: object) -> None:
+        status = getattr(self._library, function)(self._handle, *args)
         if status:
-            raise LaunchError(f"cuBLAS failed with status {status}")
+            raise LaunchError(f"{function} failed with status {status}")
 
 
 def _load() -> ctypes.CDLL:

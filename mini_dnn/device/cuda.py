@@ -15,11 +15,13 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver
 from mini_dnn.device.clusters import ALONE, Sizes
-from mini_dnn.device.cublas import Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, own, same_size
+from mini_dnn.device.cublas import WORKSPACE, Cublas
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, own, same_size
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
@@ -50,11 +52,12 @@ class CudaDevice:
             context = device.retain_primary_context()
             context.push()
         self._context = context
+        self._handle = int(self._bindings.cuCtxGetCurrent()[1])
         # also at exit: PyCUDA aborts a process that ends inside a context
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
         self._flush: CudaBuffer | None = None
-        self._cublas: Cublas | None = None
+        self._cublas: dict[int, tuple[Cublas, CudaBuffer]] = {}  # and its workspace, by stream
         major, minor = device.compute_capability()
         self.arch = 10 * major + minor
         self.device_name = device.name()
@@ -176,12 +179,16 @@ class CudaDevice:
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
         _loaded(module).kernel(kernel).launch(settings, args)
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> None:
-        """Multiply by cuBLAS, in strict fp32."""
-        if self._cublas is None:
-            self._cublas = Cublas()
-        pa, pb, pc = (int(own(buffer).memory) for buffer in (a, b, c))
-        self._cublas.sgemm(pa, pb, pc, m, n, k, self._stream(stream).handle)
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
+        """Multiply by cuBLAS."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
+        if stream not in self._cublas:  # a workspace for each: streams may overlap
+            workspace = self.empty("cuBLAS workspace", (WORKSPACE,), np.uint8, fill=False)
+            handle = Cublas(self._stream(stream).handle, int(workspace.memory))
+            self._cublas[stream] = handle, workspace
+        at_a, at_b, at_c = (int(own(buffer).memory) for buffer in (a, b, c))
+        self._cublas[stream][0].multiply(product, at_a, at_b, at_c, a.dtype.name, c.dtype.name)
 
     def wait(self, event: Any, stream: int) -> None:
         """Let the stream wait for the event."""
@@ -226,8 +233,37 @@ class CudaDevice:
         with self._errors("the GPU does not say how much memory is free"):
             return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
 
+    def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentCudaBuffer:
+        """A buffer in memory of another library's."""
+        return LentCudaBuffer(name, shape, np.dtype(dtype))
+
+    def foreign_stream(self, handle: int) -> CudaStream:
+        """The stream of another library that has this handle; 0 is the default stream."""
+
+        def allocate(nbytes: int) -> CudaBuffer:
+            return self.empty("memory of a library", (nbytes,), np.uint8, fill=False)
+
+        return CudaStream(self._bindings, self._handle, handle, allocate)
+
+    def leave(self) -> None:
+        """Give this thread the device back that it worked on before; from now on, use `entered`."""
+        self._leave()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, this thread works on this GPU."""
+        self._context.push()
+        try:
+            yield
+        finally:
+            self._context.pop()
+
     def close(self) -> None:
         """Leave the context."""
+        for handle, workspace in self._cublas.values():
+            handle.close()
+            workspace.free()
+        self._cublas.clear()
         self._streams.clear()
         self._leave()
 

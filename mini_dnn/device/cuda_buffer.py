@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,31 @@ class CudaBuffer:
     memory: Any  # a DeviceAllocation, or the address of a module's variable
     nbytes: int
 
+    @property
+    def address(self) -> int | None:
+        """Where it begins; None if it was freed."""
+        return None if self.memory is None else int(self.memory)
+
     def free(self) -> None:
         """Return the memory; freeing twice is harmless."""
         if hasattr(self.memory, "free"):
             self.memory.free()
+        self.memory = None
+
+
+class LentCudaBuffer(CudaBuffer):
+    """An array of another library's in the GPU's memory; see `mini_dnn.device.base.LentBuffer`."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        super().__init__(name, shape, dtype, 0, prod(shape) * dtype.itemsize)
+        self.place = ctypes.c_uint64()  # what launches that are made ready read
+
+    def lie_at(self, address: int) -> None:
+        """From now on it lies there."""
+        self.memory = self.place.value = address
+
+    def free(self) -> None:
+        """Forget where it lies: the memory is another library's."""
         self.memory = None
 
 
@@ -33,6 +56,11 @@ def own(buffer: Buffer | Scalar) -> CudaBuffer:
     if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
         raise DeviceError(f"{buffer!r} is no buffer of this GPU, or was freed")
     return buffer
+
+
+def address_of(buffer: Buffer | Scalar) -> int:
+    """Where the buffer lies, if it is one of this GPU and not freed."""
+    return int(own(buffer).memory)
 
 
 def same_size(buffer: Buffer, array: np.ndarray) -> None:

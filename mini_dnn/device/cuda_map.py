@@ -28,7 +28,7 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
     api = load_driver()
     shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
     status, tensor_map = api.cuTensorMapEncodeTiled(
-        api.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"],
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"),
         len(shape),
         address,
         [api.cuuint64_t(side) for side in shape],
@@ -36,7 +36,7 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
         [api.cuuint32_t(side) for side in box],
         [api.cuuint32_t(1)] * len(shape),
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        api.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"],
+        getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"),
         api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Scalar
+from mini_dnn.device.base import Buffer, MappedBuffer, Scalar, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, Sizes, cluster_fault
-from mini_dnn.device.cuda_buffer import CudaBuffer, own
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
+MAP_BYTES = 128  # of a tensor map
+MAPS = 256  # that are kept of a launch, each for another place of its buffer
 
 
 class LaunchSettings(NamedTuple):
@@ -120,6 +122,33 @@ class CudaKernel:
         if failed := reason(self._driver, status):
             raise LaunchError(f"{self._described(settings)}: {failed}")
 
+    def ready(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> Work:
+        """The launch, made ready: where lent buffers lie counts when it is given."""
+        self._check_count(args)
+        config = self._configured(settings)
+        held: list[Any] = []  # what the driver reads, an object an argument
+        maps: list[LentMap] = []
+        for number, arg in enumerate(args):
+            if isinstance(arg, MappedBuffer) and isinstance(arg.buffer, LentCudaBuffer):
+                maps.append(LentMap(arg))
+                held.append(maps[-1].memory)
+                continue
+            value = self._value(number, arg)
+            fixed = (ctypes.c_char * len(value)).from_buffer_copy(value)
+            held.append(arg.place if isinstance(arg, LentCudaBuffer) else fixed)
+        pointers = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        give, function, address = self._driver.cuLaunchKernelEx, self._function, ctypes.addressof(pointers)
+        success = self._driver.CUresult.CUDA_SUCCESS
+
+        def launch(_alive: Any = (pointers, held)) -> None:
+            for lent in maps:
+                lent.follow()
+            (status,) = give(config, function, address, 0)
+            if status != success:
+                raise LaunchError(f"{self._described(settings)}: {reason(self._driver, status)}")
+
+        return launch
+
     def _parameters(self) -> tuple[slice, ...]:
         """Which bytes of the arguments each parameter is."""
         driver, spans = self._driver, list[slice]()
@@ -138,16 +167,24 @@ class CudaKernel:
 
     def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
         """Put the arguments where the driver finds them; a launch copies them."""
+        self._check_count(args)
+        for number, arg in enumerate(args):
+            self._bytes[self._spans[number]] = self._value(number, arg)
+
+    def _check_count(self, args: Sequence[Any]) -> None:
         if len(args) != len(self._spans):
             raise LaunchError(f"{self._what} takes {len(self._spans)} arguments; {len(args)} were passed")
-        for number, (arg, span) in enumerate(zip(args, self._spans, strict=True), 1):
-            value = _passed(arg)
-            if len(value) != span.stop - span.start:
-                raise LaunchError(
-                    f"argument {number} of {self._what} has {span.stop - span.start} bytes; "
-                    f"{arg!r} was passed, which has {len(value)}"
-                )
-            self._bytes[span] = value
+
+    def _value(self, number: int, arg: Buffer | Scalar | MappedBuffer) -> bytes:
+        """The bytes of an argument, if there are as many as the kernel takes."""
+        value = _passed(arg)
+        span = self._spans[number]
+        if len(value) != span.stop - span.start:
+            raise LaunchError(
+                f"argument {number + 1} of {self._what} has {span.stop - span.start} bytes; "
+                f"{arg!r} was passed, which has {len(value)}"
+            )
+        return value
 
     def _configured(self, settings: LaunchSettings) -> Any:
         """What the driver wants to know of a launch."""
@@ -195,8 +232,28 @@ class CudaKernel:
         return f"launching {self._what} on {where}, {s.shared_bytes} B shared"
 
 
+class LentMap:
+    """A tensor map of a buffer that may lie elsewhere with each launch."""
+
+    def __init__(self, mapped: MappedBuffer) -> None:
+        self._mapped, self._at = mapped, 0
+        self._known: dict[int, bytes] = {}  # by address
+        self.memory = ctypes.create_string_buffer(MAP_BYTES)
+
+    def follow(self) -> None:
+        """Make it that of where the buffer lies now."""
+        address = address_of(self._mapped.buffer)
+        if address != self._at:
+            if address not in self._known:
+                if len(self._known) == MAPS:
+                    self._known.clear()
+                self._known[address] = encoded(*self._mapped.at(address)).tobytes()
+            self.memory.raw = self._known[address]
+            self._at = address
+
+
 def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
     """What the kernel gets: a scalar as it is, an address, or a tensor map."""
     if isinstance(arg, MappedBuffer):
-        return encoded(*arg.at(int(own(arg.buffer).memory))).tobytes()
-    return arg.tobytes() if isinstance(arg, np.generic) else int(own(arg).memory).to_bytes(8, "little")
+        return encoded(*arg.at(address_of(arg.buffer))).tobytes()
+    return arg.tobytes() if isinstance(arg, np.generic) else address_of(arg).to_bytes(8, "little")

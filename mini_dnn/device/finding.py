@@ -22,8 +22,13 @@ CURES = {
     "return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
+    "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
+    "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
+    "for them that it may write again what others have read",
     "block race": "let each block write elements of its own (check the grid and the index), "
     "or use atomicAdd where sums of several blocks meet",
+    "cluster barrier": "let all threads of all blocks of the cluster come to it, outside of any branch; it "
+    "does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
     "before it, but skip the work and still come to every __syncthreads()",
     "warp-mask": "all lanes that the mask names must come to the call: take it out of the branch, let lanes "
@@ -145,6 +150,7 @@ class Fault:
     exited: int  # threads of the block that had returned
     subscript: int | None  # of an array that C++ knows the size of
     type: str
+    home: tuple[int, ...] = ()  # the block in whose shared memory the array is
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -182,7 +188,11 @@ def _out_of_bounds(f: Fault) -> Finding:
 
 def _race(f: Fault) -> Finding:
     index = f.array.index(f.offset)
-    if f.own.block != f.other.block:
+    where = f"{index} of {f.array}"
+    if f.own.block != f.other.block and f.array.memory == "shared":
+        cure, between = "cluster race", "with no barrier of the cluster between that orders memory"
+        where += f" in block {f.home}"
+    elif f.own.block != f.other.block:
         cure, between = "block race", "and blocks are not ordered"
     elif f.own.write and f.other.write and f.array.memory == "global":
         cure, between = "same element", "and nothing orders them"
@@ -192,7 +202,7 @@ def _race(f: Fault) -> Finding:
         cure, between = "warp race", "with no __syncwarp() or __syncthreads() between"
     else:
         cure, between = "race", "with no __syncthreads() between"
-    what = f"one thread {f.other.does} and another {f.own.does} {index} of {f.array}, {between}"
+    what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure])
 
 

@@ -79,11 +79,11 @@ class MapGeometry:
             )
         if self.swizzle not in SWIZZLES:
             return f"its swizzle is {self.swizzle}; expected one of {', '.join(map(str, SWIZZLES))}"
-        if self.swizzle and row > self.swizzle:
+        if self.swizzle and row != self.swizzle:
+            fits = f"take swizzle={row}, or " if row in SWIZZLES else ""
             return (
-                f"a row of its box {self.box} has {row} bytes, and a swizzle of {self.swizzle} bytes takes "
-                f"rows of at most that: let the last side be at most {self.swizzle // self.itemsize}, and "
-                "take several boxes"
+                f"a row of its box {self.box} has {row} bytes, and a swizzle of {self.swizzle} bytes is for "
+                f"rows of just that: {fits}let the last side be {self.swizzle // self.itemsize}"
             )
         return ""
 

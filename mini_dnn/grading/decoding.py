@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.device.clusters import MAX_CLUSTER
+from mini_dnn.device.product import LARGEST, LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS
 from mini_dnn.errors import VariantError
 from mini_dnn.grading.plans import Head
@@ -168,16 +169,32 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             return CopyIn(_copied(name, "in", first, last, buffers), _stream(stream))
         case {"copy_out": [name, first, last], "stream": stream}:
             return CopyOut(_copied(name, "out", first, last, buffers), _stream(stream))
-        case {"cublas": [a, b, c], "sizes": [m, n, k], "stream": stream}:
-            m, n, k = (_whole(size, "a gemm", 1) for size in (m, n, k))
-            for name, size in ((a, m * k), (b, k * n), (c, m * n)):
-                array = buffers.known[_buffer(name, buffers)]
-                if array.dtype != "float32":
-                    raise VariantError(f"a gemm is in float32, and '{name}' is {array.dtype}")
-                if math.prod(array.shape) < size:
-                    raise VariantError(f"a gemm of m, n, k = {m}, {n}, {k} reaches beyond '{name}'")
-            return Gemm(a, b, c, m, n, k, _stream(stream))
+        case {"cublas": [a, b, c], "product": list(product), "stream": stream}:
+            a, b, c = (_buffer(name, buffers) for name in (a, b, c))
+            return Gemm(a, b, c, **_product((a, b, c), product, buffers), stream=_stream(stream))
     raise VariantError(f"a step of the plan that is none: {str(values)[:200]}")
+
+
+def _product(names: Sequence[str], values: Sequence[Any], buffers: _Buffers) -> dict[str, Any]:
+    """The fields of a product that keeps to its buffers."""
+    if len(values) != len(fields(Product)):
+        raise VariantError(f"a gemm with {len(values)} sizes and factors; expected {len(fields(Product))}")
+    given: dict[str, Any] = {}
+    for field, value in zip(fields(Product), values, strict=True):
+        what = f"{field.name} of a gemm"
+        match field.type:
+            case "int":
+                given[field.name] = _whole(value, what, 0, LARGEST)
+            case "float" if type(value) in (int, float):
+                given[field.name] = float(_float("float64", value))
+            case "str" if value in LAYOUTS:
+                given[field.name] = value
+            case _:
+                raise VariantError(f"{what} is {str(value)[:100]!r}")
+    arrays = {letter: buffers.known[name] for letter, name in zip("abc", names, strict=True)}
+    if limit := Product(**given).limit_for(arrays):
+        raise VariantError(f"a gemm of {', '.join(names)}: {limit}")
+    return given
 
 
 def _launch(

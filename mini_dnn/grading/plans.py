@@ -44,7 +44,15 @@ def encode(planned: Planned) -> bytes:
 
 
 def encode_values(planned: Planned) -> dict[str, Any]:
-    """The same for a message, before it is made text."""
+    """The same for a message, before it is made text.
+
+    Raises
+    ------
+    VariantError
+        It needs kernels of other variants: a submission is graded by its own.
+    """
+    if planned.codes or planned.views:
+        raise VariantError(f"{planned.name}: its plan runs kernels of other variants; expected its own alone")
     return {
         "problem": list(planned.problem.numbers),
         "scratch": {name: _encode_array(array) for name, array in planned.scratch.items()},
@@ -79,7 +87,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
         case Gemm():
             return {
                 "cublas": [step.a, step.b, step.c],
-                "sizes": [step.m, step.n, step.k],
+                "product": list(astuple(step.product)),
                 "stream": step.stream,
             }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.cache import cache_dir
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import runtime_path
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.grading import decoding, plans
@@ -245,6 +247,10 @@ def new_cache(folder: Path) -> Path:
     """A cache with nothing in it but the emulator's own libraries, which are the same for all."""
     target = folder / "emulator"
     target.mkdir(parents=True)
-    for library in (cache_dir() / "emulator").glob("*runtime-*.so"):
-        shutil.copyfile(library, target / library.name)
+    with suppress(DeviceError):  # where there is no compiler, there is no emulator either
+        compiler = find_compiler()
+        for checked in (False, True):  # of this version alone: they count as files of the submission
+            library = runtime_path(compiler, ucontext=False, checked=checked)
+            if library.is_file():
+                shutil.copyfile(library, target / library.name)
     return folder

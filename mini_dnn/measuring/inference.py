@@ -24,11 +24,13 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import WeightsInfo, load
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.problem import TYPES
 from mini_dnn.progress import Bar
 from mini_dnn.running.timing import NOT_TIMED, Timed
 from mini_dnn.variant import Variant, find
 
 LAYER, NETWORK = "conv2d", "lenet"  # the operations of one convolution, and of all layers
+LINEAR = "gemm"  # the operation of one linear layer
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 
 
@@ -111,9 +113,14 @@ class Program:
         """What the file of weights states for so many images of this data set; None if nothing."""
         return self.info.accuracies.get(batch) if self.info.dataset == self.data.name else None
 
-    def accuracy(self, convolutions: Convolutions, batch: int) -> float:
-        """Classify the first ``batch`` images; the fraction that the network gets right."""
+    def accuracy(self, convolutions: Convolutions, batch: int, products: Products | None = None) -> float:
+        """Classify the first ``batch`` images; the fraction that the network gets right.
+
+        Linear layers are NumPy's, unless there are ``products``.
+        """
         self.network.convolve_with(convolutions)
+        if products:
+            self.network.multiply_with(products)
         return self.share_right(self.network.predict(datasets.to_float(self.data.images[:batch])))
 
     def share_right(self, classes: np.ndarray) -> float:
@@ -188,6 +195,58 @@ class Convolutions:
         self.layers.append(layer)
         self.on_layer(layer)
         return layer.result.y
+
+
+@dataclass
+class Products:
+    """Runs a network's linear layers in one variant of the matrix product.
+
+    Parameters
+    ----------
+    variant, setting, on_layer
+        See `Convolutions`.
+    """
+
+    variant: Variant
+    setting: Setting
+    on_layer: Callable[[Measured], None] = lambda layer: None
+    layers: list[Measured] = field(default_factory=list)
+
+    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        """Multiply x by the transposed w for the layer of that name.
+
+        Operands stay in fp32 where the variant takes that. Else they are rounded to the first type that it
+        takes.
+
+        Raises
+        ------
+        VariantError
+            It takes no type, or one that cannot hold a number of x or w.
+        CheckError
+            See `measure`.
+        """
+        problem, arrays = self._problem(x, w)
+        layer = measure(self.variant, name, problem, arrays, self.setting)
+        self.layers.append(layer)
+        self.on_layer(layer)
+        return layer.result.y[0]
+
+    def _problem(self, x: np.ndarray, w: np.ndarray) -> tuple[Any, Arrays]:
+        """The product in the first type that the variant takes."""
+        limits = []
+        for dtype in TYPES.values():
+            with np.errstate(over="ignore"):
+                rounded = x.astype(dtype), w.astype(dtype)
+            problem, arrays = ops.find(LINEAR).of(*rounded, layout="nt")
+            limits.append(self.variant.limit_for(problem))
+            if limits[-1]:
+                continue
+            if not all(np.isfinite(array).all() for array in rounded):
+                raise VariantError(
+                    f"{self.variant.name} takes linear layers in {dtype}, which cannot hold all numbers"
+                )
+            return problem, arrays
+        raise VariantError(f"{self.variant.name} does not take a linear layer: {limits[0]}")
 
 
 @dataclass(frozen=True)

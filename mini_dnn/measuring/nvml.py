@@ -66,6 +66,13 @@ class Nvml:
         except nvml.NVMLError:
             return None
 
+    def energy_j(self) -> float | None:
+        """Joules that the GPU has taken since its driver was loaded; None where it does not count them."""
+        try:
+            return self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu) / 1000
+        except self._nvml.NVMLError:
+            return None
+
     def close(self) -> None:
         """Let go of NVML."""
         self._nvml.nvmlShutdown()

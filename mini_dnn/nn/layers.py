@@ -7,76 +7,19 @@ the gradient of the loss by the layer's output, stores those by the parameters a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.errors import MiniDnnError, ShapeError
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layer import Layer, Parameter, Shape, he_normal
 from mini_dnn.nn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
 from mini_dnn.nn.numpy_pool import max_pool_backward, max_pool_forward
 
-Shape = tuple[int, ...]
 Convolve = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y, a new array
+Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> x wᵀ, a new array
 
-
-@dataclass
-class Parameter:
-    """A trained array, and the gradient of the loss by it after a backward pass."""
-
-    value: np.ndarray
-    grad: np.ndarray
-
-    @classmethod
-    def of(cls, value: np.ndarray) -> Parameter:
-        """Wrap a value, with a gradient of zero."""
-        return cls(value, np.zeros_like(value))
-
-
-class Layer:
-    """Base of all layers; one without parameters overrides the first three methods."""
-
-    _saved: Any = None  # what the next backward pass needs
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of that shape.
-
-        Raises
-        ------
-        ShapeError
-            The layer cannot take such an input.
-        """
-        raise NotImplementedError
-
-    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """Compute the output; keep what `backward` needs if ``training``.
-
-        With ``overwrite`` the caller gives x away: the layer may put its output there.
-        """
-        raise NotImplementedError
-
-    def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of the parameters and return dx, of the input's shape."""
-        raise NotImplementedError
-
-    def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of the parameters only: all that a network's first layer owes."""
-
-    def parameters(self) -> dict[str, Parameter]:
-        """Trained arrays by name."""
-        return {}
-
-    def _take_saved(self) -> Any:
-        saved, self._saved = self._saved, None
-        if saved is None:
-            raise MiniDnnError(f"{self!r}: backward() needs a forward(x, training=True) of its own before it")
-        return saved
-
-
-def he_normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Parameter:
-    """Normal values of variance 2 / (inputs of an output), which ReLU keeps (He et al., arXiv:1502.01852)."""
-    return Parameter.of((rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(dtype))
+__all__ = ["Conv2d", "Flatten", "Layer", "Linear", "MaxPool2d", "Parameter", "ReLU", "Shape", "Softmax"]
 
 
 class Conv2d(Layer):
@@ -247,6 +190,7 @@ class Linear(Layer):
     ) -> None:
         self.weight = he_normal(rng, (out_features, in_features), dtype)
         self.bias = Parameter.of(np.zeros(out_features, dtype))
+        self.multiply: Multiply = _multiply  # replace to run the forward pass elsewhere
 
     def __repr__(self) -> str:
         outputs, inputs = self.weight.value.shape
@@ -260,11 +204,11 @@ class Linear(Layer):
         return shape[0], outputs
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(N, in_features) to (N, out_features)."""
+        """(N, in_features) to (N, out_features), through `multiply`."""
         self.output_shape(x.shape)
         if training:
             self._saved = x
-        return x @ self.weight.value.T + self.bias.value
+        return self.multiply(x, self.weight.value) + self.bias.value
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         """Store the gradients of weight and bias, return dx."""
@@ -279,6 +223,10 @@ class Linear(Layer):
     def parameters(self) -> dict[str, Parameter]:
         """``weight`` (out_features, in_features) and ``bias`` (out_features,)."""
         return {"weight": self.weight, "bias": self.bias}
+
+
+def _multiply(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray(x @ w.T)
 
 
 class Softmax(Layer):

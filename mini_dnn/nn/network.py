@@ -10,9 +10,10 @@ from time import perf_counter
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.nn.layers import Conv2d, Layer, Parameter, Shape
+from mini_dnn.nn.layers import Conv2d, Layer, Linear, Parameter, Shape
 
 NamedConvolve = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> y, a new array
+NamedMultiply = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> x wᵀ
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ class Network:
         """
         for name, layer in self.layers.items():
             if isinstance(layer, Conv2d):
-                layer.convolve = partial(_convolve_named, convolve, name)
+                layer.convolve = partial(_named, convolve, name)
+
+    def multiply_with(self, multiply: NamedMultiply) -> None:
+        """Let ``multiply(x, w, name)`` give x wᵀ in the forward pass of every linear layer from now on."""
+        for name, layer in self.layers.items():
+            if isinstance(layer, Linear):
+                layer.multiply = partial(_named, multiply, name)
 
     def check_input(self, x: np.ndarray) -> None:
         """Check x against every layer, before any of them computes.
@@ -130,5 +137,5 @@ class Network:
         return self.forward(x, on_layer=on_layer).argmax(axis=1)
 
 
-def _convolve_named(convolve: NamedConvolve, name: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    return convolve(x, w, name)
+def _named(compute: NamedConvolve | NamedMultiply, name: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return compute(x, w, name)

@@ -78,7 +78,7 @@ class Board:
     entries: Mapping[tuple[str, At], Entry]  # by variant and table, in the order of the course
     runs: Mapping[Key, Sequence[Row]]  # all that were measured of the code that the entries show
     ceilings: Mapping[str, float]
-    compute_types: Mapping[str, str]  # of the variants that there are; empty where it is their precision
+    variants: Mapping[str, Variant | None]  # as they are now; None for one that is gone
     sweeps: Sequence[Sweep]
     skipped: Sequence[Skipped]
     peers: Sequence[Peer]
@@ -145,7 +145,8 @@ class Board:
 
     def compute_type(self, row: Row) -> str:
         """In what a row's products are computed, one of `COMPUTE_TYPES`."""
-        return self.compute_types.get(row.variant) or row.precision
+        variant = self.variants.get(row.variant)
+        return variant.computes_in(row.sizes) if variant and variant.compute_type else row.precision
 
     def roof(self, row: Row) -> Roof | None:
         """How near an op comes to the roofline; None without a time or a ceiling, and for the host's."""
@@ -211,7 +212,7 @@ def _board(device: str, operation: Operation, results: Results) -> Board:
         entries=_entries(operation, rows, variants, skipped),
         runs=runs,
         ceilings={name: value for record in records for name, value in record.memory.items()},
-        compute_types={name: variant.compute_type for name, variant in variants.items() if variant},
+        variants=variants,
         sweeps=list({(s.variant, s.problem, s.batch): s for s in sweeps}.values()),
         skipped=list({(skip.variant, skip.problem): skip for skip in skipped}.values()),
         peers=[

@@ -10,6 +10,8 @@ from typing import Any
 from mini_dnn.errors import DataError, ShapeError, UsageError, VariantError
 from mini_dnn.measuring.files import bench_file, read_json, refuse, serving_file
 from mini_dnn.measuring.records import SCHEMA, SERVING_SCHEMAS
+from mini_dnn.measuring.savings import SCHEMA as SAVINGS
+from mini_dnn.measuring.savings import Savings, savings_file
 from mini_dnn.paths import ROOT
 from mini_dnn.report import peers
 from mini_dnn.report.growth_rows import of_growth
@@ -33,6 +35,7 @@ class Results:
     runs: Sequence[Row]  # all of them
     peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and problem
     servings: Sequence[Serving]  # in the order in which they were started
+    savings: Sequence[Savings]  # the latest of each device and operation
 
 
 def results_files(given: Sequence[Path]) -> list[Path]:
@@ -66,7 +69,7 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     files = list(files)
-    bench, growth, servings, of_peers = _read(files)
+    bench, growth, servings, of_peers, savings = _read(files)
     latest = {_key(row): row for _, rows in bench for row in rows}
     if not latest:
         names = ", ".join(map(str, files))
@@ -84,20 +87,26 @@ def load(files: Iterable[Path]) -> Results:
         runs=[row for _, rows in runs for row in rows],
         peers=list({peer.key: peer for peer in of_peers}.values()),
         servings=servings,
+        savings=savings,
     )
 
 
-def _read(files: Iterable[Path]) -> tuple[list[Run], list[Run], list[Serving], list[Peer]]:
-    """Runs of ``bench``, growth runs as such, serving and libraries, each in the order of their start."""
+def _read(
+    files: Iterable[Path],
+) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings]]:
+    """Runs of ``bench``, growth runs, serving, libraries, savings, each in the order of their start."""
     bench: list[Run] = []
     growth: list[Run] = []
     servings: list[Serving] = []
     libraries: list[tuple[str, list[Peer]]] = []
+    savings: list[Savings] = []
     for file in files:
         content = read_json(file)
         schema = content.get("schema")
         if schema in peers.SCHEMAS:
             libraries.append(peers.read(content, file))
+        elif schema == SAVINGS:
+            savings.append(Savings(file, savings_file(content, file)))
         elif schema in SERVING_SCHEMAS:
             found = serving_file(content, file)
             servings.append(Serving(file, found))
@@ -108,7 +117,10 @@ def _read(files: Iterable[Path]) -> tuple[list[Run], list[Run], list[Serving], l
     servings.sort(key=lambda serving: serving.content.started)
     libraries.sort(key=lambda pair: pair[0])
     of_peers = [peer for _, rows in libraries for peer in rows]
-    return sorted(bench, key=_started), sorted(growth, key=_started), servings, of_peers
+    savings.sort(key=lambda one: one.content.started)
+    latest = {(one.content.device.name, one.content.op): one for one in savings}
+    runs = sorted(bench, key=_started), sorted(growth, key=_started)
+    return *runs, servings, of_peers, list(latest.values())
 
 
 def _started(run: Run) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mini_dnn import ops
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.savings import Savings
 from mini_dnn.report import course
 from mini_dnn.report.board import Board, Entry, boards, throttling
 from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
@@ -16,6 +17,7 @@ from mini_dnn.report.overlap import about as about_overlap
 from mini_dnn.report.overlap import overlap_table, verdict
 from mini_dnn.report.repeats import repeats
 from mini_dnn.report.rows import At, Row, course_at, title
+from mini_dnn.report.savings_page import savings_blocks
 from mini_dnn.report.serving_page import serving_blocks
 from mini_dnn.report.tables import (
     method_text,
@@ -56,7 +58,7 @@ OF_OLD_KIND = (
 def write_report(results: Results, out: Path) -> list[Path]:
     """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
     found = boards(results)
-    contents = dict(files(_blocks(found), TITLE)) | {"ops.csv": ops_csv(found).encode()}
+    contents = dict(files(_blocks(found, results.savings), TITLE)) | {"ops.csv": ops_csv(found).encode()}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -68,7 +70,7 @@ def write_report(results: Results, out: Path) -> list[Path]:
     return [out / name for name in contents]
 
 
-def _blocks(found: Sequence[Board]) -> list[Block]:
+def _blocks(found: Sequence[Board], savings: Sequence[Savings]) -> list[Block]:
     blocks: list[Block] = [Heading(1, TITLE)]
     devices = list(dict.fromkeys(board.device for board in found))
     for at, board in enumerate(found, 1):
@@ -77,6 +79,7 @@ def _blocks(found: Sequence[Board]) -> list[Block]:
         blocks += [Heading(1, _heading(board, len(devices) > 1 and first))] if at > 1 else []
         blocks += _board(board, suffix, at == 1)
         blocks += serving_blocks(board.servings, suffix) if first else []
+        blocks += savings_blocks(board, savings, suffix)
         blocks += repeats(board)
         blocks += _where(board)
         missing = list(_missing(board))

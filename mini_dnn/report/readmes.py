@@ -1,4 +1,4 @@
-"""The op-time tables inside the READMEs, written from the results between two markers."""
+"""The tables inside the READMEs, written from the results between two markers."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from pathlib import Path
 
 from mini_dnn import ops
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.savings import Savings
 from mini_dnn.report.board import GONE, Board, Entry
 from mini_dnn.report.course import CODES, is_about
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
 from mini_dnn.report.overlap import over_slower_copy
 from mini_dnn.report.rows import course_at, title
+from mini_dnn.report.savings import about, gains_table, problems, rows_table
 from mini_dnn.report.tables import number, op_cells, op_columns, times
 
 PLACES = (  # READMEs, and the marker of their tables
     ("README.md", "op-times"),
     ("milestones/m*/README.md", "ladder"),
     ("ladders/*/README.md", "ladder"),  # a folder has the name of its operation
+    ("ladders/*/README.md", "savings"),
 )
+MEASURE_SAVINGS = "python benchmarks/savings.py --out benchmarks/results/NAME.json --picture docs/savings.svg"
+SAVINGS_PICTURE = "![Time, bytes and energy of a product](../../docs/savings.svg)"  # see its --picture
 LAST = "m3"  # the milestone that leads to the final kernel
 
 
-def updated(boards: Sequence[Board], root: Path) -> Mapping[Path, tuple[str, str]]:
+def updated(
+    boards: Sequence[Board], root: Path, savings: Sequence[Savings] = ()
+) -> Mapping[Path, tuple[str, str]]:
     """The READMEs that have markers: their text as it is, and as the results would have it.
 
     Parameters
     ----------
-    boards
+    boards, savings
         Of one device.
 
     Raises
@@ -35,9 +42,9 @@ def updated(boards: Sequence[Board], root: Path) -> Mapping[Path, tuple[str, str
     UsageError
         No README has markers, or one marker of a pair is missing.
     """
-    found = {}
+    found: dict[Path, tuple[str, str]] = {}
     for path, marker in ((path, marker) for glob, marker in PLACES for path in sorted(root.glob(glob))):
-        text = path.read_text(encoding="utf-8")
+        is_now, text = found.get(path) or (path.read_text(encoding="utf-8"),) * 2
         start, end = f"<!-- {marker}:start -->", f"<!-- {marker}:end -->"
         if (text.count(start), text.count(end)) == (0, 0):
             continue
@@ -45,8 +52,9 @@ def updated(boards: Sequence[Board], root: Path) -> Mapping[Path, tuple[str, str
         _, found_end, after = rest.partition(end)
         if (text.count(start), text.count(end)) != (1, 1) or not found_end:
             raise UsageError(f"{path}: expected one '{start}' and after it one '{end}'; put them right first")
-        block = f"{start}\n\n{_block(boards, path.parent.relative_to(root))}\n\n{end}"
-        found[path] = (text, before + block + after)
+        folder = path.parent.relative_to(root)
+        block = _savings(savings, folder.name) if marker == "savings" else _block(boards, folder)
+        found[path] = (is_now, f"{before}{start}\n\n{block}\n\n{end}{after}")
     if not found:
         raise UsageError(
             f"no README under {root} has a place for a table; put '<!-- op-times:start -->' and "
@@ -54,6 +62,18 @@ def updated(boards: Sequence[Board], root: Path) -> Mapping[Path, tuple[str, str
             "ladders/*/README.md"
         )
     return found
+
+
+def _savings(savings: Sequence[Savings], op: str) -> str:
+    """What a smaller type saves in an operation, or how to measure it."""
+    one = next((one for one in savings if one.content.op == op), None)
+    if one is None:
+        return f"Not measured yet: `{MEASURE_SAVINGS}`, then `run.py report --readmes`."
+    content = one.content
+    place = f"{content.device.name}, commit `{(content.commit or 'unknown')[:10]}`"
+    text = f"{place}{' with changes' * bool(content.dirty)}, problems {problems(content)}. {about(content)}"
+    tables = [markdown_table(table) for table in (rows_table(content), gains_table(content))]
+    return "\n\n".join([SAVINGS_PICTURE, *tables, f"{text} Written by `run.py report --readmes`."])
 
 
 def _block(boards: Sequence[Board], folder: Path) -> str:

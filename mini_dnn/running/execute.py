@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import TensorMap
-from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import Argument, Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 
 
@@ -41,10 +41,21 @@ class Execution:
     stream
         Stands for stream 0 of the plan, and the plan's others follow it. Two executions at once have
         streams of their own, so that neither waits for the other.
+    others
+        The compiled kernels of other variants that the plan needs; compiled here if None.
     """
 
-    def __init__(self, planned: Planned, module: Module, device: Device, stream: int = 0) -> None:
+    def __init__(
+        self,
+        planned: Planned,
+        module: Module,
+        device: Device,
+        stream: int = 0,
+        others: Mapping[Code, Module] | None = None,
+    ) -> None:
         self._module, self._device = module, device
+        self._others = compile_others(planned, device) if others is None else others
+        self._views = planned.views
         self._set_up, self._steps = (
             [replace(step, stream=step.stream + stream) for step in steps]
             for steps in (planned.setup, planned.steps)
@@ -122,20 +133,21 @@ class Execution:
             self._device.wait(self._device.record(stream), self._stream)
 
     def _run(self, step: Step, host: Arrays) -> None:
-        device, buffers = self._device, self.buffers
+        device = self._device
         match step:
             case Launch():
                 args = [self._argument(a, f"the launch of {step.kernel}") for a in step.args]
+                module = self._others[step.code] if step.code else self._module
                 device.launch(
-                    *(self._module, step.kernel, step.grid, step.block, args),
+                    *(module, step.kernel, step.grid, step.block, args),
                     *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
                 )
             case CopyToSymbol():
-                source = _named(step.buffer, buffers, f"the copy to {step.symbol}")
+                source = self._named(step.buffer, f"the copy to {step.symbol}")
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)
             case Gemm():
-                a, b, c = (_named(name, buffers, "the gemm") for name in (step.a, step.b, step.c))
-                device.gemm(a, b, c, step.m, step.n, step.k, step.stream)
+                a, b, c = (self._named(name, "the gemm") for name in (step.a, step.b, step.c))
+                device.gemm(step.product, a, b, c, step.stream)
             case CopyIn(images):
                 part = _host_part(host, images)
                 device.copy_in(self._part(images, "a copy"), part, step.stream)
@@ -144,33 +156,80 @@ class Execution:
                 device.copy_out(self._part(images, "a copy"), part, step.stream, wait=False)
 
     def _part(self, images: Images, what: str) -> Buffer:
-        buffer = _named(images.buffer, self.buffers, what)
+        buffer = self._named(images.buffer, what)
         return self._device.part(buffer, images.first, images.last)
 
+    def _named(self, name: str, what: str) -> Buffer:
+        """The buffer of that name, or another one's memory that goes by it."""
+        if name in self._views:
+            of, array = self._views[name]
+            buffer = self._named(of, what)
+            same: Any = self._device.part(buffer, 0, buffer.shape[0])
+            view: Buffer = replace(same, name=name, shape=array.shape, nbytes=array.nbytes)
+            return view
+        if name not in self.buffers:
+            raise no_buffer(name, self.buffers, what)
+        return self.buffers[name]
+
     def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
-        match value:
-            case np.generic():
-                return value
-            case str():
-                return _named(value, self.buffers, what)
-            case Images():
-                return self._part(value, what)
-            case TensorMap():
-                buffer = _named(value.buffer, self.buffers, what)
-                return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
-            case int():
-                if not -(2**31) <= value < 2**31:
-                    raise VariantError(
-                        f"{what} passes {value}, which does not fit C's int; "
-                        "pass np.int64(...) and declare the parameter long long"
-                    )
-                return np.int32(value)
-            case float():
-                return np.float32(value)
-        raise VariantError(
-            f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, "
-            "a float or a NumPy scalar"
-        )
+        def named(name: str) -> Buffer:
+            return self._named(name, what)
+
+        return argument(value, what, named, lambda images: self._part(images, what))
+
+
+def argument(
+    value: Argument, what: str, named: Callable[[str], Buffer], part: Callable[[Images], Buffer]
+) -> Buffer | Scalar | MappedBuffer:
+    """An argument of a launch as the device takes it.
+
+    Parameters
+    ----------
+    what
+        What messages call the launch.
+    named, part
+        Give the buffer of a name, and entries of one.
+
+    Raises
+    ------
+    VariantError
+        It is none.
+    """
+    match value:
+        case np.generic():
+            return value
+        case str():
+            return named(value)
+        case Images():
+            return part(value)
+        case TensorMap():
+            buffer = named(value.buffer)
+            return MappedBuffer(buffer, value.geometry(buffer.shape, buffer.dtype.name, buffer.nbytes))
+        case int():
+            if not -(2**31) <= value < 2**31:
+                raise VariantError(
+                    f"{what} passes {value}, which does not fit C's int; "
+                    "pass np.int64(...) and declare the parameter long long"
+                )
+            return np.int32(value)
+        case float():
+            return np.float32(value)
+    raise VariantError(
+        f"{what} passes {value!r}; an argument is a buffer's name, Images(...), TensorMap(...), an int, a "
+        "float or a NumPy scalar"
+    )
+
+
+def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
+    """What is said of a step that names a buffer which is not there."""
+    return VariantError(
+        f"{what} names a buffer '{name}'; there are {', '.join(known)} (scratch= in variant.py adds more)"
+    )
+
+
+def compile_others(planned: Planned, device: Device) -> dict[Code, Module]:
+    """Compile the kernels of other variants that a plan needs."""
+    return {code: device.compile(code.source, dict(code.defines)) for code in planned.codes}
 
 
 def hidden_fraction(spans: list[Span]) -> float:
@@ -214,12 +273,3 @@ def _host_part(host: Arrays, images: Images) -> np.ndarray:
             f"the plan copies '{images.buffer}', which is on the device alone; it may copy {', '.join(host)}"
         )
     return host[images.buffer][images.first : images.last]
-
-
-def _named(name: str, buffers: Mapping[str, Buffer], what: str) -> Buffer:
-    if name not in buffers:
-        raise VariantError(
-            f"{what} names a buffer '{name}'; there are {', '.join(buffers)} "
-            "(scratch= in variant.py adds more)"
-        )
-    return buffers[name]

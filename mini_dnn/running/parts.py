@@ -18,7 +18,13 @@ def empty_outputs(problem: Any) -> dict[str, np.ndarray]:
     return {name: np.empty(array.shape, array.dtype) for name, array in problem.named("out").items()}
 
 
-def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: int | None = None) -> int:
+def largest_part(
+    plan: Callable[[int], Planned],
+    problem: Any,
+    free: int,
+    most: int | None = None,
+    scratch_alone: bool = False,
+) -> int:
     """Most entries of the batch that one part may have, so that it fits the device.
 
     Parameters
@@ -29,6 +35,8 @@ def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: 
         Bytes of the device's memory.
     most
         Not more than so many.
+    scratch_alone
+        The problem's arrays are on the device already.
 
     Raises
     ------
@@ -36,19 +44,20 @@ def largest_part(plan: Callable[[int], Planned], problem: Any, free: int, most: 
         Not even one fits.
     """
     high = min(problem.batch, most or problem.batch)
-    if plan(high).fits(free):
+    if plan(high).fits(free, scratch_alone):
         return high
     one = plan(1)
-    if not one.fits(free):
+    if not one.fits(free, scratch_alone):
+        needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
-            f"{one.name} needs {one.nbytes / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
+            f"{one.name} needs {needed / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
             f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or take a "
             "variant that needs less"
         )
     low = 1  # fits, and high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if plan(middle).fits(free) else (low, middle)
+        low, high = (middle, high) if plan(middle).fits(free, scratch_alone) else (low, middle)
     return low
 
 

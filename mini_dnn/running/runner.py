@@ -13,7 +13,7 @@ import numpy as np
 from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.ops import Arrays
-from mini_dnn.running.execute import Execution, Span
+from mini_dnn.running.execute import Execution, Span, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
@@ -112,19 +112,21 @@ def run_plans(
     parts = cut(problem.batch, largest_part(plan, problem, device.free_bytes(), most))
     plans = {size: plan(size) for size in {last - first for first, last in parts}}
     modules = {size: device.compile(planned.source, planned.defines) for size, planned in plans.items()}
+    compile_ms = sum(module.compile_ms for module in modules.values())
     layer_ms, op_ms = 0.0, 0.0
     for first, last in parts:
         given, out = (entries(problem, some, first, last) for some in (arrays, outputs))
         done = run_planned(plans[last - first], given, device, timing, modules[last - first], out)
         layer_ms += done.layer_ms
         op_ms += done.op_ms or 0.0
+        compile_ms += done.compile_ms - modules[last - first].compile_ms
         if progress:
             progress(last)
     return Result(
         outputs=outputs,
         op_ms=None if done.op_ms is None else op_ms,
         layer_ms=layer_ms,
-        compile_ms=sum(module.compile_ms for module in modules.values()),
+        compile_ms=compile_ms,
         steps=len(parts),
         timed=done.timed,
         spans=done.spans if len(parts) == 1 else (),
@@ -154,9 +156,10 @@ def run_planned(
         See `mini_dnn.errors`.
     """
     module = module or device.compile(planned.source, planned.defines)
+    others = compile_others(planned, device)
     outputs = empty_outputs(planned.problem) if outputs is None else outputs
     start = time.perf_counter()
-    execution = Execution(planned, module, device)
+    execution = Execution(planned, module, device, others=others)
     allocated = time.perf_counter()
     try:
         execution.fill()  # a check of ours, in no layer time
@@ -177,7 +180,7 @@ def run_planned(
         outputs=outputs,
         op_ms=statistics.median(timed.samples_ms) if timed.samples_ms else None,
         layer_ms=(before_s + after_s) * 1e3,
-        compile_ms=module.compile_ms,
+        compile_ms=module.compile_ms + sum(other.compile_ms for other in others.values()),
         steps=1,
         timed=timed,
         spans=spans,

@@ -23,7 +23,7 @@ WIDTH = 116
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 
-def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int) -> str:
+def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, arch: int = 90) -> str:
     """The variant's kernel file with nothing missing: it compiles as it is, by nvcc and by the emulator.
 
     Parameters
@@ -34,6 +34,8 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int) ->
         What the head calls it.
     max_shared_bytes
         Of shared memory that a block may have, see `Variant.planned`.
+    arch
+        Compute capability, times ten, of the GPU that the head compiles it for.
 
     Raises
     ------
@@ -49,20 +51,21 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int) ->
     planned = variant.planned(problem, max_shared_bytes)
     defines = [f"#define {name} {value}" for name, value in planned.defines.items()]
     parts = [
-        _head(planned, title),
+        _head(planned, title, arch),
         "\n".join(defines),
         _inlined(planned.source.resolve(), [], set(), {}),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _head(planned: Planned, title: str) -> str:
+def _head(planned: Planned, title: str, arch: int) -> str:
     lines = [
         f"{planned.name} for {title}: {planned.problem}",
-        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(max(planned.min_arch, 80))} -cubin THIS_FILE.cu",
+        f"nvcc -std=c++17 -O3 -arch={nvcc_arch(arch)} -cubin THIS_FILE.cu",
         "",
         "Buffers in C order:",
         *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
+        *(f"  {name} {array.shape}, which is {of}" for name, (of, array) in planned.views.items()),
         "",
     ]
     if planned.setup:
@@ -101,22 +104,41 @@ def _step(step: Step) -> str:
             args = ", ".join(map(_argument, step.args))
             cluster = f", clusters of {'x'.join(map(str, step.cluster_sizes))}"
             more = (cluster if step.cluster_sizes != ALONE else "") + (", early" if step.early else "")
+            more += f" of {step.code.source.parent.name}, which is not in this file" if step.code else ""
             return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():
-            a, b = f"{step.a} ({step.m}, {step.k})", f"{step.b} ({step.k}, {step.n})"
-            return f"cublasSgemm: {step.c} ({step.m}, {step.n}) = {a} @ {b}"
+            return _product(step)
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
     return f"copy {_argument(step.images)} {way}"
 
 
+def _product(step: Gemm) -> str:
+    shapes = zip((step.a, step.b, step.c), step.product.lines, f"{step.layout}n", strict=True)
+    a, b, c = (f"{name} ({m}, {n}){'.T' if turned == 't' else ''}" for name, (m, n, _), turned in shapes)
+    factor = "" if step.alpha == 1 else f"{step.alpha:g} * "
+    more = f" + {step.beta:g} * {step.c}" if step.beta else ""
+    each = f", for each of {step.batch}" if step.batch > 1 else ""
+    return f"cuBLAS: {c} = {factor}{a} @ {b}{more}{each}"
+
+
 def _argument(value: Argument) -> str:
     match value:
+        case str():
+            return value
         case Images():
             return f"{value.buffer}[{value.first}..{value.last - 1}]"
         case TensorMap():
             return _tensor_map(value)
+    return scalar(value)
+
+
+def scalar(value: int | float | np.generic) -> str:
+    """A number as C++ writes it: an int, a long long or a float."""
+    match value:
+        case bool() | np.bool_():
+            return str(bool(value)).lower()
         case np.integer() if value.dtype.itemsize > 4:
             return f"{value}LL"
         case float() | np.floating():

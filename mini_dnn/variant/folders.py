@@ -105,11 +105,11 @@ def _load(folder: Path) -> Variant:
     known = {"op": ops.names(), "precision": PRECISIONS, "compute_type": COMPUTE_TYPES}
     for name, allowed in known.items():
         given = getattr(variant, name)
-        if given not in allowed:
+        if not callable(given) and given not in allowed:
             raise VariantError(f"{file}: {name} {given!r} is not one of {', '.join(map(repr, allowed))}")
     if not isinstance(variant.min_arch, int):
         raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
-    variant = replace(variant, name=_official_name(folder), folder=folder)
+    variant = replace(variant, name=_official_name(folder), folder=folder, lookup=find)
     if variant.plan is not None and not variant.source.is_file():
         raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
     return variant

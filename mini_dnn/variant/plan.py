@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.clusters import Sizes, three_sizes
+from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
+from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
 
@@ -27,7 +29,7 @@ class TensorMap:
     """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
 
     The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
-    the shape read as zeros and are not written.
+    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
 
     Parameters
     ----------
@@ -35,14 +37,14 @@ class TensorMap:
         Name of an array of the problem, or of a scratch buffer.
     box
         Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
-        is 128 rows of 64 elements. At most 256 each; a row is a multiple of 16 bytes, and not longer than
-        ``swizzle``.
+        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
+        multiple of 16.
     shape
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
         Elements from one entry to the next, of all axes but the last, whose elements are side by side:
-        multiples of 16 bytes. By default those of the buffer's last axes; where it has fewer axes than the
-        box, ``shape`` without gaps.
+        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` lies within these, else
+        ``shape`` without gaps.
     swizzle
         In bytes. 128: of rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` lie at
         ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects them: bits 4 to 6 of an address are
@@ -81,7 +83,10 @@ class TensorMap:
                 "side of the box"
             )
         sides = tuple(shape[-axes:] if self.shape is None else self.shape)
-        whole = tuple(shape[-axes:]) if same else sides
+        within = same and all(
+            side <= whole for side, whole in zip(sides[1:], shape[1 - axes :], strict=False)
+        )
+        whole = tuple(shape[-axes:]) if within else sides
         dense = tuple(prod(whole[i:]) for i in range(1, axes))
         strides = dense if self.strides is None else tuple(self.strides)
         found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle)
@@ -91,6 +96,14 @@ class TensorMap:
 
     def _error(self, what: str) -> VariantError:
         return VariantError(f"the tensor map of '{self.buffer}' cannot be made: {what}")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel file, and the definitions that it is compiled with."""
+
+    source: Path
+    defines: tuple[tuple[str, int], ...]
 
 
 Argument = str | Images | TensorMap | int | float | np.generic
@@ -120,6 +133,8 @@ class Launch:
     early
         The kernel may begin before the one ahead of it on the stream has ended, and calls
         ``ptx::grid_wait()`` before it reads or writes what that one uses.
+    code
+        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
     """
 
     kernel: str
@@ -130,6 +145,14 @@ class Launch:
     stream: int = 0
     cluster: int | tuple[int, ...] = 1
     early: bool = False
+    code: Code | None = None
+
+    @property
+    def new_in_hopper(self) -> str:
+        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        if self.cluster_sizes != ALONE:
+            return f"cluster={self.cluster}"
+        return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
 
     @property
     def cluster_sizes(self) -> Sizes:
@@ -172,7 +195,18 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``c (m,n) = a (m,k) @ b (k,n)`` in fp32 by the device's own library (cuBLAS)."""
+    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
+
+    Parameters
+    ----------
+    a, b, c
+        Names of buffers: arrays of the problem, or scratch buffers.
+    m, n, k, layout, batch, alpha, beta, lda, ldb, ldc
+        See `Product`.
+    impl
+        The name of a variant of the matrix product that computes it instead of the library, such as
+        ``"gemm/v3_registers"``: its launches take the place of this step.
+    """
 
     a: str
     b: str
@@ -181,6 +215,19 @@ class Gemm:
     n: int
     k: int
     stream: int = 0
+    layout: str = "nn"
+    batch: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    impl: str = ""
+
+    @property
+    def product(self) -> Product:
+        """What is computed, whatever the buffers."""
+        return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
 Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
@@ -225,7 +272,13 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
             fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
-        case "shared_bytes" | "m" | "n" | "k":
+        case "code":
+            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
+        case "layout":
+            fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
+        case "alpha" | "beta":
+            fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
+        case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
             fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
     return "" if fits else words
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.ops import Array
-from mini_dnn.variant.plan import CopyIn, CopyOut, Launch, Step
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Planned:
         The kernel file.
     precision, min_arch, needs_gpu
         See `Variant`.
+    views
+        Further names of buffers, with the shape that they have by that name.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Planned:
     precision: str = "fp32"
     min_arch: int = 75
     needs_gpu: str = ""
+    views: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -57,9 +60,19 @@ class Planned:
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the scratch buffers alone."""
+        return sum(array.nbytes for array in self.scratch.values())
+
+    @property
     def launches(self) -> list[Launch]:
         """Launches of every call."""
         return [step for step in (*self.setup, *self.steps) if isinstance(step, Launch)]
+
+    @property
+    def codes(self) -> list[Code]:
+        """Kernel files of other variants that its launches need."""
+        return list(dict.fromkeys(launch.code for launch in self.launches if launch.code))
 
     @property
     def streams(self) -> int:
@@ -71,8 +84,11 @@ class Planned:
         """Whether the plan copies inputs and outputs, and not its caller."""
         return any(isinstance(step, CopyIn | CopyOut) for step in self.steps)
 
-    def fits(self, free_bytes: int) -> bool:
-        """Whether its buffers fit so much memory, and its grids the limits of CUDA."""
+    def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
+        """Whether its buffers fit so much memory, and its grids the limits of CUDA.
+
+        With ``scratch_alone`` the problem's arrays are there already.
+        """
         grids = [launch.grid for launch in self.launches]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
-        return within and self.nbytes <= free_bytes
+        return within and (self.scratch_bytes if scratch_alone else self.nbytes) <= free_bytes

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from mini_dnn import ops
-from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH
+from mini_dnn.device.clusters import CLUSTER_ARCH
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.variant.calls import with_products
 from mini_dnn.variant.plan import Launch, Step, check_step
 from mini_dnn.variant.planned import Planned
 
@@ -67,7 +68,8 @@ class Variant:
         rounded so; ``"fp16_sum"`` when sums are kept in half too.
     compute_type
         In what its products are computed, which says how fast a GPU could be at most: empty if in its
-        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``.
+        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``. Where that
+        depends on the problem, a function of it.
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
@@ -80,6 +82,8 @@ class Variant:
         The search that found its parameters.
     compact
         The same kernel in blocks of at most 64 KB of shared memory, for GPUs that grant too little.
+    lookup, name, folder
+        Filled in by `find`: how other variants are found, what this one is called, and where it lies.
     """
 
     op: str
@@ -90,13 +94,14 @@ class Variant:
     defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
     precision: str = "fp32"
-    compute_type: str = ""
+    compute_type: str | Callable[[Any], str] = ""
     min_arch: int = 75
     refuses: Callable[[Any], str] = lambda problem: ""
     host: HostFunction | None = None
     needs_gpu: str = ""
     sweep: Sweep | None = None
     compact: Variant | None = None
+    lookup: Callable[[str], Variant] | None = None
     name: str = ""
     folder: Path = Path()
 
@@ -151,7 +156,7 @@ class Variant:
         if self.compact is not None:
             variant = self._fitting(steps, max_shared_bytes)
             steps = steps if variant is self else variant._steps("plan", variant.plan, problem)
-        return Planned(
+        planned = Planned(
             name=self.name,
             problem=problem,
             steps=steps,
@@ -163,6 +168,16 @@ class Variant:
             min_arch=self.min_arch,
             needs_gpu=self.needs_gpu,
         )
+        return with_products(planned, self._other, max_shared_bytes)
+
+    def _other(self, name: str) -> Variant:
+        """The variant that computes a product of the plan."""
+        if self.lookup is None:
+            raise VariantError(
+                f"{self.name}: Gemm(impl={name!r}) runs another variant's kernels; a submission is graded by "
+                "its own, and a Variant that is not loaded by its name knows no other"
+            )
+        return self.lookup(name)
 
     def defines_for(self, problem: Any) -> Mapping[str, int]:
         """Preprocessor definitions for this problem."""
@@ -173,6 +188,16 @@ class Variant:
             raise VariantError(
                 f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
             ) from error
+
+    def computes_in(self, problem: Any) -> str:
+        """In what its products of a problem are computed, one of `COMPUTE_TYPES`."""
+        given = self.compute_type
+        if callable(given):
+            given = self._call("compute_type", given, problem)
+            if given not in COMPUTE_TYPES:
+                known = ", ".join(map(repr, COMPUTE_TYPES))
+                raise VariantError(f"{self.name}: compute_type gives {given!r}, which is not one of {known}")
+        return given or self.precision
 
     def run_host(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
         """Call ``host``, for a variant that has it; the outputs by name."""
@@ -224,9 +249,9 @@ class Variant:
                     f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )
             check_step(step, self.name)
-            if isinstance(step, Launch) and step.cluster_sizes != ALONE and self.min_arch < CLUSTER_ARCH:
+            if isinstance(step, Launch) and step.new_in_hopper and self.min_arch < CLUSTER_ARCH:
                 raise VariantError(
-                    f"{self.name}: {what} launches {step.kernel} with cluster={step.cluster}, which needs "
+                    f"{self.name}: {what} launches {step.kernel} with {step.new_in_hopper}, which needs "
                     f"min_arch={CLUSTER_ARCH} in VARIANT; found {self.min_arch}"
                 )
         return tuple(steps)

@@ -1,6 +1,6 @@
 // c (m,n) = a (m,k) b (k,n), row-major halves, as one does it on Hopper: a producer warp, tensor copies into a ring of
 // buffers, products of two warpgroups from shared memory, results through stmatrix and tensor copies. BN, STAGES and
-// TYPE are given.
+// TYPE are given, and whether it WAITS for what it multiplies.
 #include <mini_dnn/ptx.cuh>
 
 #ifdef PTX_WGMMA
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float d[GROUPS][4];
     int last = 0;
     for (int step = 0; step < steps; step++, ring.next()) {
-      ptx::mbarrier_wait(full + ring.stage, ring.parity);
+      if (WAITS) ptx::mbarrier_wait(full + ring.stage, ring.parity);
       const auto matrix_a = ptx::matrix_descriptor_128b(a + ring.stage * A_BYTES + warpgroup * 64 * LINE, 0, 8 * LINE);
       const auto matrix_b = ptx::matrix_descriptor_128b(b + ring.stage * B_BYTES, BOX_BYTES, 8 * LINE);
       ptx::wgmma_fence();

@@ -25,6 +25,13 @@ extern "C" __global__ void mma_k16(const unsigned* a, const unsigned* b, float* 
   store_registers(rd, d);
 }
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+extern "C" __global__ void mma_bf16(const unsigned* a, const unsigned* b, float* d) {
+  unsigned ra[4], rb[2];
+  float rd[4];
+  load_registers(ra, a), load_registers(rb, b), load_registers(rd, d);
+  ptx::mma_m16n8k16_bf16(rd, ra, rb);
+  store_registers(rd, d);
+}
 extern "C" __global__ void mma_tf32(const unsigned* a, const unsigned* b, float* d) {
   unsigned ra[4], rb[2];
   float rd[4];
@@ -42,6 +49,13 @@ extern "C" __global__ void pack(const float* in, unsigned* packed, float* unpack
   const int i = threadIdx.x;
   packed[i] = ptx::pack_halves(in[2 * i], in[2 * i + 1]);
   const float2 both = ptx::unpack_halves(packed[i]);
+  unpacked[2 * i] = both.x, unpacked[2 * i + 1] = both.y;
+}
+
+extern "C" __global__ void pack_bfloats(const float* in, unsigned* packed, float* unpacked) {
+  const int i = threadIdx.x;
+  packed[i] = ptx::pack_bfloats(in[2 * i], in[2 * i + 1]);
+  const float2 both = ptx::unpack_bfloats(packed[i]);
   unpacked[2 * i] = both.x, unpacked[2 * i + 1] = both.y;
 }
 
@@ -63,6 +77,30 @@ extern "C" __global__ void matrices(const uint4* memory, const int* rows, unsign
   if (count == 2) transposed ? load_matrices<2, true>(memory, rows, out) : load_matrices<2, false>(memory, rows, out);
   if (count == 4) transposed ? load_matrices<4, true>(memory, rows, out) : load_matrices<4, false>(memory, rows, out);
 }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+template <int count, bool transposed>
+__device__ void store_matrices(const unsigned* in, const int* rows, uint4* memory) {
+  __shared__ uint4 tile[64];
+  for (int i = threadIdx.x; i < 64; i += 32) tile[i] = memory[i];
+  __syncthreads();
+  unsigned d[count];
+  load_registers(d, in);
+  if (transposed)
+    ptx::stmatrix_trans(&tile[rows[threadIdx.x]], d);
+  else
+    ptx::stmatrix(&tile[rows[threadIdx.x]], d);
+  __syncthreads();
+  for (int i = threadIdx.x; i < 64; i += 32) memory[i] = tile[i];
+}
+extern "C" __global__ void stored(const unsigned* in, const int* rows, uint4* memory, int count, int transposed) {
+  ptx::grid_wait();
+  ptx::grid_launch_dependents();
+  if (count == 1) transposed ? store_matrices<1, true>(in, rows, memory) : store_matrices<1, false>(in, rows, memory);
+  if (count == 2) transposed ? store_matrices<2, true>(in, rows, memory) : store_matrices<2, false>(in, rows, memory);
+  if (count == 4) transposed ? store_matrices<4, true>(in, rows, memory) : store_matrices<4, false>(in, rows, memory);
+}
+#endif
 
 // Two groups of copies a thread: `early` is what is in the shared memory before the first wait, `between` before the
 // second, `late` after it. All are 3 * 16 bytes a thread, for copies of 16, 8 and 4 bytes.

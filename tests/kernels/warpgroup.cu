@@ -35,6 +35,16 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = 0; i < COLUMNS / 2; i++) d[i * blockDim.x + threadIdx.x] = sums[i / 4][i % 4];
 }
 
+// A warpgroup gives registers to another, or what `which` makes of it.
+extern "C" __global__ void __launch_bounds__(256, 1) registers(int* out, int which) {
+  const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
+  if (which == 1 ? warp > 1 : warpgroup)
+    ptx::setmaxnreg_inc<240>();
+  else if (which != 2 || threadIdx.x % 32 < 16)
+    ptx::setmaxnreg_dec<40>();
+  out[threadIdx.x] = warpgroup;
+}
+
 extern "C" __global__ void misused(float* out, int which) {
   unsigned char* const base = memory + (-reinterpret_cast<size_t>(memory) & 1023);
   for (int i = threadIdx.x; i < 8192; i += blockDim.x) reinterpret_cast<unsigned*>(base)[i] = 0;

@@ -4,10 +4,10 @@
 //           past the registers, and there is one barrier a tile. With mma.sync and ldmatrix it is known which thread
 //           has which sum, so that these go to c without a detour.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line; a and b in half, c0 and c half, bfloat16 or float, sums in float. Tiles lie as their
-//           operands do, in lines of chunks of eight halves. Chunk i of a line is at place i ^ line % 8 of it
-//           (swizzle): an ldmatrix reads one chunk of eight lines, which would all lie in the same four banks, and so
-//           lie in all 32. No padding is needed.
+//           from line to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Tiles lie
+//           as their operands do, in lines of chunks of eight elements. Chunk i of a line is at place i ^ line % 8 of
+//           it (swizzle): an ldmatrix reads one chunk of eight lines, which would all lie in the same four banks, and
+//           so lie in all 32. No padding is needed.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch; four warps, each 64 x 64 of it: 4 x 8
 //           products of 16 x 8 x 16. A thread copies every THREADS-th piece of a tile.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, and 0.23 ms at the 600 that mma.sync reaches on an
@@ -15,8 +15,9 @@
 //           0.2 ms at 10 TB/s. For 16 of k a warp reads 4 KB for 65,536 FMAs: shared memory allows the peak.
 // Gain      over gemm/v4_wmma: 1.7. Copies and products no longer take turns, and warps of 64 x 64 read a third less
 //           from shared memory. 0.3 ms, 450 TFLOP/s: L2 and mma.sync are both near their limits. More needs wgmma.
-// Limits    halves alone, sm_80, 96 KB of shared memory. A grid of at most 2^31 - 1 tiles. cp.async copies 4, 8 or 16
-//           bytes: lines of an odd length or pitch are loaded one half at a time, and nothing runs ahead.
+// Limits    elements of 16 bits, sm_80, 96 KB of shared memory. A grid of at most 2^31 - 1 tiles. cp.async copies 4, 8
+// or 16
+//           bytes: lines of an odd length or pitch are loaded one element at a time, and nothing runs ahead.
 // Hazards   the __syncthreads of a tile: before it each thread has waited for its own copies of that tile, after it
 //           those of all are there; and all have read the tile before, whose place the next copies take. Groups are
 //           committed even if empty, so that the wait counts tiles. ldmatrix needs all lanes of a warp.
@@ -29,11 +30,12 @@
 
 template <int type>  // as in variant.py: of 32 bits, half, bfloat16
 using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
+using In = Element<IN_TYPE>;
 using Out = Element<OUT_TYPE>;
 
 constexpr int A_LENGTH = A_TURNED ? TILE : TILE_K, B_LENGTH = B_TURNED ? TILE_K : TILE;  // of a line of a tile
 constexpr int SIDE = 64, ROWS = SIDE / 16, COLS = SIDE / 8;  // of a warp: elements, products
-constexpr int HALVES = TILE * TILE_K;                        // of a tile
+constexpr int ELEMENTS = TILE * TILE_K;                      // of a tile
 static_assert(TILE == 128 && TILE_K == 64 && THREADS == 128, "2 x 2 warps; lines have eight chunks at least");
 
 template <class T, int count>
@@ -47,28 +49,28 @@ __device__ __forceinline__ int place(int line, int at) {
   return line * length + ((at / 8) ^ (line % 8)) * 8 + at % 8;
 }
 
-// Starts to copy a part of an operand, of which `lines` of `length` halves lie in memory; beyond them are zeros.
+// Starts to copy a part of an operand, of which `lines` of `length` elements lie in memory; beyond them are zeros.
 template <int tile_length, int wide>
-__device__ __forceinline__ void copy(half* tile, const half* operand, int pitch, int line0, int lines, int at0,
+__device__ __forceinline__ void copy(In* tile, const In* operand, int pitch, int line0, int lines, int at0,
                                      int length) {
   constexpr int pieces = tile_length / wide;  // of a line
 #pragma unroll 8
-  for (int i = 0; i < HALVES / wide; i += THREADS) {
+  for (int i = 0; i < ELEMENTS / wide; i += THREADS) {
     const int line = (i + threadIdx.x) / pieces, at = (i + threadIdx.x) % pieces * wide;
     const bool inside = line0 + line < lines && at0 + at < length;
-    const half* from = inside ? operand + (long long)(line0 + line) * pitch + at0 + at : operand;
-    half* to = tile + place<tile_length>(line, at);
+    const In* from = inside ? operand + (long long)(line0 + line) * pitch + at0 + at : operand;
+    In* to = tile + place<tile_length>(line, at);
     if constexpr (wide > 1)
       ptx::cp_async<2 * wide>(to, from, inside ? 2 * wide : 0);
     else
-      *to = inside ? *from : half(0.0f);
+      *to = inside ? *from : In(0.0f);
   }
 }
 
 // Four matrices of 8 x 8, 16 x 16 elements from line `line0` and place `at0` on. Matrix 1 is the next one along the
 // lines (`lines_first`) or in the line, matrix 2 the next one the other way; `turned`, each is transposed on its way.
 template <int length, bool turned, bool lines_first>
-__device__ __forceinline__ void matrices(unsigned (&d)[4], const half* tile, int line0, int at0) {
+__device__ __forceinline__ void matrices(unsigned (&d)[4], const In* tile, int line0, int at0) {
   const int lane = threadIdx.x % 32, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
   const int line = line0 + lane % 8 + (lines_first ? first : second), at = at0 + (lines_first ? second : first);
   if constexpr (turned)
@@ -77,18 +79,26 @@ __device__ __forceinline__ void matrices(unsigned (&d)[4], const half* tile, int
     ptx::ldmatrix(d, tile + place<length>(line, at));
 }
 
+// Adds the product of 16 x 16 and 16 x 8 elements.
+__device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  if constexpr (std::is_same_v<In, half>)
+    ptx::mma_m16n8k16(d, a, b);
+  else
+    ptx::mma_m16n8k16_bf16(d, a, b);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    gemm(const half* a, const half* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch, int b_pitch,
-         int c_pitch, float alpha, float beta) {
-  extern __shared__ __align__(128) half shared[];  // STAGES of a tile of a and one of b
-  const int tiles = (n + TILE - 1) / TILE;         // in a row of tiles
+    gemm(const In* a, const In* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch, int b_pitch, int c_pitch,
+         float alpha, float beta) {
+  extern __shared__ __align__(128) In shared[];  // STAGES of a tile of a and one of b
+  const int tiles = (n + TILE - 1) / TILE;       // in a row of tiles
   const int row0 = blockIdx.x / tiles * TILE, col0 = blockIdx.x % tiles * TILE;
   const int warp = threadIdx.x / 32, warp_row = warp / 2 * SIDE, warp_col = warp % 2 * SIDE;
   a += blockIdx.z * (long long)(A_TURNED ? k : m) * a_pitch;
   b += blockIdx.z * (long long)(B_TURNED ? n : k) * b_pitch;
 
   auto fetch = [&](int l0, int stage) {
-    half *a_tile = shared + stage * 2 * HALVES, *b_tile = a_tile + HALVES;
+    In *a_tile = shared + stage * 2 * ELEMENTS, *b_tile = a_tile + ELEMENTS;
     if (l0 < k) {
       if constexpr (A_TURNED)
         copy<A_LENGTH, A_WIDE>(a_tile, a, a_pitch, l0, k, row0, m);
@@ -108,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ptx::cp_async_wait<STAGES - 2>();
     __syncthreads();  // this tile is there, and the one before has been read: its place is free
     fetch(l0 + (STAGES - 1) * TILE_K, (stage + STAGES - 1) % STAGES);
-    const half *a_tile = shared + stage * 2 * HALVES, *b_tile = a_tile + HALVES;
+    const In *a_tile = shared + stage * 2 * ELEMENTS, *b_tile = a_tile + ELEMENTS;
 #pragma unroll
     for (int l = 0; l < TILE_K; l += 16) {
       unsigned left[ROWS][4];
@@ -125,8 +135,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         const unsigned low[2] = {right[0], right[1]}, high[2] = {right[2], right[3]};
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-          ptx::mma_m16n8k16(acc[i][j], left[i], low);
-          ptx::mma_m16n8k16(acc[i][j + 1], left[i], high);
+          multiply(acc[i][j], left[i], low);
+          multiply(acc[i][j + 1], left[i], high);
         }
       }
     }

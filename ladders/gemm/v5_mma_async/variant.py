@@ -7,14 +7,13 @@ TILE = 128  # rows and columns of c in a block
 TILE_K = 64  # terms of its sums in a stage
 STAGES = 3  # of which two are on their way while one is multiplied
 THREADS = 128
-HALF_BYTES = 2
+BYTES = 2
 
 
 def refuses(p: GemmShape) -> str:
-    """The tensor cores that it uses multiply halves."""
-    return (
-        "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; gemm/v3 takes all types"
-    )
+    """The tensor cores that it uses multiply elements of 16 bits."""
+    fits = p.dtype != "fp32"
+    return "" if fits else "it multiplies halves or bfloat16, and dtype is fp32; gemm/v3 takes all types"
 
 
 def wide(length: int, pitch: int, most: int) -> int:
@@ -23,11 +22,12 @@ def wide(length: int, pitch: int, most: int) -> int:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Tiles, the output's type and layouts, which the compiler has to know, and how wide accesses may be."""
+    """Tiles, types and layouts, which the compiler has to know, and how wide accesses may be."""
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     lines = zip(("A_WIDE", "B_WIDE", "C_WIDE"), p.lengths, p.pitches, (8, 8, 2), strict=True)
     return {
-        **{"TILE": TILE, "TILE_K": TILE_K, "STAGES": STAGES, "THREADS": THREADS, "OUT_TYPE": CODES[p.out]},
+        **{"TILE": TILE, "TILE_K": TILE_K, "STAGES": STAGES, "THREADS": THREADS},
+        **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
         **{"A_TURNED": a_turned, "B_TURNED": b_turned},
         **{name: wide(length, pitch, most) for name, length, pitch, most in lines},
     }
@@ -38,7 +38,7 @@ def plan(p: GemmShape) -> list[Launch]:
     grid = (ceil_div(p.m, TILE) * ceil_div(p.n, TILE), 1, p.batch)
     c0 = "c0" if p.beta else "c"  # what is not read
     args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
-    return [Launch("gemm", grid, (THREADS,), args, shared_bytes=STAGES * 2 * TILE * TILE_K * HALF_BYTES)]
+    return [Launch("gemm", grid, (THREADS,), args, shared_bytes=STAGES * 2 * TILE * TILE_K * BYTES)]
 
 
 VARIANT = Variant(

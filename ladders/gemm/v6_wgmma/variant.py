@@ -16,15 +16,12 @@ def refuses(p: GemmShape) -> str:
         return "it multiplies 16 bits, and dtype is fp32; gemm/v3 takes all types"
     for name, pitch in zip("ab", p.pitches, strict=False):
         if pitch % UNIT:
-            return (
-                f"lines of {name} are {pitch} elements apart, and the copy engine wants a multiple of {UNIT}; "
-                "gemm/v5 takes any"
-            )
+            return f"lines of {name} are {pitch} elements apart, and tensor copies need a multiple of {UNIT}"
     return ""
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Tiles, types and layouts, which the compiler has to know, and whether c is written two elements at a time."""
+    """Tiles, types and layouts, which the compiler has to know, and whether c is written in pairs."""
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     return {
         **{"TILE": TILE, "TILE_K": TILE_K, "STAGES": STAGES, "THREADS": THREADS},

@@ -114,7 +114,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
-            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
+            wrapper.write_text("\n".join([*lines, *_descriptions(found)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
             build = _build_with_redzones if checked else _build
@@ -202,7 +202,7 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
             )
 
 
-def _descriptions(found: Scan, checked: bool) -> list[str]:
+def _descriptions(found: Scan) -> list[str]:
     """C++ that tells the host what the file holds."""
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
@@ -218,17 +218,15 @@ def _descriptions(found: Scan, checked: bool) -> list[str]:
             "static char* emulator_dynamic_shared_of_thread() { return emulator_dynamic_bytes; }",
         ]
         shared = "emulator_dynamic_shared_of_thread"
-    if checked:  # where the shared arrays of a thread lie
-        lines += [
-            "static thread_local char emulator_anchor_byte;",
-            'extern "C" __attribute__((visibility("default"))) char* emulator_anchor() '
-            "{ return &emulator_anchor_byte; }",
-        ]
     return [
         *lines,
+        # where the shared arrays of a thread lie
+        "static thread_local char emulator_anchor_byte;",
+        'extern "C" __attribute__((visibility("default"))) char* emulator_anchor() '
+        "{ return &emulator_anchor_byte; }",
         f"static const emulator_kernel_type emulator_kernels[] = {{{', '.join([*kernels, '{}'])}}};",
         'extern "C" __attribute__((visibility("default"))) const emulator_module_type emulator_module = '
-        f"{{{len(kernels)}, emulator_kernels, {shared}}};",
+        f"{{{len(kernels)}, emulator_kernels, {shared}, emulator_anchor}};",
     ]
 
 

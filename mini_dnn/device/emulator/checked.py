@@ -23,6 +23,7 @@ from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CShared
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
+from mini_dnn.device.emulator.explain_cluster import explain_cluster
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
@@ -34,7 +35,15 @@ SUBSCRIPT, WARP = 4, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
-KINDS = {1: "out-of-bounds", 2: "race", 3: "uninitialised", 4: "out-of-bounds", 5: "misaligned", 20: "async"}
+KINDS = {
+    1: "out-of-bounds",
+    2: "race",
+    3: "uninitialised",
+    4: "out-of-bounds",
+    5: "misaligned",
+    20: "async",
+    21: "cluster",
+}
 
 
 class KernelError(LaunchError):
@@ -207,8 +216,9 @@ class CheckedEmulator(EmulatorDevice):
             exited=found.exited,
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
+            home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),
         )
-        return KernelError(explain_copy(fault) or explain_fault(fault))
+        return KernelError(explain_copy(fault) or explain_cluster(fault) or explain_fault(fault))
 
     def _with_places(self, text: str, module: EmulatorModule) -> str:
         """A text of the runtime with file and line for each ``@`` and address."""

@@ -25,6 +25,7 @@ class CFinding(ctypes.Structure):
         ("memory", ctypes.c_int),
         ("index", ctypes.c_int),
         ("start", ctypes.c_uint64),
+        ("block", ctypes.c_uint64),
         ("offset", ctypes.c_int64),
         ("bytes", ctypes.c_uint64),
         ("subscript", ctypes.c_int64),

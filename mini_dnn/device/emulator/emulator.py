@@ -7,7 +7,9 @@ import platform
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,9 +27,11 @@ from mini_dnn.device.emulator.launch import (
     did_you_mean,
     find_kernel,
 )
-from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
+from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
+from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
+from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
@@ -41,23 +45,6 @@ class EmulatorModule:
     path: Path  # the library
     compile_ms: float
     library: Library
-
-
-class EmulatorGraph:
-    """Work that runs again, from the start, when it is replayed."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-
-    def replay(self) -> None:
-        """Run the work."""
-        if self._work is None:
-            raise DeviceError("this graph was freed, and cannot be replayed; capture the work again")
-        self._work()
-
-    def free(self) -> None:
-        """Forget the work."""
-        self._work = None
 
 
 class EmulatorDevice:
@@ -176,7 +163,7 @@ class EmulatorDevice:
             )
         _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
 
-    def gemm(self, a: Buffer, b: Buffer, c: Buffer, m: int, n: int, k: int, stream: int = 0) -> NoReturn:
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> NoReturn:
         """Refuse: the GPU's library is not here.
 
         Raises
@@ -209,7 +196,7 @@ class EmulatorDevice:
         launch.module.contents = own.library.module
         launch.kernel.contents = found
         launch.arguments = arguments.address
-        launch.grid[:], launch.block[:], _ = sizes
+        launch.grid[:], launch.block[:], launch.cluster[:] = sizes
         launch.shared_bytes = shared_bytes
         launch.workers = self.threads
         try:
@@ -262,6 +249,19 @@ class EmulatorDevice:
     def free_bytes(self) -> int:
         """Bytes that may still be allocated."""
         return self._memory.free_bytes
+
+    def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentEmulatorBuffer:
+        """A buffer in host memory of somebody else's."""
+        kind = np.dtype(dtype)
+        return LentEmulatorBuffer(name, shape, kind, prod(shape) * kind.itemsize, None)
+
+    def foreign_stream(self, handle: int) -> EmulatorStream:
+        """Any stream: to a processor all are alike."""
+        return EmulatorStream(self)
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Nothing to enter."""
+        return nullcontext()
 
     def close(self) -> None:
         """Free all buffers."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.device.emulator.explain import explain_stuck
+from mini_dnn.device.emulator.explain_cluster import CURES as CLUSTER_CURES
+from mini_dnn.device.finding import CURES as WAIT_CURES
 from mini_dnn.device.finding import Fault, Finding, Party
 
+CLUSTER_WAIT = re.compile(r"wait at (cluster_\w+) \(.*?\), which (\d+ of the \d+) threads")
 WAITS = {
     "cp_async": "cp_async_wait",
     "bulk_load": "mbarrier_wait, with the parity of its phase",
@@ -15,6 +19,9 @@ WAITS = {
     "tensor_load": "mbarrier_wait, with the parity of its phase",
     "tensor_store": "bulk_wait_read",
     "wgmma_m64k16": "wgmma_wait",
+    "bulk_load_multicast": "mbarrier_wait, with the parity of its phase",
+    "tensor_load_multicast": "mbarrier_wait, with the parity of its phase",
+    "store_async": "mbarrier_wait, with the parity of its phase",
 }
 SUMS = {
     "left-under-way": "of a group that the wait leaves",
@@ -37,6 +44,9 @@ CURES = {
     "bulk_store": STORE,
     "tensor_load": LOAD,
     "tensor_store": STORE,
+    "bulk_load_multicast": LOAD,
+    "tensor_load_multicast": LOAD,
+    "store_async": LOAD,
     "wgmma_m64k16": "wgmma_commit() after the last product of a group, and wgmma_wait<n>(d) before d is read "
     "or b is written again: it leaves the n latest groups under way, so n counts those committed after the "
     "one that is needed",
@@ -62,6 +72,9 @@ def explain_copy(f: Fault) -> Finding | None:
     if state == "left":
         what = f"the block ends, and nobody has waited for the {copy} that reads from {where}"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[copy])
+    if state == "unawaited":
+        what = f"block {f.home} ends, and nobody there has waited for the {copy} that writes {where}"
+        return Finding(f.kind, what, f.kernel, f.own, index, cure=CLUSTER_CURES["unawaited"])
     if state == "unfenced":
         what = f"{copy} from {where}, which was written with no fence_proxy_async() after it"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["fence"])
@@ -79,6 +92,9 @@ def explain_copy(f: Fault) -> Finding | None:
 def explain_wait(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """The finding for a block that is stuck, be it at an mbarrier or at another barrier."""
     finding = explain_stuck(text, source, kernel, me)
+    if finding.kind == "divergence" and (match := CLUSTER_WAIT.search(text)):
+        what = f"not all threads of the cluster come to {match[1]}: {match[2]} have not"
+        finding = replace(finding, what=what, cure=WAIT_CURES["cluster barrier"])
     if "mbarrier_wait" not in text:
         return finding
     what = "a wait for an mbarrier has no end: all other threads wait too, or have returned"

@@ -49,6 +49,14 @@ class EmulatorBuffer:
         return np.ctypeslib.as_array((ctypes.c_ubyte * self.nbytes).from_address(self.address))
 
 
+class LentEmulatorBuffer(EmulatorBuffer):
+    """An array of somebody else's in host memory; see `mini_dnn.device.base.LentBuffer`."""
+
+    def lie_at(self, address: int) -> None:
+        """From now on it lies there."""
+        self.address = address
+
+
 class Memory:
     """Hands out buffers and keeps count."""
 

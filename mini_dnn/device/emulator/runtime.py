@@ -72,6 +72,7 @@ class CModule(ctypes.Structure):
         ("kernel_count", ctypes.c_int),
         ("kernels", ctypes.POINTER(CKernel)),
         ("dynamic_shared", ctypes.c_void_p),
+        ("anchor", ctypes.c_void_p),
     ]
 
 
@@ -84,6 +85,7 @@ class CLaunch(ctypes.Structure):
         ("arguments", ctypes.c_void_p),
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
+        ("cluster", ctypes.c_uint * 3),
         ("shared_bytes", ctypes.c_uint),
         ("workers", ctypes.c_int),
         ("started", ctypes.c_int),

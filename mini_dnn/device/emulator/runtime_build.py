@@ -37,16 +37,24 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
     checked
         With the checks of accesses, for kernels that are built with ``checked`` too.
     """
-    flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
-    flags += ["-DEMULATOR_CHECKED"] if checked else []
-    settings = (compiler.identity, *flags, *RUNTIME_LINK_FLAGS)
-    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
-    target = cache_dir() / "emulator" / name
+    target = runtime_path(compiler, ucontext, checked)
     if stored(target) is None:
         with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
-            made = _build(compiler, flags, checked, Path(folder), target)
+            made = _build(compiler, _flags(ucontext, checked), checked, Path(folder), target)
             store(target, made.read_bytes())  # to a loader, bytes behind a library are nothing
     return target
+
+
+def runtime_path(compiler: Compiler, ucontext: bool, checked: bool) -> Path:
+    """Where the runtime library lies, or will: named by all that goes into it."""
+    settings = (compiler.identity, *_flags(ucontext, checked), *RUNTIME_LINK_FLAGS)
+    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
+    return cache_dir() / "emulator" / name
+
+
+def _flags(ucontext: bool, checked: bool) -> list[str]:
+    flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
+    return [*flags, *(["-DEMULATOR_CHECKED"] if checked else [])]
 
 
 def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, target: Path) -> Path:

@@ -35,7 +35,7 @@ START = (
     "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
 )
 MESSAGE_BYTES = 1 << 20
-ANSWER_SECONDS = 60.0  # for the first answer Python and NumPy must start
+ANSWER_SECONDS = 600.0  # far above what the start of Python and NumPy takes on a busy machine
 CUDA_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
 ENVIRONMENT = ("PATH", "CXX", "TZ", *CUDA_PLACES, *sandbox.SEARCHED)
 
@@ -99,7 +99,10 @@ class ForkServer:
             if "end" in message:  # it died with the fork server
                 return {"status": signal.SIGKILL}
             self._apart = False  # the second try is without namespaces
-        raise MiniDnnError("the process that starts submissions ended twice; is memory short?")
+        raise MiniDnnError(
+            "the process that starts submissions ended twice, or gave no answer for "
+            f"{ANSWER_SECONDS:g} s; is memory short?"
+        )
 
     def _open(self) -> socket.socket:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -141,11 +144,10 @@ def main(control: int, apart: bool) -> None:
     # before any child is forked: all they need is then in memory, as they may not even list mini_dnn's files
     from mini_dnn.grading.confined import roles
 
-    ops.names()
+    ops.names()  # imports the operations
     for name in HOST_HALVES:
         import_module(name)
 
-    ops.names()  # imports the operations
     with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
         _serve(connection, roles, apart)
 

@@ -83,10 +83,11 @@ class Confined:
         self._printed = bytearray()
         self._printed_bytes = 0
         self._seconds = ANSWERS * limits.seconds  # that are left for all answers
+        cores = len(os.sched_getaffinity(0))  # on all of which the emulator's threads may run
         policy = replace(
             policy,
             memory_bytes=limits.memory_mb << 20,
-            cpu_seconds=int(ANSWERS * limits.seconds) + 10,  # a backstop: each answer has its own limit
+            cpu_seconds=cores * (int(ANSWERS * limits.seconds) + 10),  # a backstop: answers have their limit
             file_bytes=limits.files_mb << 20 if private else 0,
             writable=(*policy.writable, *([str(private)] if private else [])),
         )

@@ -213,4 +213,5 @@ __device__ __forceinline__ void grid_launch_dependents() {
 #include <mini_dnn/ptx_products.cuh>
 #include <mini_dnn/ptx_tensor.cuh>
 #include <mini_dnn/ptx_warpgroup.cuh>
+#include <mini_dnn/ptx_cluster.cuh>
 #endif

@@ -11,9 +11,9 @@ struct alignas(64) TensorMap {
 
 #ifdef PTX_BULK
 // ---- "Data Movement and Conversion Instructions: cp.async.bulk.tensor". One thread starts a copy. x, y and z are the
-// place of the box's first element, x along the innermost axis; they may be negative. In shared memory, at a multiple
-// of 128 bytes (1024 with swizzle), the box has no gaps. What lies outside of the tensor is zero there, and is not
-// stored.
+// place of the box's first element, x along the innermost axis, where it is a multiple of 16 bytes. In shared memory,
+// at a multiple of 128 bytes (1024 with swizzle), the box has no gaps. What lies outside of the tensor is zero there,
+// and is not stored. Boxes that are loaded may begin at negative places, stored ones not.
 
 // Global to shared memory: all bytes of the box count at `barrier`, as those of bulk_load do.
 __device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, int x, int y, mbarrier* barrier) {

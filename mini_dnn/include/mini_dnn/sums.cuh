@@ -31,34 +31,31 @@ struct alignas(2 * sizeof(T)) Pair {
 };
 
 // c = alpha d + beta c0 from row and column on, as far as c goes; straight from registers, two elements at a time where
-// `pairs` says that rows start at multiples of two.
+// `pairs` says that rows start at multiples of two, beta is 0, and all columns are there.
 template <bool pairs, class Out, int groups>
 __device__ __forceinline__ void store(const float (&d)[groups][4], const Matrix<Out>& to, int row, int column) {
   const int lane = threadIdx.x % 32, left = to.n - column - lane % 4 * 2;
   const long long at = (long long)(row + lane / 4) * to.pitch + column + lane % 4 * 2;
+  const bool plain = pairs && to.beta == 0.0f && column + 8 * groups <= to.n;  // nothing to ask for each element
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     if (row + lane / 4 + 8 * h >= to.m) continue;
     const Out* const c0 = to.c0 + at + 8ll * h * to.pitch;
     Out* const c = to.c + at + 8ll * h * to.pitch;
+    if (plain) {
+#pragma unroll
+      for (int i = 0; i < groups; i++)
+        *reinterpret_cast<Pair<Out>*>(c + 8 * i) = {Out(to.alpha * d[i][2 * h]), Out(to.alpha * d[i][2 * h + 1])};
+      continue;
+    }
 #pragma unroll
     for (int i = 0; i < groups; i++) {
-      if (8 * i >= left) continue;
-      float x = to.alpha * d[i][2 * h], y = to.alpha * d[i][2 * h + 1];
-      if (pairs && 8 * i + 1 < left) {
-        if (to.beta != 0.0f) {
-          const auto old = *reinterpret_cast<const Pair<Out>*>(c0 + 8 * i);
-          x += to.beta * float(old.low);
-          y += to.beta * float(old.high);
-        }
-        *reinterpret_cast<Pair<Out>*>(c + 8 * i) = {Out(x), Out(y)};
-        continue;
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        if (8 * i + j >= left) continue;
+        const float sum = to.alpha * d[i][2 * h + j];
+        c[8 * i + j] = Out(to.beta == 0.0f ? sum : sum + to.beta * float(c0[8 * i + j]));
       }
-      if (to.beta != 0.0f) x += to.beta * float(c0[8 * i]);
-      c[8 * i] = Out(x);
-      if (8 * i + 1 >= left) continue;
-      if (to.beta != 0.0f) y += to.beta * float(c0[8 * i + 1]);
-      c[8 * i + 1] = Out(y);
     }
   }
 }
@@ -91,10 +88,11 @@ __device__ __forceinline__ void stage(const float (&d)[groups][4], int first, fl
 template <class Out, int groups>
 __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha,
                                              char* staged, int row, int column, int entry) {
+  constexpr int parts = groups / 8, under_way = parts % 2 == 0 ? 1 : 0;  // odd: the last one and the next share a place
 #pragma unroll
-  for (int i = 0; i < groups / 8; i++) {
+  for (int i = 0; i < parts; i++) {
     char* const rows = staged + i % 2 * 2048;
-    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<1>();  // the copy before the last has read them
+    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<under_way>();  // these have been read
     __syncwarp();
     stage<Out>(d, 8 * i, alpha, rows);
     ptx::fence_proxy_async();
@@ -102,6 +100,41 @@ __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const 
     if (threadIdx.x % 32 == 0) {
       ptx::tensor_store(c, column + 64 * i, row, entry, rows);
       ptx::bulk_commit();
+    }
+  }
+}
+
+// The same as store, for 16 bits and beta = 0, where rows of c start anywhere: through shared memory, so that a warp
+// writes 128 bytes of a row at a time. `staged`: the warp's own 4 KB, at a multiple of 1024.
+template <class Out, int groups>
+__device__ __forceinline__ void store_rows(const float (&d)[groups][4], const Matrix<Out>& to, char* staged, int row,
+                                           int column) {
+  typedef unsigned short Bits;
+  const int lane = threadIdx.x % 32;
+  Bits* const corner = reinterpret_cast<Bits*>(to.c) + (long long)row * to.pitch + column;
+  __syncwarp();  // all have read what was there before
+#pragma unroll
+  for (int i = 0; i < groups / 8; i++) {
+    char* const rows = staged + i % 2 * 2048;
+    const int left = min(to.n - column - 64 * i, 64);
+    stage<Out>(d, 8 * i, to.alpha, rows);
+    __syncwarp();
+#pragma unroll 4
+    for (int r = 0; r < 16; r++) {
+      if (row + r >= to.m) break;
+      // a lane has two columns; where the row starts at an odd place, it writes the second and the next lane's first
+      Bits* const c = corner + (long long)r * to.pitch + 64 * i;
+      const bool odd = reinterpret_cast<size_t>(c) & 2;
+      const unsigned own =
+          *reinterpret_cast<const unsigned*>(rows + r * 128 + ((lane / 4) ^ r % 8) * 16 + lane % 4 * 4);
+      const unsigned next = __shfl_down_sync(~0u, own, 1);
+      const unsigned both = odd ? own >> 16 | next << 16 : own;
+      const int first = 2 * lane + odd;
+      if (first + 1 < left)
+        *reinterpret_cast<unsigned*>(c + first) = both;
+      else if (first < left)
+        c[first] = Bits(both);
+      if (odd && lane == 0 && left > 0) c[0] = Bits(own);
     }
   }
 }

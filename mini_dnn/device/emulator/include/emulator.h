@@ -13,5 +13,6 @@
 #include "emulator/bfloat.h"
 #include "emulator/wmma.h"
 #include "emulator/ptx.h"
+#include "emulator/ptx_cluster.h"
 #include "emulator/launch.h"
 #endif

@@ -1,11 +1,19 @@
 // Copies that land when they are waited for, and mbarriers: include/emulator/async_interface.h says what each means.
 #include "async.h"
+#include "cluster.h"
 
 #include <algorithm>
 
 #define CALL __builtin_return_address(0)
 
 namespace emulator {
+
+const char* copy_name(CopyKind kind, bool multicast) {
+  constexpr const char* names[] = {"cp_async",     "bulk_load",    "bulk_store", "tensor_load",
+                                   "tensor_store", "wgmma_m64k16", "store_async"};
+  if (multicast) return kind == CopyKind::tensor_load ? "tensor_load_multicast" : "bulk_load_multicast";
+  return names[int(kind)];
+}
 
 Async& the_async() {
   Worker& w = *this_worker;
@@ -17,11 +25,14 @@ Async& the_async() {
 namespace {
 
 void land(const Copy& copy) {
-  copy.each_piece([](const Piece& p) {
-    memset(p.shared, 0, p.first);
-    memcpy(p.shared + p.first, p.global + p.first, p.last - p.first);
-    memset(p.shared + p.last, 0, p.bytes - p.last);
-  });
+  if (copy.kind == CopyKind::store_async)
+    memcpy(copy.to, copy.held.data(), copy.bytes);
+  else
+    copy.each_piece([](const Piece& p) {
+      memset(p.shared, 0, p.first);
+      memcpy(p.shared + p.first, p.global + p.first, p.last - p.first);
+      memset(p.shared + p.last, 0, p.bytes - p.last);
+    });
   check_copy_landed(copy);
 }
 
@@ -57,12 +68,29 @@ void write_held(Copy& copy) {
   });
 }
 
+Barrier* barrier_of(Worker& w, void* address) {
+  if (!w.async) return nullptr;
+  for (Barrier& barrier : w.async->barriers)
+    if (barrier.address == address) return &barrier;
+  return nullptr;
+}
+
 // The check comes first: other threads may run in it, and start copies or initialise mbarriers.
 Barrier& find_barrier(void* address, const char* what, Site site, const void* call) {
-  check_barrier_used(address, false, call);
-  for (Barrier& barrier : the_async().barriers)
-    if (barrier.address == address) return barrier;
+  check_barrier_used(address, what, call);
+  if (Barrier* const found = barrier_of(*this_worker, address)) return *found;
   fail("%s (%s:%u): no thread of the block has initialised this mbarrier", what, site.file_name(), site.line());
+}
+
+// Of what other blocks of the cluster, too, may ask of an mbarrier.
+Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const void* call) {
+  check_barrier_used(address, what, call);
+  Worker& w = *this_worker;
+  if (Barrier* const found = barrier_of(w, address)) return *found;
+  for (unsigned i = 0; w.cluster && i < w.cluster->size; i++)
+    if (Barrier* const found = barrier_of(*w.cluster->members[i].worker, address)) return *found;
+  fail("%s (%s:%u): no thread of the block in which this mbarrier lies has initialised it", what, site.file_name(),
+       site.line());
 }
 
 bool is_complete(const Barrier& b, unsigned parity) { return b.phase % 2 != parity % 2; }
@@ -75,21 +103,32 @@ void settle(Barrier& b, bool wanted) {
   b.expected_bytes = 0;
   b.pending = b.arrivals;
   b.phase++;
-  check_phase_completed();
+  check_phase_completed(b);
   auto goes_on = [&](const Barrier::Waiter& waiter) {
     const bool ready = is_complete(b, waiter.parity);
-    if (ready) this_worker->ready.push(waiter.fiber);
+    if (ready) b.block->ready.push(waiter.fiber), check_waited(b);
     return ready;
   };
   std::erase_if(b.waiters, goes_on);
 }
 
+// The mbarrier may lie in another block of the cluster, as what is copied to.
 void start_load(Copy copy, void* barrier, Site site) {
   check_copy_started(copy);
-  Barrier& b = find_barrier(barrier, copy.box ? "tensor_load" : "bulk_load", site, copy.call);
+  Barrier& b = find_barrier_anywhere(barrier, copy_name(copy.kind, copy.multicast), site, copy.call);
   if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
   b.copies.push_back(copy);
   settle(b, !b.waiters.empty());
+}
+
+void start_multicast(const Copy& copy, void* barrier, unsigned mask, Site site) {
+  const char* const name = copy_name(copy.kind, true);
+  each_block(mask, name, site, [&](unsigned rank) {
+    Copy there = copy;
+    there.to = static_cast<char*>(cluster_address(copy.to, rank, name, site));
+    there.multicast = true;
+    start_load(there, cluster_address(barrier, rank, name, site), site);
+  });
 }
 
 void start_store(Copy copy) {
@@ -120,14 +159,15 @@ void copy_async_wait(unsigned groups) { finish(the_async().loads[linear_thread],
 void barrier_init(void* address, unsigned arrivals, Site site) {
   require_multiple(reinterpret_cast<size_t>(address), 8, "address of an mbarrier", site);
   if (!arrivals) fail("mbarrier_init (%s:%u): a phase needs at least one arrival", site.file_name(), site.line());
-  check_barrier_used(address, true, CALL);
+  check_barrier_made(address, CALL);
   auto& barriers = the_async().barriers;
   std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });
-  barriers.push_back({address, arrivals, arrivals, 0, 0, {}, {}});
+  barriers.push_back({address, arrivals, arrivals, 0, 0, {}, {}, this_worker});
 }
 
-void barrier_arrive(void* address, unsigned expected_bytes, Site site) {
-  Barrier& b = find_barrier(address, "mbarrier_arrive", site, CALL);
+namespace {
+
+void arrive(Barrier& b, unsigned expected_bytes, Site site) {
   if (!b.pending) settle(b, true);  // on a GPU that phase would be over by now
   if (!b.pending)
     fail(
@@ -137,13 +177,24 @@ void barrier_arrive(void* address, unsigned expected_bytes, Site site) {
         (unsigned long long)b.copied_bytes());
   b.pending--;
   b.expected_bytes += expected_bytes;
+  check_arrived(b);
   settle(b, !b.waiters.empty());
+}
+
+}  // namespace
+
+void barrier_arrive(void* address, unsigned expected_bytes, Site site) {
+  arrive(find_barrier(address, "mbarrier_arrive", site, CALL), expected_bytes, site);
+}
+
+void barrier_arrive_anywhere(void* address, Site site) {
+  arrive(find_barrier_anywhere(address, "mbarrier_arrive_cluster", site, CALL), 0, site);
 }
 
 bool barrier_try_wait(void* address, unsigned parity, Site site) {
   Barrier& b = find_barrier(address, "mbarrier_try_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return true;
+  if (is_complete(b, parity)) return check_waited(b), true;
   yield();
   return false;
 }
@@ -151,7 +202,7 @@ bool barrier_try_wait(void* address, unsigned parity, Site site) {
 void barrier_wait(void* address, unsigned parity, Site site) {
   Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return;
+  if (is_complete(b, parity)) return check_waited(b);
   Worker& w = *this_worker;
   w.current->wait = {"mbarrier_wait", site, 0};
   b.waiters.push_back({w.current, parity});
@@ -161,6 +212,20 @@ void barrier_wait(void* address, unsigned parity, Site site) {
 void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site) {
   auto* to = static_cast<char*>(shared);
   Copy copy{to, static_cast<const char*>(global), bytes, bytes, CopyKind::bulk_load, linear_thread, CALL, 0, {}};
+  start_load(copy, barrier, site);
+}
+
+void bulk_load_multicast(void* shared, const void* global, unsigned bytes, void* barrier, unsigned mask, Site site) {
+  auto* to = static_cast<char*>(shared);
+  Copy copy{to, static_cast<const char*>(global), bytes, bytes, CopyKind::bulk_load, linear_thread, CALL, 0, {}};
+  start_multicast(copy, barrier, mask, site);
+}
+
+void store_async(void* there, const void* value, void* barrier, Site site) {
+  constexpr unsigned BYTES = 16;
+  const auto* bytes = static_cast<const char*>(value);
+  auto* to = static_cast<char*>(there);
+  Copy copy{to, nullptr, BYTES, BYTES, CopyKind::store_async, linear_thread, CALL, 0, {bytes, bytes + BYTES}};
   start_load(copy, barrier, site);
 }
 
@@ -178,12 +243,19 @@ void check_map(const TensorMap& map, unsigned axes, const char* what, Site site)
          map.axes);
 }
 
-void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site) {
+Copy box_load(void* shared, const TensorMap& map, BoxPlace at, const void* call) {
   const auto box = std::make_shared<Box>(map, at);
   const auto* from = reinterpret_cast<const char*>(map.address);
   const unsigned bytes = box->bytes();
-  Copy copy{static_cast<char*>(shared), from, bytes, bytes, CopyKind::tensor_load, linear_thread, CALL, 0, {}, box};
-  start_load(copy, barrier, site);
+  return {static_cast<char*>(shared), from, bytes, bytes, CopyKind::tensor_load, linear_thread, call, 0, {}, box};
+}
+
+void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site) {
+  start_load(box_load(shared, map, at, CALL), barrier, site);
+}
+
+void tensor_load_multicast(void* shared, const TensorMap& map, BoxPlace at, void* barrier, unsigned mask, Site site) {
+  start_multicast(box_load(shared, map, at, CALL), barrier, mask, site);
 }
 
 void tensor_store(const TensorMap& map, BoxPlace at, const void* shared) {

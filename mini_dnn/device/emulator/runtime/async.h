@@ -13,7 +13,8 @@
 namespace emulator {
 
 // A product copies nothing, and reads its operands.
-enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product };
+enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product, store_async };
+const char* copy_name(CopyKind kind, bool multicast);  // that of its function
 inline bool is_store(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::tensor_store; }
 
 // A copy that has been started. It is under way until it is forgotten.
@@ -25,8 +26,9 @@ struct Copy {
   unsigned thread;  // that started it
   const void* call;
   unsigned id;                               // of the checks
-  std::vector<char> held;                    // by a bulk store that has read its source
+  std::vector<char> held;                    // by a bulk store that has read its source, and by a store_async
   std::shared_ptr<const Box> box = nullptr;  // of a tensor copy
+  bool multicast = false;                    // to several blocks of a cluster, of which this is one's copy
 
   char* shared() const { return is_store(kind) ? const_cast<char*>(from) : to; }
   template <class Visit>
@@ -43,6 +45,19 @@ struct Groups {
   size_t held = 0;  // closed groups of stores whose sources have been read: the oldest
 };
 
+// What the checks keep of an mbarrier.
+#ifdef EMULATOR_CHECKED
+struct BarrierNotes {
+  unsigned waited = 0;     // so many of its phases
+  unsigned thread, phase;  // of the last arrival from another block of the cluster: who, and for which phase
+  uint64_t block, pc;
+  uint32_t epoch = 0;      // when; 0: none
+  uint32_t reads[8] = {};  // what each block has read before its arrival for this phase is older
+};
+#else
+struct BarrierNotes {};
+#endif
+
 struct Barrier {
   void* address;
   unsigned arrivals, pending;
@@ -54,6 +69,8 @@ struct Barrier {
     unsigned parity;
   };
   std::vector<Waiter> waiters;
+  Worker* block;  // whose shared memory it lies in
+  BarrierNotes notes = {};
 
   uint64_t copied_bytes() const {
     uint64_t sum = 0;
@@ -126,8 +143,11 @@ void check_copy_started(Copy& copy);
 void check_copy_committed(const Copy& copy);
 void check_copy_landed(const Copy& copy);  // and is under way no more
 void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
-void check_barrier_used(void* barrier, bool initialised, const void* call);
-void check_phase_completed();
+void check_barrier_made(void* barrier, const void* call);
+void check_barrier_used(void* barrier, const char* what, const void* call);
+void check_arrived(Barrier& barrier);
+void check_waited(Barrier& barrier);  // for all phases that are complete
+void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_product_started(Product& product);
 void check_product_committed(const Product& product);
@@ -140,8 +160,11 @@ inline void check_copy_started(Copy&) {}
 inline void check_copy_committed(const Copy&) {}
 inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
-inline void check_barrier_used(void*, bool, const void*) {}
-inline void check_phase_completed() {}
+inline void check_barrier_made(void*, const void*) {}
+inline void check_barrier_used(void*, const char*, const void*) {}
+inline void check_arrived(Barrier&) {}
+inline void check_waited(Barrier&) {}
+inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
 inline void check_product_started(Product&) {}
 inline void check_product_committed(const Product&) {}

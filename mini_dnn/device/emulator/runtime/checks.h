@@ -19,6 +19,11 @@ void check_steps(unsigned count);         // so many threads met: ends a block t
 void check_yield(Fiber* fiber);           // which others go before, though it does not wait
 void check_cancelled(Worker& worker);     // by a signal in the middle of a kernel
 void check_ready_order(Queue& ready);     // may change in what order threads go on after a barrier
+void check_cluster_started(Cluster& cluster);
+void check_turn_taken(Worker& worker);  // this block of a cluster goes on
+void check_cluster_barrier(bool releases);
+unsigned check_turn(unsigned i, unsigned count);                    // which of the other blocks is asked as the i-th
+void check_own_shared(const void* p, const char* what, Site site);  // ends the launch if it lies elsewhere
 #else
 constexpr bool CHECKED = false;
 inline void check_launch_started(Worker&, unsigned) {}
@@ -34,6 +39,11 @@ inline void check_steps(unsigned) {}
 inline void check_yield(Fiber*) {}
 inline void check_cancelled(Worker&) {}
 inline void check_ready_order(Queue&) {}
+inline void check_cluster_started(Cluster&) {}
+inline void check_turn_taken(Worker&) {}
+inline void check_cluster_barrier(bool) {}
+inline unsigned check_turn(unsigned i, unsigned) { return i; }
+inline void check_own_shared(const void*, const char*, Site) {}
 #endif
 
 }  // namespace emulator

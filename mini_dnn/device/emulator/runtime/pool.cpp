@@ -8,13 +8,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "checks.h"
-#include "worker.h"
+#include "cluster.h"
 
 namespace emulator {
 
@@ -25,7 +26,7 @@ struct Launch {
   const Module* module;
   const Kernel* kernel;
   void* const* arguments;
-  unsigned grid[3], block[3];
+  unsigned grid[3], block[3], cluster[3];
   unsigned shared_bytes;
   int workers;
   int started;  // set by emulator_start
@@ -39,7 +40,8 @@ struct Pool {
   int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those with no room for stacks
   bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
   Launch launch;
-  std::atomic<uint64_t> next_block;
+  std::vector<std::unique_ptr<Cluster>> clusters;  // that run at the same time
+  std::atomic<uint64_t> next_block;                // or cluster
   std::atomic<bool> stopped;
   uint64_t chunk;
   Failure failure;
@@ -47,11 +49,16 @@ struct Pool {
 };
 
 uint64_t block_count(const Launch& l) { return uint64_t(l.grid[0]) * l.grid[1] * l.grid[2]; }
+unsigned cluster_size(const Launch& l) { return l.cluster[0] * l.cluster[1] * l.cluster[2]; }
+
+char* dynamic_shared(const Launch& l) {
+  return l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
+}
 
 // Runs blocks until there are none left, or one fails here or elsewhere.
 void run_blocks(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
-  char* shared = l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
+  char* shared = dynamic_shared(l);
   const uint64_t blocks = block_count(l);
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
@@ -70,23 +77,62 @@ void run_blocks(Pool& pool, Worker& w) {
   }
 }
 
-void run_share(Pool& pool, Worker& w) {
+Pool& the_pool();
+
+bool next_cluster(uint64_t& number) {
+  Pool& pool = the_pool();
   const Launch& l = pool.launch;
-  if (!reserve_stacks(w)) {  // where address space is limited; others do its blocks
-    std::lock_guard lock(pool.mutex);
-    if (++pool.roomless == pool.wanted)
-      pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "no memory for the stacks of a block"};
-    return;
-  }
+  const uint64_t next = pool.next_block.fetch_add(1);
+  if (next >= block_count(l) / cluster_size(l) || pool.stopped) return false;
+  number = check_block_order(next);
+  return true;
+}
+
+void run_all(Pool& pool, Worker& w) {
+  const Launch& l = pool.launch;
+  if (!w.cluster) return run_blocks(pool, w);
+  Clusters all{{}, {}, l.shared_bytes, next_cluster};
+  memcpy(all.grid, l.grid, sizeof l.grid);
+  memcpy(all.cluster, l.cluster, sizeof l.cluster);
+  run_clusters(w, all);
+}
+
+void join_cluster(Pool& pool, Worker& w, int index) {
+  const Launch& l = pool.launch;
+  const unsigned size = cluster_size(l);
+  w.cluster = size > 1 ? pool.clusters[index / size].get() : nullptr;
+  w.rank = index % size;
+  if (!w.cluster) return;
+  Member& m = member_of(w);
+  m.worker = &w;
+  m.anchor = l.module->anchor();
+  m.dynamic_shared = dynamic_shared(l);
+}
+
+void run_share(Pool& pool, Worker& w, int index) {
+  const Launch& l = pool.launch;
   w.run = l.kernel->run;
   w.arguments = l.arguments;
   w.total = l.block[0] * l.block[1] * l.block[2];
   w.failure.kind = FailureKind::none;
+  w.abandoned = false;
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
-  check_launch_started(w, l.shared_bytes);
-  if (sigsetjmp(w.after_fault, 1) == 0) run_blocks(pool, w);
+  join_cluster(pool, w, index);
+  const bool has_stacks = reserve_stacks(w);
+  if (!(w.cluster ? gather(w, has_stacks, l.shared_bytes) : has_stacks)) {
+    std::lock_guard lock(pool.mutex);  // where address space is limited; others do its blocks
+    if (++pool.roomless == pool.wanted)
+      pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "no memory for the stacks of a block"};
+    return;
+  }
+  if (!w.cluster) check_launch_started(w, l.shared_bytes);
+  if (sigsetjmp(w.after_fault, 1) == 0)
+    run_all(pool, w);
+  else if (w.cluster && w.cluster != w.alone)
+    end_cluster(w);
   check_launch_ended();
+  if (w.abandoned) return release_fibers(w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
   if (w.failure.kind == FailureKind::none) return;
   release_fibers(w);
@@ -105,7 +151,7 @@ void work(Pool& pool, int index) {
     seen = pool.generation;
     if (index >= pool.wanted) continue;
     lock.unlock();
-    run_share(pool, *this_worker);
+    run_share(pool, *this_worker, index);
     lock.lock();
     if (--pool.running == 0) pool.done.notify_all();
   }
@@ -137,6 +183,17 @@ void grow(Pool& pool, int workers) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+void form_clusters(Pool& pool, size_t count, unsigned size) {
+  if (size == 1) return;
+  while (pool.clusters.size() < count) pool.clusters.push_back(std::make_unique<Cluster>());
+  for (auto& c : pool.clusters) {
+    c->size = size;
+    c->gathered = 0;
+    c->turn = MAX_CLUSTER;  // nobody's, until all have come
+    c->lacking = c->failed = c->over = false;
+  }
+}
+
 }  // namespace
 
 }  // namespace emulator
@@ -154,10 +211,13 @@ void emulator_start(Launch* launch) {
   pool.busy = true;
   launch->started = 1;
   install_fault_handlers();
-  const uint64_t blocks = block_count(*launch);
+  const unsigned size = cluster_size(*launch);
+  const uint64_t blocks = block_count(*launch) / size;  // or clusters
   pool.launch = *launch;
-  grow(pool, int(std::min<uint64_t>(launch->workers, blocks)));
-  pool.wanted = pool.running = int(std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size()}));
+  grow(pool, int(std::min<uint64_t>(launch->workers, blocks)) * size);
+  const uint64_t groups = std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size() / size});
+  pool.wanted = pool.running = int(groups * size);
+  form_clusters(pool, groups, size);
   // Small chunks keep the workers level; one block at a time would cost where blocks are short.
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;

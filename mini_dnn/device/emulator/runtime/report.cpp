@@ -2,6 +2,7 @@
 #include <cstdarg>
 
 #include "async.h"
+#include "cluster.h"
 
 namespace emulator {
 
@@ -48,11 +49,14 @@ struct Threads {
   unsigned absent[MAX_THREADS] = {};    // lanes that a thread waits for
   bool ready[MAX_THREADS] = {};
   const Barrier* barriers[MAX_THREADS] = {};  // mbarriers
+  bool for_cluster[MAX_THREADS] = {};
 };
 
-void gather(Worker& w, Threads& all) {
+void find_waits(Worker& w, Threads& all) {
   auto note = [&](const Fiber* f) { all.waits[f->linear] = &f->wait; };
   for (Fiber* f = w.waiting.first; f; f = f->next) note(f);
+  if (w.cluster)
+    for (Fiber* f = member_of(w).waiting.first; f; f = f->next) note(f), all.for_cluster[f->linear] = true;
   for (Fiber* f = w.ready.first; f; f = f->next) note(f), all.ready[f->linear] = true;
   if (w.async)
     for (const Barrier& b : w.async->barriers)
@@ -90,12 +94,15 @@ void add_barrier(Text& text, const Barrier& b) {
              (unsigned long long)b.copied_bytes());
 }
 
-}  // namespace
+// Of those that wait for the whole cluster.
+void add_cluster(Text& text, const Cluster& c) {
+  text.add(", which %u of the %u threads of the cluster have not reached", c.alive - c.arrived, c.alive);
+}
 
-void tell_threads(Worker& w) {
-  Text text{w.failure.text, sizeof w.failure.text};
+// `block`: " of block (1, 0, 0)" where there are several, else nothing.
+void tell_block(Text& text, Worker& w, const char* block) {
   Threads all;
-  gather(w, all);
+  find_waits(w, all);
   bool told[MAX_THREADS] = {};
   for (unsigned i = 0; i < w.total; i++) {
     if (!all.waits[i] || told[i]) continue;
@@ -113,8 +120,10 @@ void tell_threads(Worker& w) {
     }
     text.add("\n  threads ");
     add_threads(text, w.total, here);
+    text.add("%s", block);
     add_wait(text, wait, all.ready[i], with_column, all.absent[i]);
     if (all.barriers[i]) add_barrier(text, *all.barriers[i]);
+    if (all.for_cluster[i]) add_cluster(text, *w.cluster);
   }
   auto exited = [&](unsigned i) { return w.warps[i / WARP].exited >> i % WARP & 1; };
   auto running = [&](unsigned i) { return !all.waits[i] && !exited(i); };
@@ -123,12 +132,25 @@ void tell_threads(Worker& w) {
       if (!chosen(i)) continue;
       text.add("\n  threads ");
       add_threads(text, w.total, chosen);
-      text.add(" %s", what);
+      text.add("%s %s", block, what);
       return;
     }
   };
   tell("have not reached a barrier", running);
   tell("have returned", exited);
+}
+
+}  // namespace
+
+void tell_threads(Worker& w) {
+  Text text{w.failure.text, sizeof w.failure.text};
+  if (!w.cluster || w.cluster->size == 1) return tell_block(text, w, "");
+  for (unsigned i = 0; i < w.cluster->size; i++) {
+    const Member& m = w.cluster->members[i];
+    char block[64];
+    snprintf(block, sizeof block, " of block (%u, %u, %u)", m.block.x, m.block.y, m.block.z);
+    if (m.begun) tell_block(text, *m.worker, block);
+  }
 }
 
 void stop_stuck(Worker& w) {

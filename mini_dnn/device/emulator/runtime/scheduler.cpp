@@ -49,7 +49,8 @@ inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {
 inline Fiber* next_fiber(Worker& w) {
   if (w.ready.first) return w.ready.pop();
   if (w.started < w.total) return take_fiber(w, fiber_main);
-  return release_partial_group(w) ? w.ready.pop() : nullptr;
+  if (release_partial_group(w)) return w.ready.pop();
+  return w.cluster && w.alive && others_have_run(w) ? w.ready.pop() : nullptr;
 }
 
 void release_barrier(Worker& w) {
@@ -71,6 +72,7 @@ void run_threads(Worker& w, Fiber* me) {
     w.run(w.arguments);
     w.alive--;
     thread_left_warp(w, me->linear);
+    if (w.cluster) thread_left_cluster(w, me->linear);
     if (w.waiting_count && w.waiting_count == w.alive) release_barrier(w);
   } while (w.started < w.total && !w.ready.first);
 }
@@ -135,11 +137,12 @@ int block_vote(Vote vote, bool predicate, Site site) {
 void yield() {
   Worker& w = *this_worker;
   Fiber* me = w.current;
-  Fiber* next = w.started < w.total ? take_fiber(w, fiber_main) : w.ready.first ? w.ready.pop() : nullptr;
-  if (!next) return;
+  const bool alone = w.started == w.total && !w.ready.first;
+  if (alone && !w.cluster) return;
   check_yield(me);
   w.ready.push(me);
-  switch_fiber(w, me, next);
+  if (w.cluster) others_have_run(w);
+  switch_fiber(w, me, w.started < w.total ? take_fiber(w, fiber_main) : w.ready.pop());
 }
 
 void note_place(Failure& failure) {
@@ -168,6 +171,7 @@ void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
 void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {
+  if (w.cluster == w.alone) w.cluster = nullptr;
   check_block_started();
   async_block_started(w);
   w.started = 0;
@@ -182,7 +186,7 @@ void run_block(Worker& w) {
   }
   w.current = take_fiber(w, fiber_main);
   switch_context(w.host, w.current->context);
-  async_block_ended(w);
+  if (!w.abandoned) async_block_ended(w);
 }
 
 }  // namespace emulator

@@ -14,5 +14,8 @@ bool release_partial_group(Worker& worker);              // __activemask's, when
 void thread_left_warp(Worker& worker, unsigned linear);  // completes what waited only for this thread
 void tell_threads(Worker& worker);                       // which of them wait where: into failure.text
 [[noreturn]] void stop_stuck(Worker& worker);            // says which threads wait where
+// Lets other blocks of the cluster run until this one has something to do. False: none of them can.
+bool others_have_run(Worker& worker);
+void thread_left_cluster(Worker& worker, unsigned linear);
 
 }  // namespace emulator

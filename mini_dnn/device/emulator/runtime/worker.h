@@ -1,4 +1,5 @@
 // One worker: the operating-system thread that runs blocks, one at a time, and all that it keeps for them.
+// Blocks of a cluster have a worker each: cluster.h.
 #pragma once
 #define EMULATOR_RUNTIME
 #include <csetjmp>
@@ -88,7 +89,8 @@ struct Failure {
   char text[4096];
 };
 
-struct Async;  // async.h
+struct Async;    // async.h
+struct Cluster;  // cluster.h
 
 struct Worker {
   // the block
@@ -112,7 +114,11 @@ struct Worker {
   Fiber* free_fibers = nullptr;
   int fiber_count = 0;
   Fiber fibers[MAX_THREADS];
-  Async* async = nullptr;  // copies and mbarriers of the block, once a kernel uses them
+  Async* async = nullptr;      // copies and mbarriers of the block, once a kernel uses them
+  Cluster* cluster = nullptr;  // of the block, if the launch has any or the kernel uses one
+  Cluster* alone = nullptr;    // of the block alone
+  unsigned rank;               // of the block in its cluster
+  bool abandoned = false;      // another block of the cluster has ended the launch
   // how the launch ended
   sigjmp_buf after_fault;
   volatile bool in_kernel = false;

@@ -27,6 +27,7 @@ struct Module {
   int kernel_count;
   const Kernel* kernels;
   char* (*dynamic_shared)();  // the calling thread's dynamic shared memory; null where the file has none
+  char* (*anchor)();          // one of the variables that each thread of the system has for itself
 };
 
 template <class T>

@@ -27,4 +27,4 @@
 #define __launch_bounds__(...)
 #define __maxnreg__(n)
 #define __grid_constant__
-#define __cluster_dims__(...)
+#define __cluster_dims__(...) _Pragma("GCC error \"clusters are given in the plan: Launch(..., cluster=2)\"")

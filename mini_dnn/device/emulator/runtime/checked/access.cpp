@@ -5,12 +5,13 @@
 
 namespace emulator {
 
-namespace {
-
 uint64_t block_of(uint32_t epoch) {
-  const auto& starts = the_check.block_epochs;
-  return check_block_order(std::upper_bound(starts.begin(), starts.end(), epoch) - starts.begin() - 1);
+  const auto& owners = the_check.owners;
+  auto later = [](uint32_t e, const Check::Owner& o) { return e < o.epoch; };
+  return std::prev(std::upper_bound(owners.begin(), owners.end(), epoch, later))->block;
 }
+
+namespace {
 
 void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   Finding& f = the_check.finding;
@@ -20,7 +21,8 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.start = reinterpret_cast<uint64_t>(r.start);
   f.offset = a.address - r.start;
   f.bytes = a.bytes;
-  f.own = {a.write, a.atomic, linear_thread, block_of(the_check.epoch), a.pc};
+  f.block = block_check(r.rank).block;
+  f.own = {a.write, a.atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
   f.exited = this_worker->total - this_worker->alive;
 }
@@ -49,11 +51,12 @@ bool is_allowed(const Access& a) {
 void outside(const Access& a) {
   if (is_allowed(a)) return;
   const Check& c = the_check;
-  const bool in_shared = a.address >= c.shared_start && a.address < c.shared_end;
+  const int rank = shared_of(a.address);
   const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
   const Region* nearest = nullptr;
   for (const Region& r : c.regions) {
-    const bool possible = in_shared ? r.memory == Memory::shared : !in_data || r.memory == Memory::symbol;
+    const bool possible =
+        rank >= 0 ? r.memory == Memory::shared && r.rank == unsigned(rank) : !in_data || r.memory == Memory::symbol;
     if (possible && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
   }
   static const Region none = {};
@@ -68,10 +71,12 @@ const Region* find(const Access& a) {
 }
 
 // Whether something that thread `who` did is not ordered before what this thread does.
-inline bool races(uint16_t who, uint32_t epoch, uint32_t warp_epoch, bool shared) {
+inline bool races(uint16_t who, uint32_t epoch, uint32_t warp_epoch, bool read, bool shared) {
   const Check& c = the_check;
-  if (epoch >= c.block_epoch) {
-    if (epoch != c.epoch || who == linear_thread || who == NOBODY) return false;
+  if (epoch >= c.cluster_epoch) {
+    if (who == NOBODY) return false;
+    if (!is_mine(epoch)) return !is_ordered(epoch, read);
+    if (epoch < c.epoch || who == linear_thread) return false;
     return who / WARP != linear_thread / WARP || warp_epoch == c.warp_epochs[linear_thread / WARP];
   }
   return !shared && epoch >= c.launch_epoch && !c.fenced;  // another block of this launch
@@ -83,20 +88,33 @@ void check_readers(const Region& r, const Cell& cell, const Access& a) {
   auto tell = [&](uint16_t who, uint32_t pc) {
     report(FindingKind::race, r, a, {false, cell.read_atomic, who, block_of(cell.read_epoch), pc});
   };
-  if (races(cell.reader, cell.read_epoch, cell.read_warp_epoch, shared)) tell(cell.reader, cell.read_pc);
-  if (cell.read_epoch < the_check.block_epoch) return;
-  if (cell.neighbour != NOBODY && races(cell.neighbour, cell.read_epoch, cell.read_warp_epoch, shared))
+  if (races(cell.reader, cell.read_epoch, cell.read_warp_epoch, true, shared)) tell(cell.reader, cell.read_pc);
+  if (cell.read_epoch < the_check.cluster_epoch || !is_mine(cell.read_epoch)) return;
+  if (cell.neighbour != NOBODY && races(cell.neighbour, cell.read_epoch, cell.read_warp_epoch, true, shared))
     tell(cell.neighbour, cell.neighbour_pc);
   // Two readers of two warps: that of this thread's own may be ordered, the other is not.
   if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP &&
-      races(cell.other, cell.read_epoch, 0, shared))
+      races(cell.other, cell.read_epoch, 0, true, shared))
     tell(cell.other, cell.other_pc);
 }
 
-void visit(const Region& r, Cell& cell, const Access& a) {
+// Another block's read of shared memory, before this write.
+void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
+  if ((a.atomic && read.atomic) || !races(read.thread, read.epoch, 0, true, true)) return;
+  if (is_mine(read.epoch) && read.thread / WARP == linear_thread / WARP) return;
+  report(FindingKind::race, r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
+}
+
+void note_reader(const Region& r, size_t i, const Access& a) {
+  if (!r.is_far) return note_read(r.cells[i], a.pc, a.atomic);
+  r.far[i] = {the_check.now, uint32_t(a.pc), uint16_t(linear_thread), a.atomic};
+}
+
+void visit(const Region& r, size_t i, const Access& a) {
   Check& c = the_check;
+  Cell& cell = r.cells[i];
   const bool shared = r.memory == Memory::shared;
-  const bool written = shared ? cell.write_epoch >= c.block_epoch : cell.write_epoch != NEVER;
+  const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER;
   if (!written && !a.write && r.memory != Memory::symbol) {
     if (!shared) report(FindingKind::uninitialised, r, a);
     // Another thread may write it before the next barrier: then this is a race.
@@ -105,11 +123,13 @@ void visit(const Region& r, Cell& cell, const Access& a) {
   }
   // Bytes within a cell may be of different threads.
   const bool whole = a.bytes >= size_t(1) << r.shift;
-  if (whole && !(a.atomic && cell.write_atomic) && races(cell.writer, cell.write_epoch, cell.write_warp_epoch, shared))
+  if (whole && !(a.atomic && cell.write_atomic) &&
+      races(cell.writer, cell.write_epoch, cell.write_warp_epoch, false, shared))
     report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
-  if (!a.write) return note_read(cell, a.pc, a.atomic);
+  if (!a.write) return note_reader(r, i, a);
   if (whole) check_readers(r, cell, a);
-  cell.write_epoch = c.epoch;
+  if (whole && r.far) check_far_reader(r, r.far[i], a);
+  cell.write_epoch = c.now;
   cell.write_warp_epoch = c.warp_epochs[linear_thread / WARP];
   cell.writer = linear_thread;
   cell.write_pc = a.pc;
@@ -126,12 +146,13 @@ void give_up_pending() {
 
 void check_cells(const Region& r, const Access& a) {
   if (r.memory == Memory::unknown) return;
+  if (r.is_far) note_far(r, a.address, a.bytes, a.write, a.pc);
   const size_t first = (a.address - r.start) >> r.shift, last = (a.address + a.bytes - 1 - r.start) >> r.shift;
   for (size_t i = first; i <= last; i++)
-    if (!a.write && is_settled(r, r.cells[i].write_epoch))
+    if (!a.write && !r.is_far && is_settled(r, r.cells[i].write_epoch))
       note_read(r.cells[i], a.pc, a.atomic);
     else
-      visit(r, r.cells[i], a);
+      visit(r, i, a);
 }
 
 void check_elsewhere(const Access& a) {

@@ -21,10 +21,10 @@ inline bool holds(const Region& r, const Access& a) {
 }
 
 // Of the readers since a barrier, those that a race with a later write would need: two of a warp, and one of another.
-inline void note_read(Cell& cell, uint64_t pc, bool atomic) {
+[[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, bool atomic) {
   const Check& c = the_check;
   const uint32_t warp_epoch = c.warp_epochs[linear_thread / WARP];
-  if (cell.read_epoch != c.epoch) {
+  if (cell.read_epoch != c.epoch && (cell.read_epoch < c.epoch || !is_mine(cell.read_epoch))) {
     cell.neighbour = cell.other = NOBODY;
   } else if (cell.reader / WARP != linear_thread / WARP) {
     cell.other = cell.reader;
@@ -38,7 +38,7 @@ inline void note_read(Cell& cell, uint64_t pc, bool atomic) {
     cell.neighbour = cell.reader;
     cell.neighbour_pc = cell.read_pc;
   }
-  cell.read_epoch = c.epoch;
+  cell.read_epoch = c.now;
   cell.read_warp_epoch = warp_epoch;
   cell.reader = linear_thread;
   cell.read_pc = pc;
@@ -49,7 +49,8 @@ inline void note_read(Cell& cell, uint64_t pc, bool atomic) {
 // block before a barrier.
 inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Check& c = the_check;
-  if (write_epoch >= c.block_epoch) return write_epoch < c.epoch;
+  if (write_epoch >= c.cluster_epoch)
+    return write_epoch < c.ordered_epoch || (c.many && write_epoch < c.epoch && is_mine(write_epoch));
   return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.launch_epoch;
 }
 
@@ -64,7 +65,8 @@ inline void check_access(const void* address, size_t bytes, bool write, bool ato
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
   const size_t offset = p - r->start, i = offset >> r->shift;
-  if (!write && r->cells && (offset + bytes - 1) >> r->shift == i && is_settled(*r, r->cells[i].write_epoch))
+  if (!write && r->cells && !r->is_far && (offset + bytes - 1) >> r->shift == i &&
+      is_settled(*r, r->cells[i].write_epoch))
     return note_read(r->cells[i], a.pc, atomic);
   check_cells(*r, a);
 }

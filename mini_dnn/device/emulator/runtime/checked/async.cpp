@@ -8,7 +8,7 @@
 
 namespace emulator {
 
-bool copies_under_way = false;
+bool copies_under_way = false, copy_starts = false;
 
 namespace {
 
@@ -16,40 +16,50 @@ constexpr size_t WORD = 4;  // bytes
 
 struct Flight {
   CopyKind kind;
+  bool multicast;
   unsigned thread;
   uint64_t pc;
   bool committed;
+  uint64_t block = the_check.block;
   uint32_t epoch = the_check.epoch;  // when it was started
 };
 
-// Of one block: its copies and products so far, and for each word of shared memory the number of the last one that is
-// under way there.
+// Of one block or cluster: its copies and products so far, and for each word of a block's shared memory the number of
+// the last one that is under way there.
 struct Flights {
-  uint32_t block_epoch = 0;
+  uint32_t cluster_epoch = 0;
   std::vector<Flight> all;
-  std::vector<uint32_t> words;
-  uint32_t fences[MAX_THREADS];  // when each thread called fence_proxy_async() last
+  std::vector<uint32_t> words[MAX_CLUSTER];
+  uint32_t fences[MAX_CLUSTER][MAX_THREADS];  // when each thread called fence_proxy_async() last
 } flights;
 
 bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
 
 uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
 
-uint64_t this_block() { return check_block_order(the_check.block_epochs.size() - 1); }
+Party this_thread(const void* call) { return {0, 0, linear_thread, the_check.block, pc_of(call)}; }
+Party starter(const Flight& f) { return {0, 0, f.thread, f.block, f.pc}; }
 
-void begin_block() {
+void begin_flights() {
   const Check& c = the_check;
-  if (flights.block_epoch == c.block_epoch) return;
-  flights.block_epoch = c.block_epoch;
+  if (flights.cluster_epoch == c.cluster_epoch) return;
+  flights.cluster_epoch = c.cluster_epoch;
   flights.all.clear();
-  std::fill_n(flights.fences, MAX_THREADS, 0);
-  flights.words.assign((c.shared_end - c.shared_start) / WORD + 1, 0);
+  for (unsigned i = 0; i < (c.many ? this_worker->cluster->size : 1); i++) {
+    const BlockCheck& b = block_check(i);
+    std::fill_n(flights.fences[i], MAX_THREADS, 0);
+    flights.words[i].assign((b.shared_end - b.shared_start) / WORD + 1, 0);
+  }
 }
 
 template <class Visit>
 void each_word(const char* p, size_t bytes, Visit visit) {
-  const size_t first = (p - the_check.shared_start) / WORD, last = (p + bytes - 1 - the_check.shared_start) / WORD;
-  for (size_t i = first; i <= last && i < flights.words.size(); i++) visit(flights.words[i]);
+  const int rank = shared_of(p);
+  if (rank < 0) return;
+  const char* const start = block_check(rank).shared_start;
+  auto& words = flights.words[rank];
+  const size_t first = (p - start) / WORD, last = (p + bytes - 1 - start) / WORD;
+  for (size_t i = first; i <= last && i < words.size(); i++) visit(words[i]);
 }
 
 const Region* find_region(const char* p) {
@@ -60,14 +70,14 @@ const Region* find_region(const char* p) {
 
 // What a copy brought is written now. The copy engine is no thread: those who waited may all read it.
 void note_landed(const Copy& copy, const Piece& piece) {
-  const Check& c = the_check;
   const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
+  const BlockCheck& b = block_check(r->rank);
   const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
   for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
-    cell.write_epoch = c.epoch;
-    cell.write_warp_epoch = c.warp_epochs[copy.thread / WARP];
+    cell.write_epoch = b.now;
+    cell.write_warp_epoch = b.warp_epochs[copy.thread / WARP];
     cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : NOBODY;
     cell.write_pc = flights.all[copy.id].pc;
     cell.write_atomic = false;
@@ -75,19 +85,19 @@ void note_landed(const Copy& copy, const Piece& piece) {
 }
 
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
-  constexpr const char* names[] = {"cp_async",    "bulk_load",    "bulk_store",
-                                   "tensor_load", "tensor_store", "wgmma_m64k16"};
   const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::async;
   f.memory = r ? r->memory : Memory::unknown;
   f.index = r ? r->index : 0;
   f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
+  f.block = r ? block_check(r->rank).block : 0;
   f.offset = r ? p - r->start : 0;
   f.bytes = bytes;
   f.own = own;
-  f.other = {!only_reads(flight.kind), 0, flight.thread, this_block(), flight.pc};
-  snprintf(f.type, sizeof f.type, "%s %s", names[int(flight.kind)], state);
+  f.other = starter(flight);
+  f.other.write = !only_reads(flight.kind);
+  snprintf(f.type, sizeof f.type, "%s %s", copy_name(flight.kind, flight.multicast), state);
 }
 
 }  // namespace
@@ -97,7 +107,7 @@ void check_multiple(size_t value, size_t unit, const char* what, const void* cal
   f.kind = FindingKind::misaligned;
   f.offset = value % unit;
   f.bytes = unit;
-  f.own = {0, 0, linear_thread, this_block(), pc_of(call)};
+  f.own = this_thread(call);
   snprintf(f.type, sizeof f.type, "%s", what);
   stop(FailureKind::finding);
 }
@@ -110,11 +120,12 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
   const size_t first = (from - r->start) >> r->shift, last = (from + bytes - 1 - r->start) >> r->shift;
   for (size_t i = first; i <= last; i++) {
     const Cell& cell = r->cells[i];
-    if (cell.writer == NOBODY || cell.write_epoch < the_check.block_epoch ||  // nobody of this block has written it
-        cell.write_epoch <= flights.fences[cell.writer] || cell.write_epoch <= flights.fences[linear_thread])
+    if (cell.writer == NOBODY || cell.write_epoch < the_check.cluster_epoch ||  // nobody has written it
+        cell.write_epoch <= flights.fences[rank_of(cell.write_epoch)][cell.writer] ||
+        cell.write_epoch <= flights.fences[the_check.rank][linear_thread])
       continue;
-    const Flight writer{kind, cell.writer, cell.write_pc, false};
-    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, {0, 0, linear_thread, this_block(), pc_of(call)});
+    const Flight writer{kind, false, cell.writer, cell.write_pc, false, block_of(cell.write_epoch)};
+    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, this_thread(call));
     the_check.finding.other.write = 1;
     the_check.pending = false;
     stop(FailureKind::finding);
@@ -122,25 +133,27 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
 }
 
 void note_proxy_fence() {
-  begin_block();
-  flights.fences[linear_thread] = the_check.epoch;
+  begin_flights();
+  flights.fences[the_check.rank][linear_thread] = the_check.now;
 }
 
 void check_copy_started(Copy& copy) {
-  begin_block();
+  begin_flights();
   const Check& c = the_check;
-  const char* shared = copy.shared();
-  if (shared < c.shared_start || shared >= c.shared_end)
+  const bool store = is_store(copy.kind), of_barrier = !store && copy.kind != CopyKind::cp_async;
+  const int rank = shared_of(copy.shared());
+  if (rank < 0 || (rank != int(c.rank) && !of_barrier))
     fail("an asynchronous copy was given an address that is not in shared memory where it must be");
-  const bool store = is_store(copy.kind);
+  check_not_gone(rank, copy.to, copy.bytes, copy_name(copy.kind, copy.multicast), pc_of(copy.call));
+  copy_starts = true;
   copy.each_piece([&](const Piece& p) {
-    check_access(p.global + p.first, p.last - p.first, store, false, copy.call);
+    if (p.global) check_access(p.global + p.first, p.last - p.first, store, false, copy.call);
     check_access(p.shared, p.bytes, !store, false, copy.call);
     if (store) check_fenced(copy.kind, p.shared, p.bytes, copy.call);
   });
+  copy_starts = false;
   copy.id = flights.all.size();
-  const bool is_of_barrier = copy.kind == CopyKind::bulk_load || copy.kind == CopyKind::tensor_load;
-  flights.all.push_back({copy.kind, copy.thread, c.last_pc, is_of_barrier});
+  flights.all.push_back({copy.kind, copy.multicast, copy.thread, c.last_pc, of_barrier});
   copy.each_piece([&](const Piece& p) { each_word(p.shared, p.bytes, [&](uint32_t& word) { word = copy.id + 1; }); });
   copies_under_way = true;
 }
@@ -156,13 +169,13 @@ void check_copy_landed(const Copy& copy) {
 
 void check_copy_left(const Copy& copy) {
   const Flight& flight = flights.all[copy.id];
-  note_finding(flight, "left", copy.from, copy.bytes, {0, 0, flight.thread, this_block(), flight.pc});
+  note_finding(flight, "left", copy.from, copy.bytes, starter(flight));
   this_worker->failure.kind = FailureKind::finding;
 }
 
 void check_product_reads(const Product& product) {
   const Check& c = the_check;
-  begin_block();
+  begin_flights();
   auto check_start = [&](const char* which, const Matrix& matrix) {
     if (matrix.start < c.shared_start || matrix.start >= c.shared_end)
       fail("wgmma_m64k16 (%s:%u): %s is not in shared memory", product.site.file_name(), product.site.line(), which);
@@ -177,7 +190,7 @@ void check_product_reads(const Product& product) {
 
 void check_product_started(Product& product) {
   product.id = flights.all.size();
-  flights.all.push_back({CopyKind::product, product.thread, pc_of(product.pc), false});
+  flights.all.push_back({CopyKind::product, false, product.thread, pc_of(product.pc), false});
   product.each_chunk([&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = product.id + 1; }); });
   copies_under_way = true;
 }
@@ -191,22 +204,22 @@ void check_product_made(const Product& product) {
 
 void check_product_left(const Product& product) {
   const Flight& flight = flights.all[product.id];
-  note_finding(flight, "left", product.b.start, CHUNK, {0, 0, flight.thread, this_block(), flight.pc});
+  note_finding(flight, "left", product.b.start, CHUNK, starter(flight));
   this_worker->failure.kind = FailureKind::finding;
 }
 
 void check_sums_under_way(const Product& product, const void* wait_call) {
   const Flight& flight = flights.all[product.id];
   note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b.start, CHUNK,
-               {0, 0, linear_thread, this_block(), pc_of(wait_call)});
+               this_thread(wait_call));
   the_check.pending = false;
   stop(FailureKind::finding);
 }
 
 void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   const Check& c = the_check;
-  if (!c.active || p < c.shared_start || p >= c.shared_end) return;
-  if (flights.block_epoch != c.block_epoch) {  // those of a block that is over
+  if (!c.active || shared_of(p) < 0) return;
+  if (flights.cluster_epoch != c.cluster_epoch) {  // those of a block that is over
     copies_under_way = false;
     return;
   }
@@ -218,21 +231,21 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   // Warps that make products of the same b need a barrier before one writes it: without one this is a race.
   const bool other_warp = flight.thread / WARP != linear_thread / WARP;
   if (flight.kind == CopyKind::product && other_warp && flight.epoch == c.epoch) return;
-  note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, this_block(), pc});
+  note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, c.block, pc});
   the_check.pending = false;
   stop(FailureKind::finding);
 }
 
-// The first use of an mbarrier writes it, all others update it.
-void check_barrier_used(void* barrier, bool initialised, const void* call) {
-  check_access(barrier, 8, initialised, !initialised, call);
-}
-
-// What came before the arrivals is ordered before what comes after the waits. Time moves on for all threads, which
-// hides some races, and never tells of one that is none.
-void check_phase_completed() {
-  give_up_pending();
-  the_check.epoch++;
+// The block is over: what others have sent it, it should have waited for.
+bool check_all_landed(const Worker& w) {
+  for (const Barrier& barrier : w.async->barriers)
+    for (const Copy& copy : barrier.copies) {
+      const Flight& flight = flights.all[copy.id];
+      if (flight.block == the_check.block) continue;
+      note_finding(flight, "unawaited", copy.to, copy.bytes, starter(flight));
+      return false;
+    }
+  return true;
 }
 
 }  // namespace emulator

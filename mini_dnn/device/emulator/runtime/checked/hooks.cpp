@@ -31,8 +31,7 @@ struct TypeMismatch {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.subscript = subscript;
-  f.own = {0, 0, linear_thread, check_block_order(the_check.block_epochs.size() - 1),
-           uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  f.own = {0, 0, linear_thread, the_check.block, uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
   snprintf(f.type, sizeof f.type, "%s", type);
   stop(FailureKind::finding);
 }

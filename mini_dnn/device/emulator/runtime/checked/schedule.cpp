@@ -14,6 +14,7 @@ struct Order {
   uint64_t seed = 0;
   std::mt19937_64 random;
   uint64_t blocks = 1, step = 1, start = 0;
+  uint64_t turn = 0;
   unsigned threads[MAX_THREADS];
 } the_order;
 
@@ -42,6 +43,14 @@ uint64_t check_block_order(uint64_t i) {
   if (o.schedule == Schedule::forward) return i;
   if (o.schedule == Schedule::reverse) return o.blocks - 1 - i;
   return uint64_t((o.start + (unsigned __int128)i * o.step) % o.blocks);
+}
+
+unsigned check_turn(unsigned i, unsigned count) {
+  Order& o = the_order;
+  if (o.schedule == Schedule::forward) return i;
+  if (o.schedule == Schedule::reverse) return count - 1 - i;
+  if (i == 0) o.turn = o.random();
+  return (i + o.turn) % count;
 }
 
 unsigned check_thread_order(unsigned i) { return the_order.threads[i]; }

@@ -17,6 +17,9 @@ namespace {
 
 constexpr int SHARED_SHIFT = 1;  // cells of two bytes: threads write neighbouring halves
 
+std::vector<FarRead> far_reads[MAX_CLUSTER];
+
+// Of this thread, whose block has that rank.
 void add_shared(Check& c, unsigned shared_bytes) {
   c.shared_start = c.shared_end = nullptr;
   if (!c.target.shared_count) return;
@@ -25,16 +28,21 @@ void add_shared(Check& c, unsigned shared_bytes) {
     const SharedArray& a = c.target.shared[i];
     const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
     const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
-    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr});
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr, c.rank, false, nullptr});
   }
   auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
   c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what runs off the last one
-  c.shared_cells.resize(((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1);
-  for (auto r = first; r != c.regions.end(); r++)
-    r->cells = c.shared_cells.data() + ((r->start - c.shared_start) >> SHARED_SHIFT);
+  const size_t count = ((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1;
+  c.shared_cells[c.rank].resize(count);
+  if (c.many) far_reads[c.rank].resize(count);
+  for (auto r = first; r != c.regions.end(); r++) {
+    const size_t at = (r->start - c.shared_start) >> SHARED_SHIFT;
+    r->cells = c.shared_cells[c.rank].data() + at;
+    r->far = c.many ? far_reads[c.rank].data() + at : nullptr;
+  }
 }
 
 // The words that the runtime keeps for its thread, which kernels read: where they lie.
@@ -62,45 +70,79 @@ void unwatch(char* start, char* end) {
 
 void check_freed(char* memory) { unwatch(memory, memory + 1); }
 
+uint32_t new_epoch(unsigned rank) {
+  Check& c = the_check;
+  c.clock++;
+  if (c.many) c.ranks.push_back(rank);
+  const uint64_t block = block_check(rank).block;
+  if (c.owners.empty() || c.owners.back().block != block) c.owners.push_back({c.clock, block});
+  return c.clock;
+}
+
+void begin_epoch(unsigned rank) {
+  BlockCheck& b = block_check(rank);
+  b.epoch = b.now = new_epoch(rank);
+  if (!the_check.many) the_check.ordered_epoch = b.epoch;
+}
+
+void mark_far_regions() {
+  for (Region& r : the_check.regions) r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+}
+
+// Of each block of a cluster, one after the other, else once.
 void check_launch_started(Worker& w, unsigned shared_bytes) {
   Check& c = the_check;
-  c.regions.clear();
-  for (const Region& r : c.watched)
-    if (r.memory == Memory::global || (r.start >= c.target.data_start && r.start < c.target.data_end))
-      c.regions.push_back(r);
+  if (!w.cluster || w.cluster->gathered == 0) {
+    c.regions.clear();
+    for (const Region& r : c.watched)
+      if (r.memory == Memory::global || (r.start >= c.target.data_start && r.start < c.target.data_end))
+        c.regions.push_back(r);
+    const unsigned blocks = w.cluster ? w.cluster->size : 1;
+    start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z / blocks, w.total);
+    c.many = w.cluster;
+    c.owners.clear();
+    c.ranks.clear();
+    c.launch_epoch = ++c.clock;
+    c.fenced = false;
+  }
+  static_cast<BlockCheck&>(c) = {};
+  c.rank = w.rank;
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
+  mark_far_regions();
   std::fill(std::begin(c.recent), std::end(c.recent), nullptr);
-  c.block_epochs.clear();
-  start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z, w.total);
-  c.launch_epoch = ++c.epoch;
-  c.fenced = c.pending = false;
-  c.finding = {};
-  c.last_pc = 0;
   c.active = true;
   if (!w.stacks) give_fiber(w, take_fiber(w, nullptr));  // so that the place of the stacks is known
   c.stacks = w.stacks;
-  c.words_bytes = 0;
   find_words(c);
+  c.aside[w.rank] = c;
 }
 
 void check_launch_ended() { the_check.active = false; }
 
 void check_block_started() {
+  Check& c = the_check;
   start_steps();
-  the_check.block_epoch = ++the_check.epoch;
-  the_check.block_epochs.push_back(the_check.epoch);
+  if (c.many) return;  // check_cluster_started
+  c.block = linear(blockIdx);
+  begin_epoch(0);
+  c.cluster_epoch = c.epoch;
 }
 
 void check_block_barrier() {
+  Check& c = the_check;
   give_up_pending();
-  the_check.epoch++;
+  begin_epoch(c.rank);
 }
 
 void check_block_ended(Worker& w) {
-  if (!the_check.pending || w.failure.kind != FailureKind::none) return;
-  the_check.pending = false;
-  w.failure.kind = FailureKind::finding;
+  if (w.failure.kind != FailureKind::none || w.abandoned) return;
+  if (the_check.pending) {
+    the_check.pending = false;
+    w.failure.kind = FailureKind::finding;
+  } else if (the_check.many) {
+    check_member_ended(w);
+  }
 }
 
 void check_warp_barrier(unsigned warp) { the_check.warp_epochs[warp]++; }

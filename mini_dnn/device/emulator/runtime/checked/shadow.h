@@ -1,12 +1,14 @@
 // Checked mode: what is known of each piece of memory that a kernel may use, and the findings.
 //
-// A checked launch has one worker, so blocks run one after the other and all of this is plain data. Time is an
-// `epoch`: it moves on at each start of a block and each barrier of it. Two accesses of different threads of a block
-// are ordered if their epochs differ, or if they are of one warp whose lanes have met in between.
+// A checked launch has one worker, or those of one cluster with a turn that goes round, so all of this is plain data.
+// Time is an `epoch`: a block has a new one at its start and after each barrier of it, and no other block has the same.
+// Two accesses of different threads of a block are ordered if one is older than the block's last barrier, or if they
+// are of one warp whose lanes have met in between; those of two blocks of a cluster if a barrier of the cluster came
+// between that orders memory, see checked/cluster.cpp.
 #pragma once
 #include <vector>
 
-#include "../checks.h"
+#include "../cluster.h"
 
 namespace emulator {
 
@@ -23,6 +25,13 @@ struct Cell {
   uint32_t read_pc, neighbour_pc, other_pc, write_pc, write_warp_epoch;
 };
 
+// The last read of a piece of a block's shared memory by another block.
+struct FarRead {
+  uint32_t epoch, pc;
+  uint16_t thread;
+  bool atomic;
+};
+
 constexpr uint32_t NEVER = 0, BY_HOST = 1, FIRST_EPOCH = 2;
 
 enum class Memory : int { unknown, global, symbol, shared };
@@ -34,10 +43,22 @@ struct Region {
   int index;  // of a shared array: in the list that the host gave
   int shift;
   Cell* cells;
+  unsigned rank;  // of a shared array: of the block in its cluster
+  bool is_far;    // it is another block's, for the block that runs
+  FarRead* far;   // and its pieces again, in a cluster
 };
 
 // checked.py has the same numbers and fields.
-enum class FindingKind : int { none, out_of_bounds, race, uninitialised, subscript, misaligned, async = 20 };
+enum class FindingKind : int {
+  none,
+  out_of_bounds,
+  race,
+  uninitialised,
+  subscript,
+  misaligned,
+  async = 20,
+  cluster = 21
+};
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
@@ -49,6 +70,7 @@ struct Finding {
   Memory memory;
   int index;
   uint64_t start;  // of the array
+  uint64_t block;  // in whose shared memory it is, if it is a shared array
   int64_t offset;  // of the access, from there
   uint64_t bytes;  // of the access
   int64_t subscript;
@@ -73,24 +95,74 @@ struct Target {
 
 constexpr size_t RECENT = 256;
 
-struct Check {
-  std::vector<Region> watched;  // buffers and variables of modules
-  std::vector<Region> regions;  // all of this launch, by address
-  std::vector<Cell> shared_cells;
-  std::vector<uint32_t> block_epochs;  // when each block of the launch began
-  const Region* recent[RECENT] = {};   // by the line of code that used it
-  Target target = {};
+// What is of one block: put aside while another block of its cluster runs.
+struct BlockCheck {
+  uint64_t block = 0;  // linear
+  unsigned rank = 0;   // in its cluster
   char *shared_start = nullptr, *shared_end = nullptr, *stacks = nullptr;
   const char* words = nullptr;  // threadIdx, blockIdx ...
   size_t words_bytes = 0;
-  uint32_t epoch = FIRST_EPOCH, launch_epoch = 0, block_epoch = 0, warp_epochs[MAX_THREADS / WARP] = {};
-  bool active = false, fenced = false;
+  uint32_t epoch = FIRST_EPOCH;  // since its last barrier
+  uint32_t now = FIRST_EPOCH;    // of what it does: later, if it has arrived at other blocks' mbarriers since
+  uint32_t warp_epochs[MAX_THREADS / WARP] = {};
   bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
   uint64_t last_pc = 0;
-  uint64_t steps = 0, pause = 0, step_limit = ~uint64_t(0);  // of the block: so far, when to look, when to stop
+  uint64_t steps = 0, pause = 0;  // so far, and when to look
   Finding finding = {};
 };
+
+struct Check : BlockCheck {
+  std::vector<Region> watched;  // buffers and variables of modules
+  std::vector<Region> regions;  // all of this launch, by address
+  std::vector<Cell> shared_cells[MAX_CLUSTER];
+  const Region* recent[RECENT] = {};  // by the line of code that used it
+  Target target = {};
+  struct Owner {
+    uint32_t epoch;  // from this one on
+    uint64_t block;
+  };
+  std::vector<Owner> owners;                          // of the launch's epochs
+  uint32_t clock = FIRST_EPOCH;                       // the last epoch
+  uint32_t launch_epoch = 0;                          // the first one of the launch,
+  uint32_t cluster_epoch = 0;                         // and of the block or its cluster
+  uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
+  bool active = false, fenced = false, many = false;  // many: the launch has clusters
+  uint64_t step_limit = ~uint64_t(0);                 // of a block
+  // of a cluster
+  std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
+  BlockCheck aside[MAX_CLUSTER];  // of all blocks but the one that runs
+};
 extern Check the_check;
+
+uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
+void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
+void mark_far_regions();
+uint64_t block_of(uint32_t epoch);  // linear
+
+// Of one since the block or its cluster began.
+inline unsigned rank_of(uint32_t epoch) {
+  const Check& c = the_check;
+  return c.many ? c.ranks[epoch - c.cluster_epoch] : 0;
+}
+bool is_mine_in_cluster(uint32_t epoch);
+inline bool is_mine(uint32_t epoch) { return __builtin_expect(!the_check.many, 1) || is_mine_in_cluster(epoch); }
+
+// The part of BlockCheck of a block of the cluster, wherever it is.
+inline BlockCheck& block_check(unsigned rank) {
+  Check& c = the_check;
+  return rank == c.rank ? c : c.aside[rank];
+}
+
+inline uint64_t linear(const uint3& block) {
+  return block.x + uint64_t(gridDim.x) * (block.y + uint64_t(gridDim.y) * block.z);
+}
+
+// checked/cluster.cpp
+void check_member_ended(Worker& worker);     // of a cluster; may set worker.failure
+int shared_of(const char* p);                // the rank of the block whose shared memory it is; -1: of none
+bool is_ordered(uint32_t epoch, bool read);  // whether an access of another block comes before what this one does now
+void note_far(const Region& r, const char* address, size_t bytes, bool write, uint64_t pc);  // in another block
+void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what, uint64_t pc);
 
 // In which order blocks and threads run: luck should not hide a race.
 enum class Schedule : int { forward, reverse, random };
@@ -104,6 +176,8 @@ const char* lane_state(unsigned lane);  // why a lane of this thread's warp did 
 void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
 // Ends the launch if the bytes of an asynchronous copy are touched that is not over; checked/async.cpp.
 extern bool copies_under_way;
+extern bool copy_starts;                      // what is accessed now is only so for the copy engine
+bool check_all_landed(const Worker& worker);  // what other blocks have sent it; else it notes a finding
 void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc);
 
 }  // namespace emulator

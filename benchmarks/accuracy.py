@@ -1,0 +1,95 @@
+"""How exact products of fp32 operands are, on data of four kinds: one line a variant and kind.
+
+``python benchmarks/accuracy.py --impl gemm/cublas,gemm/v9 --size 4096 --out FILE.json``
+
+Rows of c, chosen by chance, are compared with float64. An error is relative to the sum of the products'
+magnitudes, ``|a| |b|``, which is what rounding is proportional to; the median is also given relative to the
+result itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device import Device, open_device
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.runner import run
+from mini_dnn.variant import find
+
+ROWS = 32  # of c that are compared
+Draw = Callable[[tuple[int, int], np.random.Generator, int], np.ndarray]
+
+
+def graded(shape: tuple[int, int], rng: np.random.Generator, axis: int) -> np.ndarray:
+    """Normal values in lines whose sizes are 60 powers of two apart."""
+    lines = [n if i == axis else 1 for i, n in enumerate(shape)]
+    return rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, lines))
+
+
+KINDS: dict[str, Draw] = {
+    "uniform": lambda shape, rng, axis: rng.random(shape),
+    "normal": lambda shape, rng, axis: rng.standard_normal(shape),
+    "graded": graded,
+    "wide": lambda shape, rng, axis: rng.standard_normal(shape) * np.exp(2 * rng.standard_normal(shape)),
+}
+
+
+def errors(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
+    """Of rows of c: median and largest, relative to ``|a| |b|``, and the median relative to c."""
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    off = np.abs(found - exact)
+    with np.errstate(divide="ignore"):
+        return {
+            "median": float(np.median(off / size)),
+            "largest": float((off / size).max()),
+            "median_of_c": float(np.median(off / np.abs(exact))),
+        }
+
+
+def measure(size: int, impl: Sequence[str], device: Device) -> list[dict[str, Any]]:
+    """Rows of the table."""
+    rng, problem, rows = np.random.default_rng(0), GemmShape(size, size, size), []
+    for kind, draw in KINDS.items():
+        a, b = (draw((size, size), rng, axis).astype(np.float32) for axis in (0, 1))
+        chosen = np.sort(rng.choice(size, ROWS, replace=False))
+        for name in impl:
+            found = run(find(name), problem, {"a": a[None], "b": b[None]}, device).y[0, chosen]
+            row = {"size": size, "kind": kind, "variant": name} | errors(found, a[chosen], b)
+            rows.append(row)
+            print(
+                f"{size:6d} {kind:8s} {name:16s} median {row['median']:.2e} largest {row['largest']:.2e}, "
+                f"of c {row['median_of_c']:.2e}",
+                flush=True,
+            )
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", default="gemm/cublas,gemm/v9_fp32")
+    parser.add_argument("--size", type=int, action="append", required=True, help="may be repeated")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(words)
+    with closing(open_device(given.device)) as device:
+        rows = [row for size in given.size for row in measure(size, given.impl.split(","), device)]
+        if given.out:
+            about = {"device": device.description, "commit": commit(), "versions": versions()}
+            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""Variants of the matrix product in turn, one product after another in a CUDA graph.
+
+``python benchmarks/products.py --impl gemm/cublas,gemm/v7 --shapes 4096,4096,4096,fp16,fp16 --out FILE.json``
+
+A graph goes through sets of operands that are more than the L2 cache together, so that nothing is found
+there, and is replayed. Variants take turns, so that they meet the same clock and the same neighbours.
+
+- ``burst``: the GPU rests before each turn of a few milliseconds.
+- ``sustained``: turns follow each other without rest. A large product is then limited by power.
+
+``--random 200`` adds problems of random sizes up to 4096, odd ones among them; those are timed in short turns
+and not compared with float64.
+
+Kernels that may begin early (programmatic dependent launch) do so in a row ``early``; in the row without that
+word everything waits for what is ahead of it, as cuBLAS does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn import ops
+from mini_dnn.device import Device, open_device
+from mini_dnn.device.base import Graph
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import Launch, Planned, find
+
+OPERATION = ops.find("gemm")
+MOVED = 256e6  # bytes of all sets of operands: five times an H200's L2
+MOST_SETS = 64
+LARGEST = 4096  # side of a random problem
+NOTE = "microseconds a product, turn by turn"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How turns are taken."""
+
+    name: str
+    turns: int
+    turn_s: float
+    rest_s: float
+
+
+QUICK = Mode("random", 3, 0.002, 0.0)
+MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 5, 0.05, 0.0)}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A variant that takes turns, and its graph."""
+
+    name: str
+    graph: Graph
+    sets: int
+
+
+def late(planned: Planned) -> Planned:
+    """The same plan, where every kernel waits for what is ahead of it."""
+    steps = tuple(replace(s, early=False) if isinstance(s, Launch) else s for s in planned.steps)
+    return replace(planned, steps=steps)
+
+
+def sets_of(problem: Any) -> int:
+    """Sets of operands that are more than the cache together."""
+    return max(2, min(MOST_SETS, int(MOVED / problem.min_bytes) + 1))
+
+
+@contextmanager
+def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bool) -> Iterator[Candidate]:
+    """A graph of one product a set of operands; the first result is compared with float64."""
+    problem = planned.problem
+    with ExitStack() as stack:
+        module = device.compile(planned.source, planned.defines)
+        executions = []
+        for _ in range(sets_of(problem)):
+            execution = Execution(planned, module, device)
+            stack.callback(execution.free)
+            for key, array in arrays.items():
+                device.copy_in(execution.buffers[key], array)
+            executions.append(execution)
+
+        def work() -> None:
+            for execution in executions:
+                execution.kernels()
+
+        graph = device.capture(work)
+        stack.callback(graph.free)
+        if check:
+            compare(name, planned, arrays, executions[-1], device)
+        yield Candidate(name, graph, len(executions))
+
+
+def compare(name: str, planned: Planned, arrays: Arrays, execution: Execution, device: Device) -> None:
+    """Say whether the result of a chain agrees with float64."""
+    problem = planned.problem
+    outputs = {}
+    for key, array in problem.named("out").items():
+        outputs[key] = np.empty(array.shape, array.dtype)
+        device.copy_out(execution.buffers[key], outputs[key])
+    found = verify(OPERATION, problem, arrays, outputs, planned.precision)
+    print(f"  {name:34s} {'agrees' if found.ok else 'WRONG'}: {found}", flush=True)
+
+
+def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> dict[str, list[float]]:
+    """Microseconds a product, turn by turn."""
+
+    def timed(one: Candidate, count: int) -> float:
+        start = device.record()
+        for _ in range(count):
+            one.graph.replay()
+        return device.elapsed_ms(start, device.record()) * 1e3 / count / one.sets
+
+    counts = {}
+    for one in candidates:
+        timed(one, 2)
+        counts[one.name] = max(1, int(mode.turn_s * 1e6 / timed(one, 2) / one.sets))
+    found: dict[str, list[float]] = {one.name: [] for one in candidates}
+    for _ in range(mode.turns):
+        for one in candidates:
+            time.sleep(mode.rest_s)
+            timed(one, max(1, counts[one.name] // 4))
+            found[one.name].append(timed(one, counts[one.name]))
+    return found
+
+
+Row = dict[str, Any]
+
+
+def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) -> None:
+    """Compile all kernels that will be wanted, a compiler a core."""
+    wanted = {}
+    for problem in problems:
+        for variant in map(find, impl):
+            if not variant.limit_for(problem):
+                planned = variant.planned(problem, device.max_shared_bytes)
+                wanted[planned.source, *planned.defines.items()] = planned
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda p: build_cubin(p.source, p.defines, nvcc_arch(device.arch)), wanted.values()))
+
+
+def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:
+    """Problems of random sizes in halves, with inputs out of one pool."""
+    rng = np.random.default_rng(0)
+    pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
+    for m, n, k in rng.integers(1, LARGEST + 1, (count, 3)).tolist():
+        problem = GemmShape(m, n, k, "fp16", "fp16")
+        yield problem, {"a": pool[: m * k].reshape(1, m, k), "b": pool[: k * n].reshape(1, k, n)}
+
+
+def measure(
+    problem: Any,
+    arrays: Arrays,
+    impl: Sequence[str],
+    modes: Sequence[Mode],
+    device: Device,
+    check: bool,
+) -> list[Row]:
+    """Rows of one problem: every variant that takes it, in every mode."""
+    rows = []
+    print(f"{problem}: {sets_of(problem)} sets", flush=True)
+    with ExitStack() as stack:
+        candidates = []
+        for name in impl:
+            variant = find(name)
+            if limit := variant.limit_for(problem):
+                print(f"  {name}: {limit}", flush=True)
+                continue
+            planned = variant.planned(problem, device.max_shared_bytes)
+            plans = {name: late(planned)} | ({f"{name} early": planned} if late(planned) != planned else {})
+            for label, one in plans.items():
+                try:
+                    candidates.append(stack.enter_context(chain(label, one, arrays, device, check)))
+                except MiniDnnError as error:
+                    print(f"  {label}: {error}", flush=True)
+        for mode in modes:
+            found = take_turns(candidates, mode, device)
+            first = next(iter(found))
+            for name, times in found.items():
+                median = statistics.median(times)
+                rate = problem.flops / median * 1e-6
+                gain = statistics.median(found[first]) / median
+                print(
+                    f"  {mode.name:9s} {name:30s} {median:9.2f} us {rate:7.1f} TFLOP/s {gain:7.3f} x {first}",
+                    flush=True,
+                )
+                rows.append({"problem": problem.text, "variant": name, "mode": mode.name, "us": times})
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
+    parser.add_argument("--shapes", action="append", default=[], help="a problem; may be repeated")
+    parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
+    parser.add_argument("--modes", default="burst,sustained")
+    parser.add_argument("--no-check", action="store_true", help="do not compare results with float64")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(words)
+    modes = [MODES[name] for name in given.modes.split(",")]
+    impl, check = given.impl.split(","), not given.no_check
+    rows: list[Row] = []
+    with closing(open_device("cuda")) as device:
+        problems = [OPERATION.parse(text) for text in given.shapes]
+        chosen = list(random_problems(given.random)) if given.random else []
+        build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
+        for problem in problems:
+            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, check)
+        for problem, arrays in chosen:
+            rows += measure(problem, arrays, impl, [QUICK], device, False)
+        if given.out:
+            about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
+            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The picture of products of random sizes: how fast a variant is beside another one, size after size.
+
+``python benchmarks/products_picture.py results/products/random.json --picture FILE.svg``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from peers_picture import check_form
+
+from mini_dnn import ops
+from mini_dnn.report.theme import WIDTH, Theme, picture
+
+HEIGHT = 3.2  # inches
+
+
+def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
+    """Operations of each product, and how many times faster ``variant`` is than ``base``."""
+    times: dict[str, dict[str, float]] = {}
+    for row in json.loads(file.read_text())["rows"]:
+        times.setdefault(row["problem"], {})[row["variant"]] = statistics.median(row["us"])
+    parse = ops.find("gemm").parse
+    return sorted(
+        (parse(text).flops, found[base] / found[variant])
+        for text, found in times.items()
+        if base in found and variant in found
+    )
+
+
+def draw(found: Sequence[tuple[int, float]], base: str, variant: str, theme: Theme) -> Figure:
+    """A point a product, and a line where both are equally fast."""
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    axes.scatter(
+        [flops / 1e9 for flops, _ in found], [ratio for _, ratio in found], s=14, color=theme.series[0]
+    )
+    axes.axhline(1, color=theme.soft, linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
+    axes.set_xlabel("GFLOP of the product")
+    axes.set_ylabel(f"speed of {variant}\nrelative to {base}")
+    return figure
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Read and draw."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="what products.py --random wrote")
+    parser.add_argument("--picture", type=Path, required=True)
+    parser.add_argument("--base", default="gemm/cublas")
+    parser.add_argument("--variant", default="gemm/v8")
+    given = parser.parse_args(words)
+    check_form(given.picture)
+    found = ratios(given.file, given.base, given.variant)
+    drawn = picture(partial(draw, found, given.base, given.variant))
+    given.picture.write_bytes(drawn.png if given.picture.suffix == ".png" else drawn.light_svg)
+    print(f"{len(found)} products; {given.picture} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

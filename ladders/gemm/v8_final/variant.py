@@ -1,0 +1,254 @@
+"""gemm/v8_final: clusters, split sums, small tiles, odd pitches and vectors, by a model of the time."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from mini_dnn.ops import Array
+from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
+
+TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+UNIT = 8  # elements of 16 bits that the copy engine moves at least
+STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
+COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
+COPY_ROWS = 65535  # most lines that blocks copy at once: the limit of a grid
+DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
+
+# One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory. A cluster lies within a
+# GPC, into which not every number of blocks fits.
+AT_ONCE = {1: 132, 2: 66, 4: 30}
+FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 64  # that a multiprocessor takes in from L2
+START_CLOCKS = 4200  # launch, first loads, last stores: what a product of 64 k takes
+STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
+SPLIT_CLOCKS = 1500  # to hand over sums and add them up
+MHZ = 1755
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of c, how many steps of k are on their way, and what a cluster shares.
+
+    Parameters
+    ----------
+    rows, columns
+        Of c in a block.
+    stages
+        Of the ring.
+    share
+        Blocks below each other that share columns of b.
+    split
+        Blocks that share the k of a tile.
+    """
+
+    rows: int
+    columns: int
+    stages: int
+    share: int = 1
+    split: int = 1
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.share * self.split
+
+    @property
+    def step_bytes(self) -> int:
+        """Of a stage."""
+        return (self.rows + self.columns) * TILE_K * 2
+
+    def clusters(self, p: GemmShape) -> int:
+        """Clusters that the problem gives work to."""
+        return ceil_div(p.m, self.rows * self.share) * ceil_div(p.n, self.columns) * p.batch
+
+    def microseconds(self, p: GemmShape) -> float:
+        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
+        rounds = ceil_div(self.clusters(p), AT_ONCE[self.cluster])
+        steps = ceil_div(ceil_div(p.k, TILE_K), self.split)
+        products = self.rows * self.columns * TILE_K / FMA_CLOCK
+        loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+        store = self.rows * self.columns / self.split / STORE_CLOCK
+        clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store)
+        return (clocks + (self.split > 1) * SPLIT_CLOCKS) / MHZ
+
+
+TILES = (
+    Tile(128, 256, 4, share=2),
+    Tile(128, 128, 6),
+    Tile(64, 128, 8),
+    Tile(64, 64, 8),
+    Tile(64, 128, 6, split=2),
+    Tile(64, 64, 8, split=2),
+    Tile(64, 64, 8, split=4),
+)
+
+
+@cache
+def choose(p: GemmShape) -> Tile:
+    """The tile that the model finds fastest; the first of several."""
+    possible = [t for t in TILES if ceil_div(p.k, TILE_K) >= t.split and t.clusters(p) <= at_once(t)]
+    return min(possible, key=lambda t: t.microseconds(p))
+
+
+def at_once(tile: Tile) -> float:
+    """Most clusters: those that split k take one tile each, and must be there at once to be of use."""
+    return AT_ONCE[tile.cluster] if tile.split > 1 else float("inf")
+
+
+def is_vector(p: GemmShape) -> bool:
+    """Whether an operand is a vector: then nothing of the other one is used twice."""
+    return p.m == 1 or p.n == 1
+
+
+def refuses(p: GemmShape) -> str:
+    """What wgmma multiplies."""
+    return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
+
+
+def odd(p: GemmShape) -> list[str]:
+    """Operands whose lines do not start at multiples of 16 bytes."""
+    return (
+        [] if is_vector(p) else [name for name, pitch in zip("ab", p.pitches, strict=False) if pitch % UNIT]
+    )
+
+
+def packed_pitch(p: GemmShape, name: str) -> int:
+    """Elements from line to line of an operand that the copy engine can read."""
+    return ceil_div(p.lengths["ab".index(name)], UNIT) * UNIT
+
+
+def scratch(p: GemmShape) -> dict[str, Array]:
+    """Copies of the odd operands."""
+    found = {}
+    for name in odd(p):
+        array = p.arrays[name]
+        found[f"{name}_packed"] = Array((p.batch, array.shape[1], packed_pitch(p, name)), array.dtype)
+    return found
+
+
+def store(p: GemmShape) -> int:
+    """How c goes out: tensor copies need aligned lines of 16 bits, and cannot add."""
+    if p.out == "fp32" or p.beta or is_vector(p) or choose(p).split > 1:
+        return DIRECT
+    return BY_TENSOR if p.pitches[2] % UNIT == 0 else BY_ROWS
+
+
+def defines(p: GemmShape) -> dict[str, int]:
+    """The tile, types and layouts, which the compiler has to know, and how c is written."""
+    tile = choose(p)
+    a_turned, b_turned = (letter == "t" for letter in p.layout)
+    return {
+        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
+        **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
+        **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
+        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "COPIERS": COPIERS},
+        # the same for all problems that do not look at them: fewer kernels to compile
+        "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
+        "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
+        "X_EIGHTS": is_vector(p) and matrix(p)[1] % UNIT == 0,
+        "V_EIGHTS": is_vector(p) and vector_eights(p),
+    }
+
+
+def threads(tile: Tile) -> int:
+    """Of a block: warpgroups that multiply, and a warp that copies."""
+    return tile.rows // 64 * 128 + 32
+
+
+def operand(p: GemmShape, name: str) -> TensorMap:
+    """How tensor copies see an operand, or its copy: lines in boxes of 64 by 64 elements."""
+    number, lines = "ab".index(name), p.arrays[name].shape[1]
+    packed = name in odd(p)
+    pitch = packed_pitch(p, name) if packed else p.pitches[number]
+    buffer = f"{name}_packed" if packed else name
+    return TensorMap(buffer, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
+
+
+def pack(p: GemmShape, name: str) -> Launch:
+    """The launch that copies an odd operand."""
+    number, lines = "ab".index(name), p.arrays[name].shape[1] * p.batch
+    pitch = packed_pitch(p, name)
+    args = (name, f"{name}_packed", lines, p.lengths[number], p.pitches[number], pitch)
+    grid = (ceil_div(pitch // UNIT, COPIERS), min(lines, COPY_ROWS))
+    return Launch("repitch", grid, (COPIERS,), args, early=True)
+
+
+def matrix(p: GemmShape) -> tuple[str, int]:
+    """Which operand is the matrix where the other one is a vector, and its pitch."""
+    return ("b", p.pitches[1]) if p.m == 1 else ("a", p.pitches[0])
+
+
+def vector_step(p: GemmShape) -> int:
+    """Elements from one term to the next in the operand that is a vector."""
+    number = 0 if p.m == 1 else 1  # a row of a, or a column of b
+    beside = p.layout[number] == "nt"[number]
+    return 1 if beside else p.pitches[number]
+
+
+def vector_eights(p: GemmShape) -> bool:
+    """Whether eight terms of the vector can be read at once, in each entry of the batch."""
+    number = 0 if p.m == 1 else 1
+    entry = p.arrays["ab"[number]].shape[1] * p.pitches[number]
+    return vector_step(p) == 1 and (p.batch == 1 or entry % UNIT == 0)
+
+
+def parts_of_k(p: GemmShape) -> int:
+    """Blocks of a cluster that share the k of a product with a vector: each has 256 terms or more."""
+    return next((parts for parts in (8, 4, 2) if p.k >= 256 * parts), 1)
+
+
+def by_vector(p: GemmShape) -> Launch:
+    """The launch where an operand is a vector."""
+    x, pitch = matrix(p)
+    v = "a" if x == "b" else "b"
+    lines = p.n if x == "b" else p.m
+    lying = dict(zip("ab", p.layout, strict=True))
+    v_step = vector_step(p)
+    c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
+    entries = [p.arrays[name].shape[1] * p.pitches["abc".index(name)] for name in (x, v, "c")]
+    c0 = "c0" if p.beta else "c"  # what is not read
+    numbers = (*(np.int64(count) for count in entries), float(p.alpha), float(p.beta))
+    args = (x, v, c0, "c", lines, p.k, pitch, v_step, c_step, *numbers)
+    in_rows = (x == "a") == (lying[x] == "n")
+    if in_rows:
+        return Launch("sum_rows", (ceil_div(lines, COPIERS // 32), p.batch), (COPIERS,), args, early=True)
+    parts = parts_of_k(p)
+    grid = (ceil_div(lines, 64) * parts, p.batch)
+    return Launch("sum_columns", grid, (COPIERS,), args, cluster=parts, early=True)
+
+
+def plan(p: GemmShape) -> list[Launch]:
+    """Odd operands are copied, then a cluster for each tile, or as many as there is room for."""
+    if is_vector(p):
+        return [by_vector(p)]
+    tile = choose(p)
+    a, b, c = operand(p, "a"), operand(p, "b"), operand(p, "a")
+    if store(p) == BY_TENSOR:
+        c = TensorMap("c", (1, 16, 64), (p.batch, p.m, p.n), (p.m * p.pitches[2], p.pitches[2]))
+    c0 = "c0" if p.beta else "c"  # what is not read
+    args = (a, b, c, c0, "c", p.m, p.n, p.k, p.pitches[2], p.batch, float(p.alpha), float(p.beta))
+    tiles = tile.clusters(p)
+    clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.cluster]))  # no more than rounds need
+    staged = 0 if store(p) == DIRECT else tile.rows // 16 * STAGED_BYTES
+    handed = (tile.split - 1) * tile.rows * tile.columns // tile.split * 4
+    shared = tile.stages * tile.step_bytes + staged + handed
+    launch = Launch(
+        *("gemm", (clusters * tile.cluster,), (threads(tile),), args),
+        **{"shared_bytes": shared, "cluster": tile.cluster, "early": True},
+    )
+    return [*(pack(p, name) for name in odd(p)), launch]
+
+
+VARIANT = Variant(
+    op="gemm",
+    plan=plan,
+    scratch=scratch,
+    defines=defines,
+    refuses=refuses,
+    parent="gemm/v7_specialised",
+    precision="fp16",
+    min_arch=90,
+    idea="the right tile, cluster and way in and out for every shape, chosen by a model of the time",
+)

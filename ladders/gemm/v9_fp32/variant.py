@@ -1,0 +1,132 @@
+"""gemm/v9_fp32: fp32 accuracy from three products of halves, whose sums are promoted in time."""
+
+from functools import cache
+
+from mini_dnn.ops import Array
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+ROWS = 128  # of c in a block
+WIDE, NARROW = 192, 128  # columns of c in a block, of tiles of two widths
+BOX = 64  # lines whose halves lie together
+CHUNK = 32  # terms of a sum in a stage
+STAGES = 5
+BAND = 16  # rows of tiles that are taken together
+MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
+THREADS = 384  # two warpgroups that multiply, one that copies
+SPLITTERS = 256  # threads of a block that splits floats
+RANGE_PARTS = 64  # of k, for each of which a block looks for the largest elements
+SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
+NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
+BOX_BYTES = BOX * CHUNK * 2 * 2
+
+
+def beside(p: GemmShape) -> tuple[bool, bool]:
+    """Whether the lines of a (its rows) and of b (its columns) lie beside each other, k after k."""
+    return p.layout[0] == "t", p.layout[1] == "n"
+
+
+def chunks(p: GemmShape) -> int:
+    """Stages for a tile: sums of two of them are promoted together."""
+    return 2 * ceil_div(p.k, 2 * CHUNK)
+
+
+@cache
+def widths(rows: int, n: int) -> tuple[int, int]:
+    """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
+
+    Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
+    """
+
+    def time(wide: int) -> tuple[float, int]:
+        wide_tiles, all_tiles = rows * wide, rows * (wide + narrow(wide))
+        rounds = [range(i, all_tiles, MULTIPROCESSORS) for i in range(min(all_tiles, MULTIPROCESSORS))]
+        of_wide = [len(range(i, wide_tiles, MULTIPROCESSORS)) for i in range(len(rounds))]
+        times = [w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)]
+        return max(times), wide
+
+    def narrow(wide: int) -> int:
+        return max(0, ceil_div(n - wide * WIDE, NARROW))
+
+    _, wide = min(map(time, range(ceil_div(n, WIDE) + 1)))
+    return wide, narrow(wide)
+
+
+def lines(p: GemmShape) -> tuple[int, int]:
+    """Rows of a and columns of b that all tiles have, those beyond c among them."""
+    rows = ceil_div(p.m, ROWS)
+    wide, narrow = widths(rows * p.batch, p.n)
+    return rows * ROWS, wide * WIDE + narrow * NARROW
+
+
+def scratch(p: GemmShape) -> dict[str, Array]:
+    """Both operands as halves, and the factors that make floats of their products again."""
+    found = {}
+    for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
+        found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
+        found[f"{name}_factors"] = Array((p.batch, count))
+        found[f"{name}_wide"] = Array((p.batch, count), "int32")
+        if columns:
+            found[f"{name}_ranges"] = Array((p.batch, count, 2), "uint32")
+    return found
+
+
+def defines(p: GemmShape) -> dict[str, int]:
+    """Tiles and layouts, which the compiler has to know, and whether c is written two elements at a time."""
+    a_lines, b_lines = beside(p)
+    return {
+        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "SPREAD": SPREAD, "C_PAIRS": p.pitches[2] % 2 == 0},
+        **{"A_LINES": a_lines, "B_LINES": b_lines},
+    }
+
+
+def split(p: GemmShape, name: str) -> list[Launch]:
+    """The launches that make halves of an operand."""
+    number = "ab".index(name)
+    length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
+    wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
+    made = (f"{name}_boxes", f"{name}_factors", f"{name}_wide")
+    if not beside(p)[number]:
+        args = (name, *made, length, p.k, pitch, chunks(p), wide_tiles)
+        return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
+    ranges, flat = f"{name}_ranges", count * p.batch
+    wide = (ceil_div(length, SPLITTERS), min(RANGE_PARTS, ceil_div(p.k, CHUNK)), p.batch)
+    of_k = (count // BOX, chunks(p) // 2, p.batch)
+    args = (name, *made, ranges, length, p.k, pitch, chunks(p), wide_tiles)
+    return [
+        Launch("clear", (ceil_div(flat, SPLITTERS),), (SPLITTERS,), (ranges, flat), early=True),
+        Launch("find_ranges", wide, (SPLITTERS,), (name, ranges, length, p.k, pitch, count), early=True),
+        Launch("split_columns", of_k, (SPLITTERS,), args, early=True),
+    ]
+
+
+def plan(p: GemmShape) -> list[Launch]:
+    """Both operands are split, then multiplied by as many blocks as there are multiprocessors, or tiles."""
+    rows = ceil_div(p.m, ROWS)
+    wide, narrow = widths(rows * p.batch, p.n)
+    c0 = "c0" if p.beta else "c"  # what is not read
+    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
+    args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
+    args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
+    stage = (ROWS + WIDE) // BOX * BOX_BYTES
+    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
+    product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
+    return [*split(p, "a"), *split(p, "b"), product]
+
+
+VARIANT = Variant(
+    op="gemm",
+    plan=plan,
+    scratch=scratch,
+    defines=defines,
+    refuses=lambda p: (
+        ""
+        if p.dtype == p.out == "fp32"
+        else f"it multiplies floats, and types are {p.dtype} -> {p.out}; gemm/v8 takes those of 16 bits"
+    ),
+    parent="gemm/v7_specialised",
+    compute_type="3xfp16",
+    min_arch=90,
+    idea="fp32 accuracy from three products of halves, whose sums are promoted every 64 terms",
+)

@@ -1,0 +1,135 @@
+"""Streams on a GPU that another library made, and work for them that is made ready once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.bindings import reason
+from mini_dnn.device.clusters import Sizes
+from mini_dnn.device.cublas import WORKSPACE, Cublas
+from mini_dnn.device.cuda_buffer import CudaBuffer, address_of
+from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.product import Product
+from mini_dnn.errors import DeviceError, LaunchError
+
+
+class CudaStream:
+    """See `mini_dnn.device.base.ForeignStream`.
+
+    Parameters
+    ----------
+    driver
+        ``cuda.bindings.driver``.
+    context
+        The handle of the context that the stream belongs to.
+    handle
+        That of the stream; 0 is the default stream.
+    allocate
+        Gives so many bytes of the GPU's memory.
+    """
+
+    def __init__(self, driver: Any, context: int, handle: int, allocate: Callable[[int], CudaBuffer]) -> None:
+        self._driver, self._context, self._handle = driver, context, handle
+        self._stream, self._allocate = driver.CUstream(handle), allocate
+        self._cublas: Cublas | None = None
+        self._workspace: CudaBuffer | None = None
+
+    def is_current(self) -> bool:
+        """Whether the stream's context is the thread's current one."""
+        _, context = self._driver.cuCtxGetCurrent()
+        return context is not None and int(context) == self._context
+
+    def is_captured(self) -> bool:
+        """Whether it is being captured."""
+        none = self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        return bool(self._call("cuStreamIsCapturing", self._stream) != none)
+
+    def number(self) -> int:
+        """The driver's number of the stream, which no other has had."""
+        status, number = self._driver.cuStreamGetId(self._stream)
+        if failed := reason(self._driver, status):
+            raise LaunchError(f"the stream of another library cannot be used: {failed}")
+        return int(number)
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
+        shared_bytes: int,
+        cluster: Sizes,
+        early: bool,
+    ) -> Work:
+        """The launch of a kernel."""
+        if not isinstance(module, CudaModule):
+            raise DeviceError(f"{module!r} was not compiled for this GPU")
+        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, self._handle, cluster, early)
+        return module.kernel(kernel).ready(settings, args)
+
+    def copy(self, target: Buffer, source: Buffer) -> Work:
+        """The copy of all of ``source`` to the front of ``target``."""
+        if source.nbytes > target.nbytes:
+            raise DeviceError(
+                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
+            )
+
+        def copy() -> None:
+            to, at = address_of(target), address_of(source)
+            self._call("cuMemcpyDtoDAsync", to, at, source.nbytes, self._stream)
+
+        return copy
+
+    def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
+        """The product by cuBLAS, with a handle and memory to work in that are this stream's alone."""
+        if limit := product.limit_for({"a": a, "b": b, "c": c}):
+            raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
+        if self._cublas is None:
+            self._workspace = self._allocate(WORKSPACE)
+            self._cublas = Cublas(self._handle, address_of(self._workspace))
+        multiply, given, out = self._cublas.multiply, a.dtype.name, c.dtype.name
+        return lambda: multiply(product, address_of(a), address_of(b), address_of(c), given, out)
+
+    def follow(self, handle: int) -> None:
+        """Wait for an event that is recorded on the other stream."""
+        event = self._event(self._driver.CUstream(handle))
+        try:
+            self._call("cuStreamWaitEvent", self._stream, event, 0)
+        finally:
+            self._driver.cuEventDestroy(event)  # once it has happened
+
+    def mark(self) -> Callable[[], bool]:
+        """Record an event, and ask for it later."""
+        event = self._event(self._stream)
+        not_ready = self._driver.CUresult.CUDA_ERROR_NOT_READY
+
+        def is_over() -> bool:
+            (status,) = self._driver.cuEventQuery(event)
+            if status == not_ready:
+                return False
+            self._driver.cuEventDestroy(event)
+            return True
+
+        return is_over
+
+    def free(self) -> None:
+        """Free what cuBLAS works with."""
+        if self._cublas is not None and self._workspace is not None:
+            self._cublas.close()
+            self._workspace.free()
+        self._cublas = self._workspace = None
+
+    def _event(self, stream: Any) -> Any:
+        event = self._call("cuEventCreate", self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        self._call("cuEventRecord", event, stream)
+        return event
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """The result of a function of the driver, if it has one besides its status."""
+        status, *results = getattr(self._driver, name)(*args)
+        if failed := reason(self._driver, status):
+            raise LaunchError(f"a stream of another library cannot be used, {name} says: {failed}")
+        return results[0] if results else None

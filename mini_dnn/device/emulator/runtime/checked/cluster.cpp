@@ -1,0 +1,245 @@
+// Blocks of a cluster in checked mode: which of their accesses are ordered, and what they do to a block that may be
+// gone.
+//
+// A barrier of the cluster orders memory if an arrival releases it; then all blocks have new epochs, and whatever is
+// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is
+// relaxed: it tells the block that waits for it that something was read, so that it may be written again, and not that
+// something was written.
+#include "../async.h"
+
+#include <algorithm>
+
+#include "access.h"
+
+namespace emulator {
+
+namespace {
+
+// An access of another block's shared memory.
+struct Far {
+  uint32_t epoch = 0;  // 0: none
+  Party who;
+  const char* p;
+  size_t bytes;
+};
+
+struct Made {  // an mbarrier
+  void* address;
+  unsigned thread;
+  bool fenced, published;  // by fence_mbarrier_init(), and by a barrier of the cluster
+};
+
+struct {
+  uint32_t reads_before[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: older reads of b come before what a does now
+  Far last[MAX_CLUSTER][MAX_CLUSTER];               // [a][b]: in a's shared memory, by b
+  uint32_t met;                                     // what is older comes before a block's end
+  std::vector<Made> made[MAX_CLUSTER];
+} the_blocks;
+
+unsigned size() { return this_worker->cluster->size; }
+
+uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
+
+const Region* region_of(const char* p) {
+  for (const Region& r : the_check.regions)
+    if (p >= r.start && p < r.start + r.bytes) return &r;
+  return nullptr;
+}
+
+void note(const char* what, const char* state, const char* p, size_t bytes, const Party& who) {
+  const Region* r = region_of(p);
+  Finding& f = the_check.finding;
+  f.kind = FindingKind::cluster;
+  f.memory = r ? r->memory : Memory::unknown;
+  f.index = r ? r->index : 0;
+  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
+  f.block = block_check(shared_of(p)).block;
+  f.offset = r ? p - r->start : 0;
+  f.bytes = bytes;
+  f.own = who;
+  f.other = {};
+  snprintf(f.type, sizeof f.type, "%s %s", what, state);
+  the_check.pending = false;
+}
+
+Made* find_made(void* address) {
+  for (unsigned i = 0; i < size(); i++)
+    for (Made& made : the_blocks.made[i])
+      if (made.address == address) return &made;
+  return nullptr;
+}
+
+// From here on others may arrive at it: to them the mbarrier_init is no write that they race with.
+void publish(Made& made) {
+  made.published = true;
+  const Region* r = region_of(static_cast<const char*>(made.address));
+  if (!r || !r->cells) return;
+  const size_t first = (static_cast<const char*>(made.address) - r->start) >> r->shift;
+  for (size_t i = 0; i < sizeof(uint64_t) >> r->shift; i++) r->cells[first + i].write_atomic = true;
+}
+
+}  // namespace
+
+int shared_of(const char* p) {
+  const Check& c = the_check;
+  if (p >= c.shared_start && p < c.shared_end) return c.rank;
+  for (unsigned i = 0; c.many && i < size(); i++) {
+    const BlockCheck& b = block_check(i);
+    if (p >= b.shared_start && p < b.shared_end) return i;
+  }
+  return -1;
+}
+
+bool is_mine_in_cluster(uint32_t epoch) { return rank_of(epoch) == the_check.rank; }
+
+bool is_ordered(uint32_t epoch, bool read) {
+  const Check& c = the_check;
+  return c.fenced || epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
+}
+
+void check_cluster_started(Cluster& cluster) {
+  Check& c = the_check;
+  c.cluster_epoch = c.ordered_epoch = c.clock + 1;
+  c.ranks.clear();
+  the_blocks = {};
+  for (unsigned i = 0; i < cluster.size; i++) {
+    BlockCheck& b = block_check(i);
+    b.block = linear(cluster.members[i].block);
+    b.epoch = b.now = new_epoch(i);
+  }
+}
+
+void check_turn_taken(Worker& w) {
+  Check& c = the_check;
+  if (w.rank == c.rank) return;
+  c.aside[c.rank] = c;
+  static_cast<BlockCheck&>(c) = c.aside[w.rank];
+  mark_far_regions();
+}
+
+void check_cluster_barrier(bool releases) {
+  Check& c = the_check;
+  give_up_pending();
+  if (!c.many) {
+    if (releases) begin_epoch(0);
+    return;
+  }
+  for (unsigned i = 0; i < size(); i++) {
+    if (block_check(i).pending) c.finding = block_check(i).finding, stop(FailureKind::finding);
+    for (Made& made : the_blocks.made[i])
+      if (!made.published && (releases || made.fenced)) publish(made);
+  }
+  the_blocks.met = c.clock + 1;
+  if (releases) c.ordered_epoch = the_blocks.met;
+  for (unsigned i = 0; i < size(); i++) {
+    BlockCheck& b = block_check(i);
+    b.now = new_epoch(i);
+    if (releases) b.epoch = b.now;
+  }
+}
+
+void check_own_shared(const void* p, const char* what, Site site) {
+  const Check& c = the_check;
+  const auto* address = static_cast<const char*>(p);
+  if (address < c.shared_start || address >= c.shared_end)
+    fail("%s (%s:%u): the pointer is not into this block's own shared memory", what, site.file_name(), site.line());
+}
+
+void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what, uint64_t pc) {
+  const Check& c = the_check;
+  if (rank == c.rank || !this_worker->cluster->members[rank].ended) return;
+  note(what, "ended", p, bytes, {0, 0, linear_thread, c.block, pc});
+  stop(FailureKind::finding);
+}
+
+void note_far(const Region& r, const char* address, size_t bytes, bool write, uint64_t pc) {
+  if (copy_starts) return;  // the block that it is for waits for it
+  const Check& c = the_check;
+  check_not_gone(r.rank, address, bytes, write ? "write" : "read", pc);
+  the_blocks.last[r.rank][c.rank] = {c.now, {write, 0, linear_thread, c.block, pc}, address, bytes};
+}
+
+// Nobody may use the block's shared memory any more: what others have done there must come before its end.
+void check_member_ended(Worker& w) {
+  const Check& c = the_check;
+  if (w.async && w.async->used && !check_all_landed(w)) {
+    w.failure.kind = FailureKind::finding;
+    return;
+  }
+  for (unsigned i = 0; i < size(); i++) {
+    const Far& far = the_blocks.last[c.rank][i];
+    if (far.epoch < the_blocks.met || far.epoch < the_blocks.reads_before[c.rank][i] || !far.epoch) continue;
+    note(far.who.write ? "write" : "read", "ended", far.p, far.bytes, far.who);
+    w.failure.kind = FailureKind::finding;
+    return;
+  }
+  if (!w.async || !w.async->used) return;
+  for (const Barrier& b : w.async->barriers) {
+    const BarrierNotes& n = b.notes;
+    if (!n.epoch || n.epoch < the_blocks.met || n.waited > n.phase) continue;
+    note("mbarrier_arrive_cluster", "ended", static_cast<const char*>(b.address), 8, {0, 0, n.thread, n.block, n.pc});
+    w.failure.kind = FailureKind::finding;
+    return;
+  }
+}
+
+void note_barriers_published() {
+  if (!the_check.many) return;
+  for (Made& made : the_blocks.made[the_check.rank])
+    if (made.thread == linear_thread) made.fenced = true;
+}
+
+// The first use of an mbarrier writes it, all others update it.
+void check_barrier_made(void* barrier, const void* call) {
+  check_access(barrier, 8, true, false, call);
+  if (!the_check.many) return;
+  auto& made = the_blocks.made[the_check.rank];
+  std::erase_if(made, [&](const Made& m) { return m.address == barrier; });
+  made.push_back({barrier, linear_thread, false, false});
+}
+
+void check_barrier_used(void* barrier, const char* what, const void* call) {
+  const auto* p = static_cast<const char*>(barrier);
+  const int rank = shared_of(p);
+  const bool far = the_check.many && rank >= 0 && rank != int(the_check.rank);
+  if (far) {
+    check_not_gone(rank, p, 8, what, pc_of(call));
+    const Made* made = find_made(barrier);
+    if (!made || !made->published) {
+      note(what, made ? "unpublished" : "missing", p, 8, {0, 0, linear_thread, the_check.block, pc_of(call)});
+      stop(FailureKind::finding);
+    }
+  }
+  copy_starts = far;  // an arrival is noted with the mbarrier
+  check_access(barrier, 8, false, true, call);
+  copy_starts = false;
+}
+
+void check_arrived(Barrier& b) {
+  Check& c = the_check;
+  if (!c.many || b.block == this_worker) return;
+  BarrierNotes& n = b.notes;
+  n.thread = linear_thread, n.block = c.block, n.pc = c.last_pc;
+  n.phase = b.phase;
+  n.epoch = c.now;
+  n.reads[c.rank] = c.now + 1;
+  c.now = new_epoch(c.rank);  // what it reads from here on is not before the arrival
+}
+
+void check_waited(Barrier& b) { b.notes.waited = b.phase; }
+
+// What came before the arrivals is ordered before what comes after the waits. Time moves on for all threads of the
+// block, which hides some races, and never tells of one that is none.
+void check_phase_completed(Barrier& b) {
+  Check& c = the_check;
+  const unsigned rank = c.many ? b.block->rank : 0;
+  if (rank == c.rank) give_up_pending();
+  begin_epoch(rank);
+  for (unsigned i = 0; c.many && i < size(); i++) {
+    uint32_t& before = the_blocks.reads_before[rank][i];
+    before = std::max(before, b.notes.reads[i]);
+    b.notes.reads[i] = 0;
+  }
+}
+
+}  // namespace emulator

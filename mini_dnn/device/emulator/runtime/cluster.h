@@ -1,0 +1,73 @@
+// A cluster: blocks that run at the same time. Each has a worker of its own, and with it shared memory of its own; a
+// turn goes round among them, and the one that has it runs until all its threads wait. So all that they share needs
+// no locks, and a launch is the same in each run.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+
+#include "scheduler.h"
+
+#include "../include/emulator/cluster_interface.h"
+
+namespace emulator {
+
+constexpr unsigned MAX_CLUSTER = 8;
+
+// A block of a cluster, beside what its worker has of it.
+struct Member {
+  Worker* worker;
+  char* anchor;  // one variable of the kernel library in this worker's memory: how far apart that of two workers is
+  char* dynamic_shared;
+  uint3 block;  // blockIdx
+  bool begun, ended;
+  Queue waiting;                    // at the cluster's barrier
+  unsigned arrivals[MAX_THREADS];   // of each thread, so far
+  unsigned completed[MAX_THREADS];  // the phases that it has waited for
+  std::condition_variable changed;  // it has the turn, or the cluster is over
+};
+
+struct Cluster {
+  unsigned size;
+  Member members[MAX_CLUSTER];
+  // its barrier; a thread's k-th arrival is for phase k, the first being 1
+  unsigned phase, arrived, alive;  // phases that are complete; threads that have arrived for the next, and that live
+  bool released;                   // one of them with what it has written
+  // whose turn it is
+  std::mutex mutex;
+  unsigned turn, gathered;  // workers that have come to this launch
+  bool lacking;             // one of them has no room for stacks
+  bool failed, over;        // a block has ended the launch; there are no more blocks
+};
+
+Cluster& the_cluster();  // of this thread's block; of a launch without clusters, one of that block alone
+Member& member_of(Worker& worker);
+
+// Where `p`, which lies in the memory of `from`, would lie in that of `to`.
+inline char* translated(const void* p, const Member& from, const Member& to) {
+  return const_cast<char*>(static_cast<const char*>(p)) + (to.anchor - from.anchor);
+}
+
+// Calls visit(rank) for each block of this cluster that a mask names.
+template <class Visit>
+void each_block(unsigned mask, const char* what, Site site, Visit visit) {
+  const unsigned size = the_cluster().size;
+  if (!mask || mask >> size)
+    fail("%s (%s:%u): mask 0x%x names blocks of a cluster that has %u", what, site.file_name(), site.line(), mask,
+         size);
+  for (unsigned rank = 0; rank < size; rank++)
+    if (mask >> rank & 1) visit(rank);
+}
+
+// Runs blocks of one cluster after the other, as a member of it, until there are none left or one fails. `next` gives
+// the number of the next cluster, or false.
+struct Clusters {
+  unsigned grid[3], cluster[3];  // in blocks
+  unsigned shared_bytes;
+  bool (*next)(uint64_t& cluster);
+};
+// Waits for all members of a cluster. False: one of them has no room for stacks.
+bool gather(Worker& worker, bool has_stacks, unsigned shared_bytes);
+void run_clusters(Worker& worker, const Clusters& clusters);
+void end_cluster(Worker& worker);  // a fault has ended a block
+
+}  // namespace emulator

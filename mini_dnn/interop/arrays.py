@@ -1,0 +1,32 @@
+"""Which library's an array is."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.interop.kinds import Kind
+from mini_dnn.interop.native import Cupy, Torch
+from mini_dnn.interop.protocols import Protocols
+
+
+def kind_of(array: Any) -> Kind | None:
+    """What knows an array that lies on a GPU; None if it lies in host memory, or is no array."""
+    kind_of_type: Any = _kind_of_type  # to mypy, types have no hash
+    kind: Kind | None = kind_of_type(type(array))
+    return kind if kind is not None and kind.lies_on_gpu(array) else None
+
+
+@cache
+def _kind_of_type(kind: type) -> Kind | None:
+    """What may know arrays of this type; None for those of NumPy."""
+    if issubclass(kind, np.ndarray | np.generic):
+        return None
+    for module, name, known in (("cupy", "ndarray", Cupy), ("torch", "Tensor", Torch)):
+        library = sys.modules.get(module)  # who has such an array has imported it
+        if library is not None and issubclass(kind, getattr(library, name)):
+            return known(library)
+    return Protocols()

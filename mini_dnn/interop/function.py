@@ -1,0 +1,280 @@
+"""Operations as functions of arrays, wherever these lie: what `mini_dnn` offers to Python programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mini_dnn.device import check_name
+from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.interop.arrays import kind_of
+from mini_dnn.interop.calls import CALLS
+from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
+from mini_dnn.interop.problem import check_results, problem_of, word_of
+from mini_dnn.interop.protocols import handed_over
+from mini_dnn.interop.signature import signature_of
+from mini_dnn.ops import Operation
+from mini_dnn.running.compute import best, compute
+from mini_dnn.running.prepared import ALIGNMENT, Prepared
+from mini_dnn.variant import Variant, find
+
+PLAIN = (str, int, float, np.generic, type(None))  # what fields of a problem are
+
+
+class Ready(NamedTuple):
+    """A call that was prepared."""
+
+    prepared: Prepared
+    order: tuple[int, ...]  # of addresses of given arrays, then results, as it takes them; empty: the same
+    nbytes: tuple[int, ...]  # of each of them, in the order in which they are given
+    makers: tuple[Callable[[], Any], ...]  # of new results
+    site: Site
+
+
+class Function:
+    """An operation as a function of arrays.
+
+    NumPy's arrays, and whatever else lies in host memory, are copied to a device and back: see
+    `mini_dnn.running.compute.compute`. Arrays on a GPU are used where they lie, on the stream that their
+    library works on at the moment; nobody waits, and results are arrays of that library. What a call needs,
+    compiled kernels and scratch memory, is kept for the next one of the same kind: see
+    `mini_dnn.interop.calls`.
+
+    Parameters
+    ----------
+    operation
+        What it computes.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.__name__ = self.__qualname__ = operation.name
+        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`."
+        self._signature = signature_of(operation)
+        self._names = self._signature.arrays
+        self._count = -1 if self._signature.many else len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__} of mini_dnn: {self.operation.about}>"
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        """Compute the operation.
+
+        Parameters
+        ----------
+        given
+            The arrays, in the operation's order. After them, or by name:
+
+            impl
+                A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
+                problem and the device.
+            device
+                For arrays in host memory ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device. Arrays on
+                a GPU are computed there.
+        options
+            What the arrays do not tell of the problem, such as ``pool=2``; arrays that may be left out; and
+            ``out``, an array for the result (a tuple where there are several). It is none of the others.
+
+        Returns
+        -------
+        The output; a tuple where there are several. It is ``out`` if that is given. Where arrays are given
+        without the batch's axis, it has none.
+
+        Raises
+        ------
+        ShapeError, VariantError, DeviceError, UsageError
+            See `mini_dnn.errors`.
+        """
+        kind = kind_of(given[0]) if given else None
+        if kind is None:
+            return self._on_host(given, options)
+        if len(given) != self._count:
+            given = self._arrays_by_place(given, options)
+        return self._in_place(kind, given, options)
+
+    def _in_place(self, kind: Kind, arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The call with arrays on a GPU. What it does each time is measured: `benchmarks/calls.py`."""
+        names = self._names if len(arrays) == self._count else self._signature.names(len(arrays))
+        impl: Any = None
+        made: tuple[Any, ...] = ()
+        if options:
+            arrays, names, impl, made = self._sorted(arrays, names, options)
+        results = len(made)
+        seen = kind.gather(names, arrays)
+        gpu, stream, metas, addresses, more = seen
+        known = impl if impl is None else _key(impl)
+        key = (self.__name__, gpu, stream, known, names, metas, *options.items())
+        ready = CALLS.ready.get(key)
+        if ready is None:
+            ready = CALLS.ready[key] = self._prepare(kind, impl, names, results, seen, options)
+        bits = 0
+        for address in addresses:
+            bits |= address
+        if bits % ALIGNMENT:
+            _refuse_place(names, addresses)
+        if results:
+            _check_apart(names, addresses, ready.nbytes, results)
+            kind.written(made)
+        else:
+            made = tuple([make() for make in ready.makers])
+            addresses += [kind.address(array) for array in made]
+        if ready.order:
+            addresses = [addresses[i] for i in ready.order]
+        if more is None:
+            ready.prepared(addresses)
+        else:
+            made = _by_protocol(ready, addresses, made, more, new=not results)
+        return made[0] if len(made) == 1 else made
+
+    def _sorted(
+        self, arrays: tuple[Any, ...], names: tuple[str, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]]:
+        """All arrays, what they are called, the variant, and those that are for results.
+
+        What stays in ``options`` are fields of the problem.
+        """
+        impl, out = options.pop("impl", None), options.pop("out", None)
+        if "device" in options:
+            _check_device(options.pop("device"))
+        for name in self._signature.optional:
+            if (array := options.pop(name, None)) is not None:
+                arrays, names = (*arrays, array), (*names, name)
+        results: tuple[Any, ...] = ()
+        if isinstance(out, str):
+            options["out"] = out
+        elif out is not None:
+            results = out if isinstance(out, tuple) else (out,)
+        for name, value in options.items():
+            if not isinstance(value, PLAIN):  # it may change, and would be the same object to a kept call
+                raise ShapeError(f"{name} is {describe(value)}; expected a number or a word of Python's")
+        return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
+
+    def _prepare(
+        self,
+        kind: Kind,
+        impl: Any,
+        names: tuple[str, ...],
+        results: int,
+        seen: Gathered,
+        fields: dict[str, Any],
+    ) -> Ready:
+        """Everything of a call that the next one like it need not do again.
+
+        ``results`` of the arrays, the last ones, are those that it writes to.
+        """
+        gpu, stream, flat, _, _ = seen
+        metas = [
+            (tuple(shape), kind.dtype(dtype)) for shape, dtype in zip(flat[::2], flat[1::2], strict=True)
+        ]
+        count = len(names) - results
+        if results and "out" in self._signature.fields:
+            fields = {**fields, "out": word_of(metas[-1][1])}
+        asked = problem_of(self.operation, names[:count], metas[:count], fields)
+        if results:
+            check_results(asked, metas[count:])
+        device = CALLS.device(gpu)
+        if impl is None:
+            variant = best(self.operation, asked.problem, device)
+        else:
+            variant = impl if isinstance(impl, Variant) else find(impl)
+        prepared = CALLS.prepare(variant, asked.problem, device, stream)
+        places = {**asked.which, **{name: count + i for i, name in enumerate(asked.results)}}
+        order = tuple(places[name] for name in prepared.names)
+        site = Site(gpu, stream, device)
+        makers = [kind.maker(shape, dtype, site) for shape, dtype in asked.results.values()]
+        by_place = sorted(places, key=lambda name: places[name])
+        return Ready(
+            prepared=prepared,
+            order=() if order == tuple(range(len(order))) else order,
+            nbytes=tuple(asked.problem.arrays[name].nbytes for name in by_place),
+            makers=() if results else tuple(makers),
+            site=site,
+        )
+
+    def _arrays_by_place(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+        """The arrays in their order, where some are given by name, or options by place."""
+        if self._count < 0:
+            return given
+        for name, value in zip(("impl", "device"), given[self._count :], strict=False):
+            options.setdefault(name, value)
+        arrays = given[: self._count]
+        for name in self._names[len(arrays) :]:
+            if name not in options:
+                raise ShapeError(f"{self.__name__} takes {', '.join(self._names)}; {name} is missing")
+            arrays = (*arrays, options.pop(name))
+        return arrays
+
+    def _on_host(self, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The call with arrays in host memory."""
+        arrays = given if self._count < 0 else given[: self._count]
+        held = dict(zip(self._signature.names(len(arrays)), arrays, strict=True)) | options
+        if any(kind_of(value) is not None for value in held.values()):
+            held = {name: value for name, value in held.items() if hasattr(value, "shape")}
+            refuse_mixed(list(held), list(held.values()))
+        out = options.get("out")
+        if out is None or isinstance(out, str):
+            return compute(self.operation, *given, **options)
+        results = options.pop("out") if isinstance(out, tuple) else (options.pop("out"),)
+        for array in results:
+            if not isinstance(array, np.ndarray):
+                raise ShapeError(f"out= is {describe(array)}; expected an array of NumPy, as all others are")
+        if "out" in self._signature.fields:
+            options["out"] = word_of(results[0].dtype.name)
+        found = compute(self.operation, *given, **options)
+        found = found if isinstance(found, tuple) else (found,)
+        for array, value in zip(results, found, strict=True):
+            if (array.shape, array.dtype) != (value.shape, value.dtype):
+                raise ShapeError(
+                    f"out= is {array.shape} {array.dtype}; the result is {value.shape} {value.dtype}"
+                )
+            array[...] = value
+        return out
+
+
+def _key(impl: Any) -> Any:
+    """A variant itself is known by its identity: the call that is kept holds it."""
+    return id(impl) if isinstance(impl, Variant) else impl
+
+
+def _by_protocol(
+    ready: Ready, addresses: list[int], results: tuple[Any, ...], more: More, new: bool
+) -> tuple[Any, ...]:
+    """Give a call to a stream where its arrays' libraries neither know the stream nor wait for it."""
+    with ready.site.device.entered():
+        for other in more.others:
+            ready.prepared.stream.follow(other)
+        ready.prepared(addresses)
+        CALLS.hold(ready.prepared.stream.mark(), (more.owners, results))
+    return tuple(handed_over(result, more.owners[0]) for result in results) if new else results
+
+
+def _check_device(device: Any) -> None:
+    """Refuse a device that is not a GPU."""
+    if isinstance(device, str):
+        check_name(device)
+    name = device if isinstance(device, str) else getattr(device, "name", "")
+    if name not in ("auto", "cuda"):
+        raise UsageError(
+            f"the arrays lie on a GPU, and device is {name or describe(device)}; leave device out, or pass "
+            "arrays of NumPy"
+        )
+
+
+def _refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
+    """Raise, as kernels cannot load from one of the arrays in one go."""
+    name, at = next(entry for entry in zip(names, addresses, strict=False) if entry[1] % ALIGNMENT)
+    raise ShapeError(
+        f"{name} begins {at % ALIGNMENT} bytes behind a multiple of {ALIGNMENT}, as parts of arrays may, and "
+        f"kernels load up to {ALIGNMENT} bytes at once; pass a copy of it"
+    )
+
+
+def _check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence[int], results: int) -> None:
+    """Refuse results that overlap what is read."""
+    count = len(names) - results
+    for out, size in zip(addresses[count:], nbytes[count:], strict=True):
+        for name, at, length in zip(names, addresses[:count], nbytes, strict=False):
+            if at < out + size and out < at + length:
+                raise ShapeError(f"out= overlaps {name}, which is read meanwhile; pass another array")

@@ -1,0 +1,99 @@
+"""Arrays on a GPU: what is asked of each library's, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+
+from mini_dnn.device.base import Device
+from mini_dnn.errors import ShapeError
+
+
+class More(NamedTuple):
+    """What a call with arrays of `mini_dnn.interop.protocols` has to mind."""
+
+    others: tuple[int, ...]  # handles of streams whose work has to be done before
+    owners: tuple[Any, ...]  # what must live until the call's work is done
+
+
+# of arrays: their GPU, the handle of the stream that their library works on at the moment, the shape and the
+# library's dtype of each in turn, and where each begins
+Gathered = tuple[int, int, tuple[Any, ...], list[int], More | None]
+
+
+class Site(NamedTuple):
+    """Where a call works."""
+
+    gpu: int
+    stream: int  # its handle
+    device: Device
+
+
+class Kind(Protocol):
+    """A library's arrays."""
+
+    by_protocol: bool  # whether it is known by what it speaks alone: see `mini_dnn.interop.protocols`
+
+    def lies_on_gpu(self, array: Any) -> bool:
+        """Whether the array does, and not in host memory."""
+
+    def gather(self, names: Sequence[str], arrays: Sequence[Any]) -> Gathered:
+        """Where the arrays lie, and on which stream; each call does this.
+
+        Raises
+        ------
+        ShapeError
+            They cannot be used where they lie: not in C order, not on one GPU, of different libraries, or
+            with a gradient.
+        """
+
+    def dtype(self, dtype: Any) -> str:
+        """NumPy's name of the library's dtype."""
+
+    def maker(self, shape: tuple[int, ...], dtype: str, site: Site) -> Callable[[], Any]:
+        """What allocates an array on the current stream, its dtype by NumPy's name."""
+
+    def address(self, array: Any) -> int:
+        """Where an array that was made lies."""
+
+    def written(self, arrays: Sequence[Any]) -> None:
+        """Told of arrays that a call was given to write to."""
+
+
+def refuse_order(names: Sequence[str], arrays: Sequence[Any], array: Any, cure: str) -> NoReturn:
+    """Raise, as an array is not in C order. The cure may have ``{name}`` in it."""
+    name = name_of(names, arrays, array)
+    raise ShapeError(
+        f"{name} {tuple(array.shape)} is not contiguous in C order, and arrays on a GPU are not copied; "
+        f"pass {cure.format(name=name)}"
+    )
+
+
+def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
+    """Raise, as arrays are not all of one library and in one place."""
+    found = ", ".join(f"{name} is {describe(array)}" for name, array in zip(names, arrays, strict=True))
+    raise ShapeError(
+        f"{found}: arrays of one call are of one library, and all on a GPU or all in host memory; convert "
+        "some of them"
+    )
+
+
+def describe(value: Any) -> str:
+    """The type of an array, or of something else, and where it lies: ``torch.Tensor on cpu``."""
+    kind, device = type(value), getattr(value, "device", None)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    where = "host memory" if isinstance(value, np.ndarray) else device
+    return name if where is None else f"{name} on {where}"
+
+
+def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:
+    """Raise, as arrays are not on one GPU."""
+    found = ", ".join(f"{name} lies on GPU {gpu}" for name, gpu in zip(names, gpus, strict=True))
+    raise ShapeError(f"{found}: arrays of one call lie on one GPU; copy some of them there")
+
+
+def name_of(names: Sequence[str], arrays: Sequence[Any], array: Any) -> str:
+    """What one of the arrays is called."""
+    return next(name for name, other in zip(names, arrays, strict=True) if other is array)

@@ -1,0 +1,98 @@
+"""The problem that arrays on a GPU are: an operation is asked by arrays in host memory that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.interop.signature import signature_of
+from mini_dnn.ops import Operation
+
+Meta = tuple[tuple[int, ...], str]  # shape, and NumPy's name of the type
+
+WORDS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # what operations call types
+
+
+class Asked(NamedTuple):
+    """What is asked for."""
+
+    problem: Any
+    which: dict[str, int]  # for each of the problem's given arrays, which one it is
+    results: dict[str, Meta]  # what the results are like, by name
+
+
+def problem_of(
+    operation: Operation, names: Sequence[str], metas: Sequence[Meta], fields: Mapping[str, Any]
+) -> Asked:
+    """The problem that arrays of these shapes and types are.
+
+    Parameters
+    ----------
+    names, metas
+        Of each array what the operation calls it, its shape and its type.
+    fields
+        What arrays do not tell of the problem.
+
+    Raises
+    ------
+    ShapeError
+        They are no problem of the operation, or would have to be converted.
+    """
+    optional = signature_of(operation).optional
+    stand_ins = [_stand_in(name, *meta) for name, meta in zip(names, metas, strict=True)]
+    by_name = {name: array for name, array in zip(names, stand_ins, strict=True) if name in optional}
+    by_place = [array for name, array in zip(names, stand_ins, strict=True) if name not in optional]
+    with np.errstate(all="ignore"):  # a conversion, which is refused below
+        problem, found = operation.of(*by_place, **by_name, **fields)
+    places = [(array.ctypes.data, array.dtype) for array in stand_ins]
+    which = {}
+    for name, array in found.items():
+        if (array.ctypes.data, array.dtype) not in places:
+            expected = problem.arrays[name]
+            raise ShapeError(
+                f"{name} is to be {expected.dtype} {expected.shape} for {problem}, and arrays on a GPU are "
+                f"not converted; found {_listed(names, metas)}. Convert {name} first"
+            )
+        which[name] = places.index((array.ctypes.data, array.dtype))
+    first = next(iter(problem.arrays.values()))
+    start = int(len(metas[0][0]) < len(first.shape))  # 1: one entry, given without the batch's axis
+    results = {name: (array.shape[start:], array.dtype) for name, array in problem.named("out").items()}
+    return Asked(problem, which, results)
+
+
+def check_results(asked: Asked, found: Sequence[Meta]) -> None:
+    """Check that arrays are what a problem's results can be written to.
+
+    Raises
+    ------
+    ShapeError
+        They are not.
+    """
+    expected = list(asked.results.values())
+    if list(found) != expected:
+        raise ShapeError(
+            f"out= is {_listed(['an array'] * len(found), found)}; the results of {asked.problem} need "
+            f"{_listed(['an array'] * len(expected), expected)}"
+        )
+
+
+def word_of(dtype: str) -> str:
+    """What operations call a type: ``"fp16"`` for ``"float16"``."""
+    return WORDS.get(dtype, dtype)
+
+
+def _stand_in(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Memory that is never touched, so that it costs none."""
+    try:
+        return np.empty(shape, np.dtype(dtype))
+    except TypeError as error:
+        raise ShapeError(f"{name} is {dtype}, a type that no operation here takes") from error
+
+
+def _listed(names: Sequence[str], metas: Sequence[Meta]) -> str:
+    return ", ".join(
+        f"{name} {tuple(shape)} {dtype}" for name, (shape, dtype) in zip(names, metas, strict=True)
+    )

@@ -1,0 +1,71 @@
+"""What all layers have in common: shapes, passes and trained arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.errors import MiniDnnError
+
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Parameter:
+    """A trained array, and the gradient of the loss by it after a backward pass."""
+
+    value: np.ndarray
+    grad: np.ndarray
+
+    @classmethod
+    def of(cls, value: np.ndarray) -> Parameter:
+        """Wrap a value, with a gradient of zero."""
+        return cls(value, np.zeros_like(value))
+
+
+class Layer:
+    """Base of all layers; one without parameters overrides the first three methods."""
+
+    _saved: Any = None  # what the next backward pass needs
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Shape of the output for an input of that shape.
+
+        Raises
+        ------
+        ShapeError
+            The layer cannot take such an input.
+        """
+        raise NotImplementedError
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Compute the output; keep what `backward` needs if ``training``.
+
+        With ``overwrite`` the caller gives x away: the layer may put its output there.
+        """
+        raise NotImplementedError
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of the parameters and return dx, of the input's shape."""
+        raise NotImplementedError
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of the parameters only: all that a network's first layer owes."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Trained arrays by name."""
+        return {}
+
+    def _take_saved(self) -> Any:
+        saved, self._saved = self._saved, None
+        if saved is None:
+            raise MiniDnnError(f"{self!r}: backward() needs a forward(x, training=True) of its own before it")
+        return saved
+
+
+def he_normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Parameter:
+    """Normal values of variance 2 / (inputs of an output), which ReLU keeps (He et al., arXiv:1502.01852)."""
+    return Parameter.of((rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(dtype))

@@ -1,0 +1,149 @@
+"""A folder to take home: a kernel, a host program for one problem that nvcc alone builds, and its answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.device.nvcc import nvcc_arch
+from mini_dnn.errors import UsageError
+from mini_dnn.paths import ROOT
+from mini_dnn.variant.answers import Exercise, exercise
+from mini_dnn.variant.export import expand
+from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
+from mini_dnn.variant.plan import Gemm
+from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.variant import Variant
+
+FILES = Path(__file__).parent / "take_home"  # that are the same for all kernels, but for ARCH
+KERNEL = "the kernel with all that it includes and its definitions for this problem"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a kernel comes from.
+
+    Parameters
+    ----------
+    title
+        What the problem is called.
+    commit
+        Of the project, with a remark where files differ from it.
+    """
+
+    title: str
+    commit: str
+
+
+def standalone(
+    variant: Variant, problem: Any, origin: Origin, arch: int, max_shared_bytes: int
+) -> dict[str, bytes]:
+    """The folder's files by name. ``make && ./main`` builds, checks and times the kernel.
+
+    Parameters
+    ----------
+    problem
+        Which the program is for.
+    arch
+        Compute capability, times ten, of the GPU that it is built for.
+    max_shared_bytes
+        Of shared memory that a block may have there, see `Variant.planned`.
+
+    Raises
+    ------
+    UsageError
+        The variant runs on the host or calls a library, or has arrays that the program cannot fill.
+    VariantError
+        It refuses the problem.
+    """
+    kernel = expand(variant, problem, origin.title, max_shared_bytes, arch)
+    planned = variant.planned(problem, max_shared_bytes)
+    _check(planned)
+    given = exercise(variant.operation, problem, variant.precision)
+    program = HostProgram(planned, given)
+    headers = _headers(program)
+    head = "\n".join(_head(planned, variant.idea, origin, {"kernel.cu": KERNEL, **headers, **_files(given)}))
+    makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch).removeprefix("sm_"))
+    return {
+        "main.cu": f"{head}\n{program.text([*headers, 'kernel.cu'])}".encode(),
+        "kernel.cu": kernel.encode(),
+        **{name: (FILES / name).read_bytes() for name in headers},
+        "Makefile": makefile.encode(),
+        "LICENSE": (ROOT / "LICENSE").read_bytes(),
+        **{f"expected-{name}.bin": answers.tobytes() for name, answers in given.answers.items()},
+    }
+
+
+def _check(planned: Planned) -> None:
+    """Refuse what the program could not do.
+
+    Raises
+    ------
+    UsageError
+        The message says why.
+    """
+    if any(isinstance(step, Gemm) for step in (*planned.setup, *planned.steps)):
+        raise UsageError(
+            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take "
+            "another variant"
+        )
+    if planned.codes:
+        raise UsageError(
+            f"{planned.name} runs kernels of other variants, and the folder has one kernel file; take "
+            "another variant"
+        )
+    for name, array in planned.arrays.items():
+        if array.dtype not in TYPES:
+            known = ", ".join(TYPES)
+            raise UsageError(f"{planned.name}: {name} is {array.dtype}; the program knows {known}")
+    if not planned.fits(planned.nbytes):
+        raise UsageError(
+            f"{planned.problem} needs more blocks than a grid has; name a smaller problem by --shapes"
+        )
+
+
+def _headers(program: HostProgram) -> dict[str, str]:
+    """Headers that the host program needs, each with what it contains."""
+    found = {"harness.cuh": "buffers, streams, the comparison, the clock"}
+    if any(needs_attributes(launch) for launch in program.planned.launches):
+        found["launch.cuh"] = "launches in clusters, and launches that may begin early"
+    if program.maps:
+        found["tensor_map.cuh"] = "tensor maps, through the driver's own function"
+    return found
+
+
+def _files(given: Exercise) -> dict[str, str]:
+    """Files of answers, each with what it contains."""
+    return {
+        f"expected-{name}.bin": f"{len(answers):,} elements of {name} in float64, and how far off each may be"
+        for name, answers in given.answers.items()
+    }
+
+
+def _head(planned: Planned, idea: str, origin: Origin, contents: Mapping[str, str]) -> list[str]:
+    """The comment at the top of ``main.cu``, with what each file contains."""
+    width = max(map(len, contents))
+    texts = [
+        f"{planned.name} for {origin.title}: {planned.problem}",
+        f"Idea: {idea}.",
+        "",
+        "  make && ./main",
+        "",
+        *(f"{name:<{width}}  {content}" for name, content in contents.items()),
+        "",
+        f"From mini_dnn, commit {origin.commit}. MIT licence: see LICENSE.",
+    ]
+    return [f"// {line}".rstrip() for text in texts for line in _wrapped(text, WIDTH - 3)]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines, broken at spaces."""
+    lines = [""]
+    for word in re.split(r"(?<=\S) ", text):
+        if len(lines[-1]) + len(word) > width:
+            lines.append("")
+        lines[-1] += f"{word} "
+    return [line.rstrip() for line in lines]

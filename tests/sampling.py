@@ -1,0 +1,26 @@
+"""Cases that are alike: a brief run of the tests meets some of them, and the others are exhaustive."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
+import pytest
+
+
+def exhaustive_unless(in_brief: object) -> Any:
+    """The marks of a case."""
+    return () if in_brief else pytest.mark.exhaustive
+
+
+def sampled(*ways: Iterable[Any], one_of: int) -> list[Any]:
+    """All combinations of values, as parameters; a brief run meets one of so many, evenly spread."""
+    numbered = [tuple(zip(*some, strict=True)) for some in product(*(enumerate(way) for way in ways))]
+    return [
+        pytest.param(*values, marks=exhaustive_unless(sum(numbers) % one_of == 0))
+        for numbers, values in numbered
+    ]
+
+
+def chosen(values: Iterable[Any], in_brief: Callable[[Any], object]) -> list[Any]:
+    """All values, as parameters; a brief run meets those of which ``in_brief`` is true."""
+    return [pytest.param(value, marks=exhaustive_unless(in_brief(value))) for value in values]

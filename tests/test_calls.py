@@ -1,0 +1,187 @@
+"""Products of a plan that another variant computes: `Gemm` with ``impl=``."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mini_dnn import ops
+from mini_dnn.device import Device
+from mini_dnn.errors import VariantError
+from mini_dnn.ops import Array
+from mini_dnn.ops.compare import compare_all
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.gemm import GemmShape, answer, bound
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.runner import run
+from mini_dnn.variant import Gemm, Launch, Variant, find, names
+from mini_dnn.variant.export import expand
+
+BYTES = 227 * 1024
+GEMM, CONV = ops.find("gemm"), ops.find("conv2d")
+SHAPE = ConvShape(3, 2, 9, 21, 5, 2, 5)
+TAKE_FLOATS = [
+    name
+    for name in names("gemm")
+    if not find(name).needs_gpu and not find(name).limit_for(GemmShape(5, 5, 5))
+]
+
+
+def with_impl(impl: str) -> Variant:
+    """m3/cublas with its product by another variant."""
+    variant = find("m3/cublas")
+    assert variant.plan is not None
+    inner = variant.plan
+
+    def plan(shape: ConvShape) -> list[Any]:
+        return [replace(step, impl=impl) if isinstance(step, Gemm) else step for step in inner(shape)]
+
+    return replace(variant, plan=plan, needs_gpu="")
+
+
+def calling(impl: str, **changes: Any) -> Variant:
+    """A matrix product that leaves all of it to another variant."""
+
+    def plan(p: GemmShape) -> list[Gemm]:
+        same = {n: getattr(p, n) for n in ("m", "n", "k", "layout", "batch", "alpha", "lda", "ldb", "ldc")}
+        return [Gemm(**{"a": "a", "b": "b", "c": "c", **same, "impl": impl} | changes)]
+
+    precision = find("gemm/v5").precision
+    return replace(find("gemm/v0"), plan=plan, precision=precision, name="mine")
+
+
+@pytest.mark.parametrize("impl", TAKE_FLOATS)
+def test_the_product_of_milestone_2_by_every_rung(impl: str, emulator: Device) -> None:
+    variant = with_impl(impl)
+    for shape in (SHAPE, ConvShape(2, 3, 5, 4, 2, 5, 4)):
+        arrays = CONV.inputs(shape, seed=0)
+        result = run(variant, shape, arrays, emulator)
+        expected, allowed = CONV.answer(shape, arrays), CONV.bound(shape, arrays, "fp32")
+        comparison = compare_all(result.outputs, expected, allowed)
+        assert comparison.ok, f"{shape}: {comparison}"
+
+
+HALVES = [p for p in (replace(p, beta=0.0) for p in GEMM.check) if p.dtype == "fp16"]
+
+
+@pytest.mark.parametrize(
+    ("impl", "problem"),
+    [
+        pytest.param(impl, problem, id=f"{impl}/{problem.text}")
+        for impl in ("gemm/v5", "gemm/v6")
+        for problem in HALVES
+        if not find(impl).limit_for(problem)
+    ],
+)
+def test_all_that_a_product_may_be(impl: str, problem: GemmShape, emulator: Device) -> None:
+    """Types, layouts, a batch, factors and gaps; kernels that need a newer GPU, and tensor maps."""
+    variant = calling(impl)
+    assert variant.planned(problem, BYTES).min_arch == find(impl).min_arch > variant.min_arch
+    arrays = GEMM.inputs(problem, seed=0)
+    found = run(variant, problem, arrays, emulator).outputs
+    assert compare_all(found, answer(problem, arrays), bound(problem, arrays, "fp16")).ok
+
+
+def test_the_plan_has_the_launches_of_the_variant() -> None:
+    planned = with_impl("gemm/v2").planned(SHAPE, BYTES)
+    product = planned.steps[1]
+    assert isinstance(product, Launch)
+    assert [step.kernel for step in planned.launches] == ["unroll", "gemm", "permute"]
+    assert product.code is not None
+    assert product.code.source == find("gemm/v2").source
+    assert dict(product.code.defines)["TILE"] == 32
+    assert planned.codes == [product.code]
+    assert product.args[:4] == ("product_1_a", "product_1_b", "product_1_c", "product_1_c")
+    K, cols = 20, SHAPE.cols
+    assert {name: (of, array.shape) for name, (of, array) in planned.views.items()} == {
+        "product_1_a": ("w", (1, 5, K)),
+        "product_1_b": ("col", (1, K, cols)),
+        "product_1_c": ("gemm_out", (1, 5, cols)),
+    }
+    assert planned.nbytes == with_impl("").planned(SHAPE, BYTES).nbytes
+    text = expand(with_impl("gemm/v2"), SHAPE, "a test", BYTES)
+    assert "//   product_1_a (1, 5, 20), which is w" in text
+    assert "of v2_tiled, which is not in this file" in text
+
+
+def test_a_variant_that_calls_a_variant(emulator: Device) -> None:
+    """The library's at last; or with scratch buffers of its own."""
+    problem = GemmShape(33, 18, 47)
+    planned = calling("gemm/cublas").planned(problem, BYTES)
+    (step,) = planned.steps
+    assert isinstance(step, Gemm)
+    assert (step.a, step.b, step.c, step.impl) == ("product_0_a", "product_0_b", "product_0_c", "")
+    assert planned.needs_gpu.startswith("cuBLAS")
+
+    def plan(p: GemmShape) -> list[Any]:
+        copy = Launch("copy", (1,), (1,), ("a", "again", 33 * 47))
+        return [copy, Gemm("again", "b", "c", p.m, p.n, p.k, impl="gemm/v1")]
+
+    middle = replace(find("gemm/v0"), plan=plan, scratch=lambda p: {"again": (33 * 47,)})
+    outer = replace(calling("middle"), lookup=lambda name: middle if name == "middle" else find(name))
+    planned = outer.planned(problem, BYTES)
+    assert planned.scratch == {"product_0_again": Array((33 * 47,))}
+    assert [step.code and step.code.source.parent.name for step in planned.launches] == [
+        "v0_naive",
+        "v1_coalesced",
+    ]
+    assert planned.views["product_0_product_1_a"][0] == "product_0_again"
+
+
+def test_a_view_follows_its_buffer(emulator: Device) -> None:
+    """Which may be exchanged: what stays on a device has its inputs in host memory, for one entry."""
+    problem = GemmShape(5, 6, 7)
+    planned = calling("gemm/v1").planned(problem, BYTES)
+    execution = Execution(planned, emulator.compile(planned.source, planned.defines), emulator)
+    arrays = GEMM.inputs(problem, seed=0)
+    execution.buffers["a"].free()
+    execution.buffers["a"], host = emulator.shared("a", (1, 5, 7))
+    host[...] = arrays["a"]
+    emulator.copy_in(execution.buffers["b"], arrays["b"])
+    execution.kernels()
+    found = np.empty((1, 5, 6), np.float32)
+    emulator.copy_out(execution.buffers["c"], found)
+    execution.free()
+    np.testing.assert_allclose(found, arrays["a"] @ arrays["b"], rtol=1e-5, atol=1e-5)
+
+
+def some(impl: str = "gemm/v3", **changes: Any) -> Callable[[], Variant]:
+    return lambda: calling(impl, **changes)
+
+
+def with_plan(**changes: Any) -> Callable[[], Variant]:
+    """A variant that calls one with other fields than gemm/v0."""
+    inner = replace(find("gemm/v0"), **changes)
+    return lambda: replace(calling("inner"), lookup=lambda name: inner)
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        (some(impl="gemm/v9_none"), "no variant 'gemm/v9_none'"),
+        (some(impl="m1"), r"Gemm\(impl='m1'\): it computes conv2d, and no matrix product"),
+        (some(beta=2.0), "has beta 2; it adds to no array"),
+        (some(a="x"), "names a buffer 'x'; there are a, b, c"),
+        (some(m=10), "it reaches 70 elements of a, which has 35"),
+        (some(layout="xx"), "has layout 'xx'; it must be one of"),
+        (some(impl="gemm/v5"), "gemm/v5_mma_async does not take .*: it multiplies halves"),
+        (with_plan(setup=lambda p: [Launch("k", (1,), (1,), ())]), "has a setup or several streams"),
+        (with_plan(plan=lambda p: [Launch("k", (1,), (1,), (), stream=1)]), "several streams"),
+        (lambda: replace(calling("gemm/v3"), lookup=None), "a submission is graded by its own"),
+        (
+            lambda: replace(calling("gemm/v3"), setup=lambda p: [Gemm("a", "b", "c", 1, 1, 1, impl="x")]),
+            "a Gemm of setup has impl=",
+        ),
+        (
+            lambda: replace(
+                calling("gemm/v3", b="half"), scratch=lambda p: {"half": Array((99,), "float16")}
+            ),
+            "a is fp32 and b is fp16; expected one type",
+        ),
+    ],
+)
+def test_what_cannot_be_called(variant: Callable[[], Variant], words: str) -> None:
+    with pytest.raises(VariantError, match=words):
+        variant().planned(GemmShape(5, 6, 7), BYTES)

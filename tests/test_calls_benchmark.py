@@ -1,0 +1,46 @@
+"""The benchmark of calls from Python: how it measures, and what it says."""
+
+import itertools
+from typing import Any
+
+import calls
+import pytest
+from calls import BARE, Figure, host_us, table, too_slow
+
+FIGURES = [
+    Figure("CuPy", BARE, 2.0, 0.1, False),
+    Figure("CuPy", "gemm(a, b)", 8.5, 0.2, True),
+    Figure("CuPy", "cupy.matmul(a, b, out=c)", 30.0, 1.0, False),
+    Figure("PyTorch", BARE, 3.0, 0.1, False),
+    Figure("PyTorch", "gemm(a, b)", 13.5, 0.2, True),
+]
+
+
+def test_the_host_waits_between_bursts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock here ticks with each call by 3 us, and by far more with each wait."""
+    now = [0.0]
+    ticks = itertools.cycle([2e-6, 3e-6, 4e-6])
+    monkeypatch.setattr(calls.time, "perf_counter", lambda: now[0])
+
+    def pass_time(seconds: float) -> None:
+        now[0] += seconds
+
+    middle, spread = host_us(lambda: pass_time(next(ticks)), lambda: pass_time(1.0), bursts=9)
+    assert middle == pytest.approx(3, rel=0.01)
+    assert spread < 0.1
+
+
+def test_what_is_said() -> None:
+    lines = table(FIGURES).splitlines()
+    assert lines[1].split() == ["CuPy", "bare", "launch", "2.00", "0.10"]
+    assert lines[2].split()[-1] == "6.50"
+    assert too_slow(FIGURES) == ["gemm(a, b) of PyTorch: 10.50 us above a bare launch; at most 10"]
+
+
+@pytest.mark.parametrize(("limit", "status"), [(20.0, 0), (1.0, 1)])
+def test_the_exit_status(limit: float, status: int, monkeypatch: Any, tmp_path: Any, capsys: Any) -> None:
+    monkeypatch.setattr(calls, "measured", lambda *asked: FIGURES)
+    monkeypatch.setattr(too_slow, "__defaults__", (limit,))
+    assert calls.main(["--out", str(tmp_path / "calls.json")]) == status
+    assert "bare launch" in capsys.readouterr().out
+    assert '"us": 13.5' in (tmp_path / "calls.json").read_text()

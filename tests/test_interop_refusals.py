@@ -1,0 +1,169 @@
+"""Arrays of other libraries that are refused, and what is said of them. Stand-ins: see `lent_arrays`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor
+from lent_arrays import libraries as libraries
+
+from mini_dnn import conv2d, conv2d_relu_pool, gemm, softmax
+from mini_dnn.device import Device
+from mini_dnn.errors import DeviceError, ShapeError, UsageError, VariantError
+
+KINDS = [CupyArray, Tensor, Interfaced, Packed]
+WRITABLE = [CupyArray, Tensor, Interfaced]
+
+pytestmark = pytest.mark.usefixtures("libraries")
+
+
+def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
+
+
+A, B = drawn(2, 17, 9), drawn(2, 9, 20, seed=1)
+C = A @ B
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_of_two_places_are_refused(kind: Any) -> None:
+    message = r"numpy.ndarray on host memory.*: arrays of one call are of one library"
+    for call in (
+        lambda: gemm(kind(A), B),
+        lambda: gemm(A, kind(B)),
+        lambda: gemm(kind(A), kind(B), c0=C),
+        lambda: gemm(A, B, c0=kind(C)),
+        lambda: gemm(A, B, out=kind(C.copy())),
+        lambda: gemm(kind(A), kind(B), out=C.copy()),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            call()
+
+
+def test_arrays_of_two_libraries_are_refused() -> None:
+    for a, b in ((CupyArray, Tensor), (Tensor, CupyArray), (Tensor, Interfaced)):
+        with pytest.raises(ShapeError, match="arrays of one call are of one library"):
+            gemm(a(A), b(B))
+    with pytest.raises(ShapeError, match=r"b is lent_arrays\.Tensor on cpu"):
+        gemm(Tensor(A), Tensor(B, -1))
+    with pytest.raises(ShapeError, match=r"a is lent_arrays\.Tensor on cpu"):
+        gemm(Tensor(A, -1), Tensor(B))
+
+
+@pytest.mark.parametrize("kind", [CupyArray, Tensor, Packed])
+def test_arrays_of_two_gpus_are_refused(kind: Any) -> None:
+    with pytest.raises(ShapeError, match="arrays of one call lie on one GPU"):
+        gemm(kind(A, 0), kind(B, 1))
+
+
+@pytest.mark.parametrize("kind", [CupyArray, Tensor, Interfaced])
+def test_what_is_not_contiguous_is_refused(kind: Any) -> None:
+    with pytest.raises(ShapeError, match=r"b \(2, 9, 20\) is not contiguous in C order, and arrays on a GPU"):
+        gemm(kind(A), kind(np.asfortranarray(B)))
+    cures = {CupyArray: r"cupy.ascontiguousarray\(a\)", Tensor: r"a.contiguous\(\)", Interfaced: "a copy"}
+    with pytest.raises(ShapeError, match=f"pass {cures[kind]}"):
+        gemm(kind(drawn(4, 17, 9)[::2]), kind(B))
+    with pytest.raises(ShapeError, match=r"out .* is not contiguous"):
+        gemm(kind(A), kind(B), out=kind(np.asfortranarray(C)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_would_be_converted_is_refused(kind: Any) -> None:
+    half = B.astype("f2")
+    with pytest.raises(ShapeError, match=r"b is to be float32 \(2, 9, 20\) for .*; found a \(2, 17"):
+        gemm(kind(A), kind(half))
+    with pytest.raises(ShapeError, match="float64, which float32 cannot hold exactly"):
+        conv2d(kind(drawn(1, 1, 5, 5, dtype="float64")), kind(drawn(1, 1, 2, 2)))
+
+
+@pytest.mark.parametrize("kind", WRITABLE)
+def test_results_that_do_not_fit_are_refused(kind: Any) -> None:
+    x = drawn(3, 5)
+    for out in (np.empty((5, 3), np.float32), np.empty((3, 5), np.float16)):
+        with pytest.raises(ShapeError, match=r"out= is an array .*; the results of .* \(3, 5\) float32"):
+            softmax(kind(x), out=kind(out))
+    with pytest.raises(ShapeError, match=r"out= is an array .*, an array"):
+        softmax(kind(x), out=(kind(x.copy()), kind(x.copy())))
+
+
+def test_results_that_overlap_what_is_read_are_refused() -> None:
+    square, memory = drawn(1, 8, 8), np.empty(3 * 64, np.float32)
+    a, b = (memory[i : i + 64].reshape(1, 8, 8) for i in (0, 128))
+    gemm(CupyArray(a), CupyArray(b), out=CupyArray(memory[64:128].reshape(1, 8, 8)))
+    for start in (4, 60, 68, 124):
+        with pytest.raises(ShapeError, match=f"out= overlaps {'a' if start < 64 else 'b'}, which is read"):
+            gemm(CupyArray(a), CupyArray(b), out=CupyArray(memory[start : start + 64].reshape(1, 8, 8)))
+    with pytest.raises(ShapeError, match="out= overlaps a"):
+        gemm(CupyArray(square), CupyArray(b), out=CupyArray(square))
+
+
+def test_what_nobody_may_write_to_is_refused() -> None:
+    out = Interfaced(np.empty(C.shape, np.float32))
+    out.readonly = True
+    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Interfaced, which nobody may write to"):
+        gemm(Interfaced(A), Interfaced(B), out=out)
+    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Packed, which nobody may write to"):
+        gemm(Packed(A), Packed(B), out=Packed(C.copy()))
+
+
+def test_places_that_kernels_cannot_load_from_are_refused() -> None:
+    memory = np.empty(A.size + 1, np.float32)
+    a = memory[1:].reshape(A.shape) if memory.ctypes.data % 16 == 0 else memory[:-1].reshape(A.shape)
+    with pytest.raises(ShapeError, match=r"a begins \d+ bytes behind a multiple of 16, .* pass a copy of it"):
+        gemm(CupyArray(a), CupyArray(B))
+
+
+def test_gradients_are_refused(libraries: Libraries) -> None:
+    a = Tensor(A)
+    a.requires_grad = True
+    assert np.allclose(gemm(a, Tensor(B)).values, C, atol=1e-4)
+    libraries.tracks_gradients = True
+    assert np.allclose(gemm(Tensor(A), Tensor(B)).values, C, atol=1e-4)
+    with pytest.raises(ShapeError, match=r"a requires a gradient, .* pass a\.detach\(\), or call within"):
+        gemm(a, Tensor(B))
+
+
+def test_devices_that_are_not_theirs_are_refused(quick_emulator: Device) -> None:
+    for device in ("emulator", quick_emulator):
+        with pytest.raises(UsageError, match="the arrays lie on a GPU, and device is emulator"):
+            gemm(CupyArray(A), CupyArray(B), device=device)
+    with pytest.raises(UsageError, match="no device 'gpu'"):
+        gemm(CupyArray(A), CupyArray(B), device="gpu")
+
+
+def test_fields_that_are_no_plain_values_are_refused() -> None:
+    for alpha in (np.ones(1), CupyArray(np.ones(1)), [1.0]):
+        with pytest.raises(ShapeError, match=r"alpha is .*; expected a number or a word"):
+            gemm(CupyArray(A), CupyArray(B), alpha=alpha)
+
+
+def test_variants_that_cannot_are_refused() -> None:
+    x, w = CupyArray(drawn(1, 1, 5, 5)), CupyArray(drawn(1, 1, 2, 2))
+    with pytest.raises(VariantError, match="m1/cpu runs on the host, and the arrays lie on a GPU"):
+        conv2d(x, w, impl="cpu")
+    with pytest.raises(VariantError, match="layers/fused computes conv2d_relu_pool"):
+        conv2d(x, w, impl="layers/fused")
+    with pytest.raises(DeviceError, match="needs a GPU"):
+        conv2d(x, w, impl="m3/cublas")
+    with pytest.raises(TypeError, match="pool"):
+        conv2d_relu_pool(x, w)
+
+
+def test_a_call_that_is_captured_has_to_be_ready(
+    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = quick_emulator.foreign_stream
+
+    def foreign_stream(handle: int) -> Any:
+        stream = real(handle)
+        monkeypatch.setattr(stream, "is_captured", lambda: True)
+        return stream
+
+    monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
+    with pytest.raises(DeviceError, match="call it once on the stream, and capture it then"):
+        gemm(CupyArray(A), CupyArray(B))
+
+
+def test_results_that_a_library_cannot_hold_are_refused() -> None:
+    with pytest.raises(ShapeError, match="CuPy has no arrays of bfloat16 for the result"):
+        gemm(CupyArray(A), CupyArray(B), out="bf16")
