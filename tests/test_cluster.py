@@ -226,6 +226,7 @@ def test_a_failure_ends_the_launch(twins: Kernels, block: int, which: int, messa
     assert order[-1] == blocks(4) * 3
 
 
+@pytest.mark.exhaustive
 def test_ucontext_switches_the_same() -> None:
     x = np.arange(9 * 512, dtype=np.float32).reshape(9, 512) % 17
     results = []
