@@ -29,16 +29,13 @@ def errors(file: Path, fresh: bool) -> dict[tuple[str, str], float]:
 def test_errors_of_an_h200(tmp_path: Path) -> None:
     if fashion_mnist.named_folder(None) is None:
         pytest.skip(f"needs the images that were measured: {fashion_mnist.VARIABLE}")
-    files = sorted(
-        (ROOT / "benchmarks" / "results").glob("h200-?.json"), key=lambda f: read_json(f)["started"]
-    )
-    measured = errors(files[-1], fresh=True)
+    measured: dict[tuple[str, str], float] = {}
+    for results in (ROOT / "benchmarks" / "results").glob("h200-?.json"):
+        measured |= errors(results, fresh=True)
     if not measured:
         pytest.skip("the kernels have changed since they were measured")
     file = tmp_path / "bench.json"
     words = ["--batch", str(BATCH), "--device", "emulator", "--data", "fashion-mnist", "--budget", "0.01"]
-    assert (
-        main(["bench", "--impl", *dict.fromkeys(name for name, _ in measured), *words, "--out", str(file)])
-        == 0
-    )
+    names = dict.fromkeys(name for name, _ in measured)
+    assert main(["bench", *words, "--out", str(file), "--impl", *names]) == 0
     assert errors(file, fresh=False) == measured
