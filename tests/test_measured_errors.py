@@ -1,4 +1,4 @@
-"""Errors that an H200 had with images: the emulator's, digit for digit, as it forms the same sums."""
+"""Errors that an H200 had are the emulator's, digit for digit, as it forms the same sums."""
 
 from pathlib import Path
 
@@ -10,35 +10,49 @@ from mini_dnn.measuring.files import bench_file, read_json
 from mini_dnn.paths import ROOT
 from mini_dnn.report.board import is_stale
 
+Errors = dict[tuple[str, str], float]  # the largest of a variant at a problem
+
 # Products of halves by wgmma and mma.sync, three of each number's parts; WMMA of TF32 numbers, and of halves.
-VARIANTS = ["layers/custom", "m3/fp32_split", "m3/tensor_cores", "m3/tensor_cores_fp16"]
-BATCH = 100
+ON_IMAGES = ["layers/custom", "m3/fp32_split", "m3/tensor_cores", "m3/tensor_cores_fp16"]
 
 
-def errors(file: Path, fresh: bool) -> dict[tuple[str, str], float]:
-    """Largest errors by variant and problem; ``fresh``: of those whose code is still the same."""
+def errors(file: Path, names: list[str], batch: int, at: str = "") -> Errors:
+    """What a results file says of variants."""
     return {
         (row.variant, row.problem): row.max_error
         for row in bench_file(read_json(file), file).rows
-        if row.batch == BATCH
-        and row.variant in VARIANTS
-        and not (fresh and (row.code_hash is None or is_stale(row.variant, row.code_hash)))
+        if row.variant in names and row.batch == batch and at in ("", row.problem)
     }
 
 
-def test_errors_of_an_h200(tmp_path: Path) -> None:
+def measured(names: list[str], batch: int, at: str = "") -> Errors:
+    """Errors on an H200, of variants whose code is still the same."""
+    found: Errors = {}
+    for file in (ROOT / "benchmarks" / "results").glob("h200-*.json"):
+        content = read_json(file)
+        if not isinstance(content["schema"], int):  # of others than `bench`
+            continue
+        code = {row.variant: row.code_hash for row in bench_file(content, file).rows}
+        fresh = [name for name in names if (known := code.get(name)) and not is_stale(name, known)]
+        found |= errors(file, fresh, batch, at)
+    if not found:
+        pytest.skip("the kernels have changed since they were measured")
+    return found
+
+
+def test_on_images(tmp_path: Path) -> None:
     if fashion_mnist.named_folder(None) is None:
         pytest.skip(f"needs the images that were measured: {fashion_mnist.VARIABLE}")
-    files = sorted(
-        (ROOT / "benchmarks" / "results").glob("h200-?.json"), key=lambda f: read_json(f)["started"]
-    )
-    measured = errors(files[-1], fresh=True)
-    if not measured:
-        pytest.skip("the kernels have changed since they were measured")
-    file = tmp_path / "bench.json"
-    words = ["--batch", str(BATCH), "--device", "emulator", "--data", "fashion-mnist", "--budget", "0.01"]
-    assert (
-        main(["bench", "--impl", *dict.fromkeys(name for name, _ in measured), *words, "--out", str(file)])
-        == 0
-    )
-    assert errors(file, fresh=False) == measured
+    wanted, file = measured(ON_IMAGES, 100), tmp_path / "bench.json"
+    names = list(dict.fromkeys(name for name, _ in wanted))
+    words = ["--batch", "100", "--device", "emulator", "--data", "fashion-mnist", "--budget", "0.01"]
+    assert main(["bench", "--impl", *names, *words, "--out", str(file)]) == 0
+    assert errors(file, names, 100) == wanted
+
+
+def test_fp32_from_halves(tmp_path: Path) -> None:
+    names, problem, file = ["gemm/v9_fp32"], "fp32-1024", tmp_path / "bench.json"
+    wanted = measured(names, 1, problem)
+    words = ["--at", problem, "--device", "emulator", "--budget", "0.01"]
+    assert main(["bench", "gemm", "--impl", *names, *words, "--out", str(file)]) == 0
+    assert errors(file, names, 1) == wanted
