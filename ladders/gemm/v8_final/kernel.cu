@@ -15,7 +15,7 @@
 //           BAND rows of clusters, column by column. Vectors: a warp for a line, or a block for 64 of them.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
 //           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads.
-// Gain      over gemm/v7_specialised: none at 4096, where both have cuBLAS's speed; 2.2 at 512 and 1024; odd sizes at all.
+// Gain      over gemm/v7_specialised: none at 4096, both have cuBLAS's speed; 2.2 at 512 and 1024; odd sizes at all.
 // Limits    16 bits, sm_90a.
 // Hazards   as gemm/v7_specialised. Beyond them: a stage is free when the consumers of both blocks have read it, as
 //           either fills both: warps arrive in both. No block may leave while another one still writes to it, or
