@@ -43,7 +43,7 @@ class SGD:
 
 
 class Adam:
-    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1).
+    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1); AdamW with a decay (arXiv:1711.05101).
 
     Parameters
     ----------
@@ -53,13 +53,21 @@ class Adam:
         Decay of the running means of the gradient and of its square.
     epsilon
         Added to the root of the second mean.
+    decay
+        Share of each weight that a step takes away, times the rate; arrays of one axis, such as biases,
+        keep theirs.
     """
 
     def __init__(
-        self, parameters: Parameters, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+        self,
+        parameters: Parameters,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        decay: float = 0.0,
     ) -> None:
         self.parameters = parameters
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.beta1, self.beta2, self.epsilon, self.decay = beta1, beta2, epsilon, decay
         self._steps = np.zeros((), np.int64)
         self._mean = {name: np.zeros_like(p.value) for name, p in parameters.items()}
         self._square = {name: np.zeros_like(p.value) for name, p in parameters.items()}
@@ -75,6 +83,8 @@ class Adam:
             mean, square = self._mean[name], self._square[name]
             mean += (1 - self.beta1) * (parameter.grad - mean)
             square += (1 - self.beta2) * (parameter.grad**2 - square)
+            if self.decay and parameter.value.ndim > 1:
+                parameter.value *= 1 - rate * self.decay
             parameter.value -= rate * mean_scale * mean / (np.sqrt(square * square_scale) + self.epsilon)
 
     def state(self) -> dict[str, np.ndarray]:
