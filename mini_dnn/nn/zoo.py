@@ -86,7 +86,7 @@ MODELS: Mapping[str, Model] = {
             ALL,
             SMALL_SIDE,
             "uint8 / 255",
-            Settings(epochs=16, batch=256, rate=2e-3, rise=0.15, decay=0.05, shift=2, part=32),
+            Settings(epochs=14, batch=128, rate=1.5e-3, rise=0.1, decay=0.05, part=32),
         ),
     )
 }
