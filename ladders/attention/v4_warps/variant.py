@@ -12,9 +12,7 @@ THREADS = 128
 
 def refuses(p: AttentionShape) -> str:
     """The tensor cores that it uses multiply halves."""
-    return (
-        "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; attention/v2 takes both"
-    )
+    return "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; attention/v2 takes it"
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
