@@ -14,7 +14,8 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
-from mini_dnn.measuring.inference import STEPS, Convolutions, Products, Program, classify, find_step
+from mini_dnn.measuring.inference import STEPS, Program, classify, find_step
+from mini_dnn.measuring.layerwise import Convolutions, Products
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
@@ -80,7 +81,7 @@ def test_op_times_of_a_network_that_fits_as_a_whole(program: Program, clocked: C
 def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
     seen: list[Measured] = []
     convolutions = Convolutions(find("m1"), Setting(emulator, entries=2), seen.append)
-    program.accuracy(convolutions, 3)
+    program.accuracy(3, convolutions)
     assert [layer.name for layer in seen] == ["conv1", "conv2"]
     assert convolutions.layers == seen
     assert all(layer.problem.N == 3 and layer.comparison and layer.comparison.ok for layer in seen)
@@ -102,7 +103,7 @@ def test_linear_layers_in_any_matrix_product(
     convolutions = Convolutions(find("cpu"), Setting(None))
     right = program.network.forward(program.images(IMAGES, "float32"))
     program, products = with_products(program, name, emulator)
-    program.accuracy(convolutions, IMAGES, products)
+    program.accuracy(IMAGES, convolutions, products)
     found = program.network.forward(program.images(IMAGES, "float32"))
     np.testing.assert_allclose(found, right, atol=1e-6 if dtype == "fp32" else 1e-3)
     first, second = products.layers[:2]

@@ -36,6 +36,18 @@ def test_adam_follows_the_paper() -> None:
         np.testing.assert_allclose(p.value, wanted, rtol=1e-12)
 
 
+def test_weights_decay_apart_from_their_gradient_and_arrays_of_one_axis_do_not() -> None:
+    """As in AdamW: the weight is made smaller first, and Adam's step is that of the gradient alone."""
+    gradient = GRADIENTS[:2]
+    pairs = {"weight": Parameter(gradient + 1, gradient), "bias": Parameter(VALUE.copy(), GRADIENTS[3])}
+    plain = {name: Parameter(p.value.copy(), p.grad) for name, p in pairs.items()}
+    Adam(pairs, decay=0.3).step(0.1)
+    Adam(plain).step(0.1)
+    moved = plain["weight"].value - (gradient + 1)
+    np.testing.assert_allclose(pairs["weight"].value, (gradient + 1) * (1 - 0.1 * 0.3) + moved)
+    np.testing.assert_array_equal(pairs["bias"].value, plain["bias"].value)
+
+
 @pytest.mark.parametrize("make", [SGD, Adam])
 def test_steps_work_in_place_and_in_the_dtype_of_the_parameter(make: type[SGD] | type[Adam]) -> None:
     p = parameter(np.float32)

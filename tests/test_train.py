@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_dnn import datasets
 from mini_dnn.cli import main
-from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
 from mini_dnn.nn.models import lenet
@@ -158,7 +158,7 @@ def test_settings_without_sense_are_refused(wrong: dict[str, float]) -> None:
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Words of a command line that trains on the few images, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verb, "load", lambda name, split, data_dir: TRAIN if split == "train" else TEST)
+    monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
     return ["train", "--data", "synthetic", "--epochs", "3", "--batch", "16", "--rate", "3e-3", "--seed", "5"]
 
 

@@ -100,7 +100,8 @@ def load(
         except DataError as error:
             raise DataError(
                 f"{error}. The folder was named by {origin}: put {source.archive} there as its author "
-                "publishes it, or the files that are in it; name another folder, or name none and it is downloaded"
+                "publishes it, or the files that are in it; name another folder, or name none and it is "
+                "downloaded"
             ) from error
     return _find_or_fetch(split, root / NAME, source)
 

@@ -1,8 +1,8 @@
 """Threads of ours in place of BLAS's: passes of a batch in parts, each by one thread.
 
 Outside of BLAS a NumPy step runs on one core, and BLAS's threads wait for each other after each product.
-Parts of a batch that stay in the cache, each with a thread of its own, keep all cores busy. NumPy releases the
-interpreter's lock while it computes, so that threads are enough.
+Parts of a batch that stay in the cache, each with a thread of its own, keep all cores busy. NumPy releases
+the interpreter's lock while it computes, so that threads are enough.
 """
 
 from __future__ import annotations

@@ -37,6 +37,10 @@ class Model:
         What is done to the published images, in words.
     settings
         How it is trained unless flags say otherwise.
+    layer
+        The operation that variants compute for it.
+    impl
+        The variant where none is named; empty for the best one that the device runs.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Model:
     side: int
     preprocessing: str
     settings: Settings
+    layer: str
+    impl: str = ""
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
         """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
@@ -78,15 +84,26 @@ def _vit(dataset: str, rng: np.random.Generator) -> Network:
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("lenet", "LeNet", lambda _, rng: lenet.build(rng), NAMES, SIDE, PREPROCESSING, Settings()),
         Model(
-            "vit",
-            "the vision transformer",
-            _vit,
-            ALL,
-            SMALL_SIDE,
-            "uint8 / 255",
-            Settings(epochs=14, batch=128, rate=1.5e-3, rise=0.1, decay=0.05, part=32),
+            name="lenet",
+            title="LeNet",
+            make=lambda _, rng: lenet.build(rng),
+            data=NAMES,
+            side=SIDE,
+            preprocessing=PREPROCESSING,
+            settings=Settings(),
+            layer="conv2d",
+            impl="m3",
+        ),
+        Model(
+            name="vit",
+            title="the vision transformer",
+            make=_vit,
+            data=ALL,
+            side=SMALL_SIDE,
+            preprocessing="uint8 / 255",
+            settings=Settings(epochs=14, batch=128, rate=1.5e-3, rise=0.1, decay=0.05, part=32),
+            layer="attention",
         ),
     )
 }
