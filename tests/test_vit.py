@@ -11,14 +11,13 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet
 from mini_dnn.datasets.fashion_mnist import resize
 from mini_dnn.datasets.synthetic import draw
-from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.nn import threads
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.nn.loss import softmax_cross_entropy
 from mini_dnn.nn.models.vit import PRESETS, VitSizes, build
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.threads import Passes, one_blas_thread
-from mini_dnn.nn.train import Settings, Trainer, predict, shifted
+from mini_dnn.nn.train import Settings, Trainer, shifted
 from mini_dnn.nn.weights import WeightsInfo, load, save
+from mini_dnn.nn.workers import Workers, both_ways
 from mini_dnn.nn.zoo import MODELS
 
 SMALL = VitSizes(image=8, patch=4, channels=2, width=32, depth=2, heads=1, mlp_ratio=2, classes=3)
@@ -101,28 +100,39 @@ def test_names_of_parameters_and_layers() -> None:
     assert seen[:5] == first
 
 
-@pytest.mark.parametrize("cores", [1, 2, 5])
-def test_gradients_in_parts_are_those_of_the_whole(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a rounding; and the same bits on any number of threads."""
+def test_gradients_in_parts_are_those_of_the_whole() -> None:
+    """To a rounding; and the same bits from any number of processes."""
     x, labels = rng().standard_normal((7, 2, 8, 8)), np.array([0, 1, 2, 0, 1, 2, 0])
-    monkeypatch.setattr(threads, "cores", lambda: cores)
-    whole, parts, alone = (logits(build(SMALL, rng(), np.float64)) for _ in range(3))
-    losses = [Passes(whole)(x, labels), Passes(parts, 3)(x, labels)]
-    monkeypatch.setattr(threads, "cores", lambda: 1)
-    losses.append(Passes(alone, 3)(x, labels))
+    whole, *others = (logits(build(SMALL, rng(), np.float64)) for _ in range(3))
+    losses = [both_ways(whole, x, labels, 7)]
+    for count, network in enumerate(others, start=1):
+        with Workers(network, 8, 3, count) as workers:
+            losses.append(workers.step(x, labels))
+            np.testing.assert_array_equal(
+                workers.predict(np.zeros((3, 2, 8, 8), np.float32)),
+                network.predict(np.zeros((3, 2, 8, 8), np.float32)),
+            )
     assert losses[0] == pytest.approx(losses[1])
     assert losses[1] == losses[2]
-    wanted, same = whole.parameters(), alone.parameters()
-    for name, parameter in parts.parameters().items():
-        np.testing.assert_allclose(parameter.grad, wanted[name].grad, rtol=1e-9, atol=1e-12)
-        np.testing.assert_array_equal(parameter.grad, same[name].grad)
+    one, two = (network.parameters() for network in others)
+    for name, parameter in whole.parameters().items():
+        np.testing.assert_allclose(one[name].grad, parameter.grad, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(one[name].grad, two[name].grad)
+
+
+def test_a_worker_that_ends_is_told_of() -> None:
+    network = logits(build(SMALL, rng()))
+    with Workers(network, 2, 2, 1) as workers:
+        workers._pipes[0].send(("step", "nonsense"))  # its error ends it
+        with pytest.raises(MiniDnnError, match="a process of the training ended by itself"):
+            workers.step(np.zeros((2, 2, 8, 8), np.float32), np.zeros(2, np.uint8))
 
 
 def test_a_training_in_parts_learns_and_starts_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, test = image_set("train", 48), image_set("test", 20)
-    settings = Settings(epochs=3, batch=16, rate=3e-3, seed=1, decay=0.05, shift=1, part=6)
+    settings = Settings(epochs=3, batch=16, rate=3e-3, seed=1, decay=0.05, shift=1, part=16)
 
     def trainer() -> Trainer:
         random = np.random.default_rng(settings.seed)
@@ -140,23 +150,6 @@ def test_a_training_in_parts_learns_and_starts_from_its_checkpoint(
     resumed.restore(tmp_path / "c.h5")
     resumed.run()
     assert bits(resumed.network) == bits(whole.network)
-    in_slices = predict(whole.network, test.images, 3)
-    np.testing.assert_array_equal(in_slices, predict(whole.network, test.images))
-
-
-def test_blas_gets_its_threads_back() -> None:
-    functions = threads._openblas()
-    if functions is None:
-        pytest.skip("NumPy's BLAS is not OpenBLAS")
-    get, set_ = functions
-    before = get()
-    set_(2)
-    try:
-        with one_blas_thread():
-            assert get() == 1
-        assert get() == 2
-    finally:
-        set_(before)
 
 
 def test_images_are_shifted_by_a_few_pixels_and_padded_with_zeros() -> None:

@@ -142,7 +142,7 @@ def _command(model: Model, settings: Settings, dataset: str, limit: int | None) 
 
 def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
     """Measure the accuracies and write the weights."""
-    right = predict(trainer.network, trainer.test.images, trainer.settings.part) == trainer.test.labels
+    right = predict(trainer.network, trainer.test.images) == trainer.test.labels
     accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
     info = WeightsInfo(trainer.train.name, accuracies, trainer.settings.seed, command, model.preprocessing)
     save(out, trainer.network, info)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from math import ceil, isfinite
 from pathlib import Path
 
@@ -18,8 +16,8 @@ from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.nn.layers import Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.optimizer import Adam, OneCycle
-from mini_dnn.nn.threads import Passes, cores, in_threads, one_blas_thread
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
+from mini_dnn.nn.workers import Workers, both_ways
 
 PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
 
@@ -35,7 +33,7 @@ class Settings:
     rise: float = 0.3  # fraction of the training up to the peak
     decay: float = 0.0  # of weights: see `Adam`
     shift: int = 0  # pixels that an image is moved by at most, in each direction
-    part: int = 0  # images that a thread takes at a time: see `Passes`
+    part: int = 0  # images that a process takes at a time: see `Workers`; 0 for all, in this one
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.seed < 0 or not (isfinite(self.rate) and self.rate > 0):
@@ -87,7 +85,7 @@ class Trainer:
         if not isinstance(last, Softmax):
             raise MiniDnnError(f"training needs a network that ends in Softmax; found {network.architecture}")
         self._logits = Network(dict(body))  # the same layers; the loss has a softmax of its own
-        self._passes = Passes(self._logits, settings.part)
+        self._workers: Workers | None = None
         self._optimizer = Adam(network.parameters(), decay=settings.decay)
         self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch, settings.rise)
 
@@ -120,8 +118,15 @@ class Trainer:
         WeightsError
             The checkpoint cannot be written.
         """
-        with one_blas_thread() if self.settings.part else nullcontext():
+        settings = self.settings
+        if not settings.part:
             self._run(checkpoint, on_batch, on_epoch)
+            return
+        with Workers(self._logits, settings.batch, settings.part) as self._workers:
+            try:
+                self._run(checkpoint, on_batch, on_epoch)
+            finally:
+                self._workers = None
 
     def _run(
         self,
@@ -131,12 +136,17 @@ class Trainer:
     ) -> None:
         while self.epoch < self.settings.epochs:
             loss = self._train_epoch(on_batch)
-            right = predict(self.network, self.test.images, self.settings.part) == self.test.labels
+            right = self.predict(self.test.images) == self.test.labels
             self.history.append(EpochResult(self.epoch + 1, loss, float(right.mean())))
             if checkpoint:
                 self.save(checkpoint)
             if on_epoch:
                 on_epoch(self.history[-1])
+
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        """Classes (N,) of images (N, C, H, W) uint8."""
+        workers = self._workers
+        return workers.predict(to_float(images)) if workers else predict(self.network, images)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint: parameters, optimiser, generator, history and settings."""
@@ -205,7 +215,8 @@ class Trainer:
 
     def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:
         """Learn from one batch; its loss before."""
-        loss = self._passes(x, labels)
+        workers = self._workers
+        loss = workers.step(x, labels) if workers else both_ways(self._logits, x, labels, len(x))
         self._optimizer.step(rate)
         return loss
 
@@ -230,20 +241,7 @@ def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarr
     return np.asarray(sliding_window_view(padded, (H, W), (2, 3))[np.arange(N), :, down, across])
 
 
-def predict(network: Network, images: np.ndarray, part: int = 0) -> np.ndarray:
-    """Classes (N,) of images (N, C, H, W) uint8, a slice at a time so that memory stays small.
-
-    Parameters
-    ----------
-    part
-        Images that a thread takes at a time; 0 where the network's layers use all cores themselves.
-    """
-    size = part or PREDICT_BATCH
-    slices = [images[n : n + size] for n in range(0, len(images), size)]
-    threads = min(cores(), len(slices)) if part else 1
-
-    def work(thread: int) -> list[np.ndarray]:
-        return [network.predict(to_float(some)) for some in slices[thread::threads]]
-
-    of_threads = in_threads([partial(work, t) for t in range(threads)])
-    return np.concatenate([of_threads[i % threads][i // threads] for i in range(len(slices))])
+def predict(network: Network, images: np.ndarray) -> np.ndarray:
+    """Classes (N,) of images (N, C, H, W) uint8, a slice at a time so that memory stays small."""
+    slices = (images[n : n + PREDICT_BATCH] for n in range(0, len(images), PREDICT_BATCH))
+    return np.concatenate([network.predict(to_float(part)) for part in slices])
