@@ -122,8 +122,7 @@ def test_drawn_heads_are_of_four_kinds() -> None:
     assert (np.diff(scores[3], axis=1) > 0).mean() > 0.8
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+@pytest.mark.parametrize(("dtype", "causal"), [("fp16", False), ("fp32", True)])
 def test_the_bound_lets_rounding_pass(dtype: str, causal: bool) -> None:
     """Of the output, and of weights as operands of the second product."""
     p = replace(FOUR_KINDS, dtype=dtype, causal=causal)
@@ -183,7 +182,7 @@ def test_hints(change: dict[str, Any], words: str) -> None:
     assert hint(OPERATION, p, arrays, found, "fp16") == f"this is what one gets when {words}"
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("tf32", marks=pytest.mark.exhaustive), "fp16"])
 def test_probes_betray_the_next_lower_precision(precision: str, rng: np.random.Generator) -> None:
     found = probe(AttentionShape(2, 3, 40, 64, "fp32"), precision, rng)
     assert found is not None
