@@ -12,7 +12,7 @@ GEMM = ops.find("gemm")
 
 
 def small(variant: Variant) -> Any:
-    """A course problem that the variant takes, with a few entries; if those take long, one that is checked."""
+    """A course problem that the variant takes, with a few entries; if those are large, one of `check`."""
     operation = variant.operation
     among = operation.check if operation.sample else operation.course.values()
     taken = [problem for problem in among if not variant.limit_for(problem)]
