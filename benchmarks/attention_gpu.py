@@ -31,6 +31,7 @@ class Candidate:
 
     name: str
     problem: AttentionShape
+    op: Op  # holds the arrays that the graphs work on
     once: Any  # a graph of one run
     many: Any  # a graph of `in_a_row` runs
     in_a_row: int
@@ -103,7 +104,7 @@ class Bench:
         in_a_row = max(1, min(IN_A_ROW, int(ENOUGH_MS / ms / FEWEST)))
         turns = max(FEWEST, min(TURNS, int(ENOUGH_MS / ms)))
         many = self.capture(op, in_a_row)[0] if warm else None
-        return Candidate(name, p, once, many, in_a_row, result, turns)
+        return Candidate(name, p, op, once, many, in_a_row, result, turns)
 
     def take_turns(self, candidates: Sequence[Candidate], mode: str, most: int = TURNS) -> list[list[float]]:
         """Microseconds a run, turn by turn, of each candidate."""
@@ -113,6 +114,8 @@ class Bench:
             for times, one in zip(found, candidates, strict=True):
                 if turn < one.warm_up + min(one.turns, most):
                     self.flush(mode)
+                    if mode == "warm":
+                        one.once.replay()  # the first of the runs that count is warm, too
                     events.append((times, one, *self.timed(one.many if mode == "warm" else one.once)))
             self.torch.cuda.synchronize()
             for times, one, start, end in events:

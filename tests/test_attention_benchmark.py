@@ -61,11 +61,18 @@ def test_turns_that_count() -> None:
     bench.torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: seen.append("wait")))
     bench.flush = seen.append  # type: ignore[method-assign]
     bench.timed = lambda graph: (Event(0), Event(graph))  # type: ignore[method-assign]
-    quick = Candidate("quick", P, 0.25, 2.0, 10, None, 41)
-    long = Candidate("long", P, 500.0, 500.0, 1, None, 3)
+    warmed: list[None] = []
+
+    class Graph(float):
+        def replay(self) -> None:
+            warmed.append(None)
+
+    quick = Candidate("quick", P, dict, Graph(0.25), 2.0, 10, None, 41)
+    long = Candidate("long", P, dict, Graph(500), 500.0, 1, None, 3)
     assert bench.take_turns([quick, long], "read", most=5) == [[250.0] * 5, [500e3] * 3]
-    assert seen.count("read") == 9 + 4
+    assert (seen.count("read"), len(warmed)) == (9 + 4, 0)
     assert bench.take_turns([quick, long], "warm", most=5) == [[200.0] * 5, [500e3] * 3]
+    assert len(warmed) == 9 + 4
     assert quick.named == {"problem": P.text, "variant": "quick", "layout": "contiguous"}
 
 
