@@ -2,8 +2,8 @@
 
 Outside of BLAS a NumPy step runs on one core, and BLAS's threads wait for each other after each product. Here
 each core works alone, on a part of the batch that stays in its cache. Parameters and gradients lie in memory
-that all processes share; what else they tell each other is small. Threads in place of processes would wait for
-the interpreter's lock, which thousands of small NumPy calls a second take.
+that all processes share; what else they tell each other is small. Threads in place of processes would wait
+for the interpreter's lock, which thousands of small NumPy calls a second take.
 """
 
 from __future__ import annotations
