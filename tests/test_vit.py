@@ -1,5 +1,6 @@
 """Vision transformers of any size: shapes, training in parts, and the weights that are shipped."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from mini_dnn.nn.train import Settings, Trainer, shifted
 from mini_dnn.nn.weights import WeightsInfo, load, save
 from mini_dnn.nn.workers import Workers, both_ways
 from mini_dnn.nn.zoo import MODELS
+from mini_dnn.paths import ROOT
 
 SMALL = VitSizes(image=8, patch=4, channels=2, width=32, depth=2, heads=1, mlp_ratio=2, classes=3)
 TINY = VitSizes(image=28, patch=14, channels=1, width=32, depth=1, heads=1, mlp_ratio=1, classes=10)
@@ -84,6 +86,19 @@ def test_shapes_of_the_presets() -> None:
 def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         replace(SMALL, **wrong)
+
+
+def test_the_page_has_the_presets_sizes() -> None:
+    rows = re.findall(r"^\| (`[^|]+`) \|(.+)\|$", (ROOT / "docs" / "vit.md").read_text(), re.MULTILINE)
+    found = {}
+    for names, cells in rows:
+        *_, patch, width, depth, heads, tokens = (cell.strip() for cell in cells.split("|"))
+        counts = tokens.replace("1,025", "1025").split(", ")
+        for name, count in zip(re.findall("`([^`]+)`", names), counts, strict=False):
+            found[name] = (patch, width, depth, heads, count)
+    for name, s in PRESETS.items():
+        heads = f"{s.heads} of {s.head_width}"
+        assert found[name] == (str(s.patch), str(s.width), str(s.depth), heads, str(s.tokens))
 
 
 def test_names_of_parameters_and_layers() -> None:
