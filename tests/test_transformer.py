@@ -31,7 +31,8 @@ CASES = {
     "norm of tokens": (LayerNorm(4, np.float64), (2, 3, 4)),
     "gelu": (GELU(), (4, 9)),
     "patches": (PatchEmbedding(2, 2, 3, rng(), np.float64), (2, 2, 4, 6)),
-    "positions": (Positions(4, 3, rng(), np.float64), (2, 3, 3)),
+    "positions": (Positions(4, 4, rng(), np.float64), (2, 3, 4)),
+    "positions of a square": (Positions(5, 4, rng(), np.float64), (2, 4, 4)),
     "class token": (ClassToken(), (2, 3, 4)),
     "linear of tokens": (Linear(3, 2, rng(), np.float64), (2, 4, 3)),
     "attention": (MultiHeadAttention(6, 2, rng(), np.float64), (2, 5, 6)),
@@ -148,8 +149,12 @@ def test_the_attention_of_a_layer_can_run_elsewhere() -> None:
 
 
 def test_positions_and_the_class_token() -> None:
-    layer = Positions(3, 2, rng(), np.float64)
-    y = layer.forward(np.zeros((1, 2, 2)))
+    layer = Positions(10, 8, rng(), np.float64)
+    y = layer.forward(np.zeros((1, 9, 8)))
+    assert len(np.unique(y[0, 1:].round(6), axis=0)) == 9  # each patch has another
+    row, column = y[0, 1:].reshape(3, 3, 2, 4).swapaxes(0, 2)
+    assert (np.ptp(row, axis=0) == 0).all()
+    assert (np.ptp(column, axis=1) == 0).all()
     np.testing.assert_allclose(y[0, 0], layer.class_token.value + layer.position.value[0])
     np.testing.assert_array_equal(y[0, 1:], layer.position.value[1:])
     assert list(layer.parameters()) == ["class", "position"]

@@ -6,6 +6,7 @@ Source: A. Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv:2010.11929
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isqrt, pi
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,9 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Layer, Parameter, Shape
 from mini_dnn.nn.layers import Linear
 
-SPREAD = 0.02  # standard deviation of the class token and the positions at the start
+SPREAD = 0.02  # standard deviation of the class token at the start
+WAVE = 0.5  # height of the waves that positions start with
+LONGEST = 100.0  # length of the longest wave, over that of the shortest, 3 patches
 
 
 class PatchEmbedding(Layer):
@@ -85,6 +88,8 @@ class PatchEmbedding(Layer):
 class Positions(Layer):
     """Puts the class token before the others, and adds a learned position to each.
 
+    Patches of a square image start with sines and cosines of their rows and columns, others with 0.
+
     Parameters
     ----------
     tokens
@@ -98,8 +103,13 @@ class Positions(Layer):
     def __init__(
         self, tokens: int, width: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
     ) -> None:
+        if width % 4:
+            raise ShapeError(f"positions of a width of {width}: take a multiple of 4")
         self.class_token = Parameter.of((rng.standard_normal(width) * SPREAD).astype(dtype))
-        self.position = Parameter.of((rng.standard_normal((tokens, width)) * SPREAD).astype(dtype))
+        self.position = Parameter.of(np.zeros((tokens, width), dtype))
+        side = isqrt(tokens - 1)
+        if side * side == tokens - 1:  # patches of a square image
+            self.position.value[1:] = _waves(side, width)
 
     def __repr__(self) -> str:
         tokens, width = self.position.value.shape
@@ -132,6 +142,15 @@ class Positions(Layer):
     def parameters(self) -> dict[str, Parameter]:
         """``class`` (width,) and ``position`` (tokens, width)."""
         return {"class": self.class_token, "position": self.position}
+
+
+def _waves(side: int, width: int) -> np.ndarray:
+    """Sines and cosines of rows and columns, ``(side², width)``, from short waves to long ones."""
+    steps = np.linspace(0, 1, width // 4)
+    angles = np.arange(side)[:, None] * (2 * pi / 3 * LONGEST**-steps)
+    waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    rows, columns = np.repeat(waves, side, axis=0), np.tile(waves, (side, 1))
+    return WAVE * np.concatenate([rows, columns], axis=1)
 
 
 class ClassToken(Layer):

@@ -1,4 +1,4 @@
-"""Training: Adam with a one-cycle learning rate, random flips and shifts, resumable checkpoints."""
+"""Training: Adam or Muon with a one-cycle learning rate, random flips and shifts, resumable checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mini_dnn.datasets import ImageSet, to_float
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.nn.layers import Softmax
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.optimizer import Adam, OneCycle
+from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
+from mini_dnn.nn.transformer import Residual
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
 from mini_dnn.nn.workers import Workers, both_ways
 
@@ -32,6 +33,7 @@ class Settings:
     seed: int = 0
     rise: float = 0.3  # fraction of the training up to the peak
     decay: float = 0.0  # of weights: see `Adam`
+    muon: bool = False  # whether `Muon` trains the matrices in residual branches, or `Adam` all
     shift: int = 0  # pixels that an image is moved by at most, in each direction
     part: int = 0  # images that a process takes at a time: see `Workers`; 0 for all, in this one
 
@@ -86,7 +88,7 @@ class Trainer:
             raise MiniDnnError(f"training needs a network that ends in Softmax; found {network.architecture}")
         self._logits = Network(dict(body))  # the same layers; the loss has a softmax of its own
         self._workers: Workers | None = None
-        self._optimizer = Adam(network.parameters(), decay=settings.decay)
+        self._optimizer = _optimizer(network, settings)
         self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch, settings.rise)
 
     @property
@@ -231,6 +233,19 @@ class Trainer:
             if self.settings.shift:
                 images = shifted(images, self.settings.shift, self._rng)
             yield to_float(images), self.train.labels[chosen]
+
+
+def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
+    if not settings.muon:
+        return Adam(network.parameters(), decay=settings.decay)
+    hidden = [
+        f"{name}.{key}"
+        for name, layer in network.layers.items()
+        if isinstance(layer, Residual)
+        for key, parameter in layer.parameters().items()
+        if parameter.value.ndim == 2
+    ]
+    return Muon(network.parameters(), hidden, settings.decay)
 
 
 def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
