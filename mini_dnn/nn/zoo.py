@@ -102,7 +102,7 @@ MODELS: Mapping[str, Model] = {
             data=ALL,
             side=SMALL_SIDE,
             preprocessing="uint8 / 255",
-            settings=Settings(epochs=20, batch=256, rate=4e-3, rise=0.1, decay=0.05, muon=True, part=16),
+            settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
         ),
     )
