@@ -50,6 +50,8 @@ class Sample:
         Where the entries of the outputs' second axis lie in the large problem.
     words
         Which part it is.
+    axis
+        Another axis of the outputs, if it is not the second one that was cut.
     """
 
     problem: Any
@@ -57,6 +59,7 @@ class Sample:
     outputs: Arrays
     rows: np.ndarray
     words: str
+    axis: int = 1
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def _sampled(
     bound = operation.bound(some.problem, some.arrays, precision)
     result = compare_all(some.outputs, expected, bound)
     return replace(
-        _placed(result, 1, some.rows),
+        _placed(result, some.axis, some.rows),
         audit=operation.audit(problem, arrays, outputs, precision, rng),
         how=f"{some.words} compared, all of it audited",
     )

@@ -1,0 +1,51 @@
+// attention/v0_naive: o[i] = sum over j of exp(s[i][j] - max) v[j] / sum, s = scale q k^T; one thread an element of o.
+//
+// Idea      No element of o needs another. A thread goes along the keys twice: first for the largest score of its
+//           query, then for the powers and their sum, each of which takes a value of v along.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D); halves or floats, sums in
+//           float. One kernel for both: entries, heads and tokens have strides, and the numbers of a token lie side
+//           by side. `part` is how far k lies behind q, and v behind k.
+// Mapping   threadIdx.x -> element of o, row by row, in a piece of THREADS; blockIdx.x -> piece, of one head after the
+//           other. The D threads of a row make the same scores, each for itself.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
+//           4.3 TB/s. But scores are made 64 times, in both passes: 6.7 TFLOP, 100 ms at 67 TFLOP/s (float), and
+//           each FMA has two loads, which all threads of a warp share: some 800 ms.
+// Gain      this is the first rung: what others are compared with.
+// Limits    a grid of at most 2^31 - 1 pieces.
+// Hazards   none: threads share nothing. A score may be so large that its power overflows: hence the first pass.
+// Source    A. Vaswani et al., "Attention is all you need", arXiv:1706.03762, section 3.2.1.
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+using Number = std::conditional_t<IN_HALF, half, float>;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention(const Number* q, const Number* k, const Number* v, Number* o, int H, int T, float scale, int part,
+              long long entry, long long head, long long token, long long o_entry, long long o_head,
+              long long o_token) {
+  const int pieces = (int)(((long long)T * D + THREADS - 1) / THREADS);  // of a head
+  const long long at = blockIdx.x % pieces * (long long)THREADS + threadIdx.x;
+  const int of = blockIdx.x / pieces, b = of / H, h = of % H, i = (int)(at / D), col = (int)(at % D);
+  if (i >= T) return;
+  q += b * entry + h * head + i * token;
+  k += part + b * entry + h * head;
+  v += 2 * part + b * entry + h * head + col;
+  const int keys = CAUSAL ? i + 1 : T;
+
+  float top = -INFINITY, sum = 0.0f, acc = 0.0f;
+  for (int j = 0; j < keys; j++) {
+    float s = 0.0f;
+    for (int l = 0; l < D; l++) s += float(q[l]) * float(k[j * token + l]);
+    top = fmaxf(top, scale * s);
+  }
+  for (int j = 0; j < keys; j++) {
+    float s = 0.0f;
+    for (int l = 0; l < D; l++) s += float(q[l]) * float(k[j * token + l]);
+    const float power = expf(scale * s - top);
+    sum += power;
+    acc += power * float(v[j * token]);
+  }
+
+  o[b * o_entry + h * o_head + i * o_token + col] = Number(acc / sum);
+}

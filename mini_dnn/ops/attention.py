@@ -1,0 +1,321 @@
+"""Attention: ``o = softmax(scale q k^T) v`` for each head, with the softmax along the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mini_dnn.ops.attention_shape import CODES, AttentionShape, arrays_of, given, lying, parts
+from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, wrong_elements
+from mini_dnn.ops.operation import Operation, Sample
+from mini_dnn.ops.problem import TYPES, Arrays
+from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
+
+__all__ = ["CODES", "OPERATION", "AttentionShape"]
+
+PART = 1 << 20  # scores that are made at a time: they bound the memory, whatever T is
+STEEP = 40.0  # of q in a head with large scores: their powers overflow in fp32
+TURN = 9  # tokens after which a problem's first head is of the next kind
+RISE = 30.0  # how far scores rise along the keys
+AUDITED = 4  # rows of each head, at least
+LONG = 400  # tokens of a probe, so that sums grow and grow
+TILES = (16, 32, 64, 128)
+ROUNDING = {"fp32": (2.0**-24, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL)}  # what storing o may take
+
+Weigh = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores, which are masked -> weights of the values
+
+
+def draw(p: AttentionShape, rng: np.random.Generator) -> Arrays:
+    """Normal values, but four kinds of heads in turn, which show different mistakes.
+
+    The first kind is as drawn. In the second, scores are so large that their powers overflow. In the third,
+    all keys are equal, so that sums have many terms of a size. In the fourth, each score tends to be larger
+    than the one before, so that a maximum that is found on the way always comes too late.
+    """
+    q, k, v = (rng.standard_normal((p.B, p.H, p.T, p.d), np.float32) for _ in range(3))
+    kinds = (np.arange(p.B * p.H).reshape(p.B, p.H) + p.T // TURN) % 4
+    q[kinds == 1] *= STEEP
+    k[kinds == 2] = k[kinds == 2][:, :1]
+    v[kinds == 2] += 1
+    rising = RISE * np.arange(p.T, dtype=np.float32) / (p.T * p.d * p.factor)
+    q[kinds == 3] = 1 + q[kinds == 3] / 8
+    k[kinds == 3] = rising[:, None] + k[kinds == 3] / 8
+    return given(p, q, k, v)
+
+
+def softmax(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """Along the last axis, without what is masked."""
+    scores = np.where(masked, -np.inf, scores)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _masked(p: AttentionShape, rows: np.ndarray) -> np.ndarray:
+    """Which keys these queries do not see: ``(len(rows), T)``."""
+    return (np.arange(p.T) > rows[:, None]) & p.causal
+
+
+def _heads(p: AttentionShape) -> Iterator[tuple[int, int]]:
+    return iter(np.ndindex(p.B, p.H))
+
+
+def _row_parts(p: AttentionShape) -> Iterator[np.ndarray]:
+    """All queries, some at a time."""
+    step = max(1, PART // p.T)
+    return (np.arange(first, min(first + step, p.T)) for first in range(0, p.T, step))
+
+
+def answer(p: AttentionShape, arrays: Arrays) -> Arrays:
+    """In float64."""
+    o = np.empty((p.B, p.H, p.T, p.d))
+    for at, rows, q, k, v in _in_parts(p, arrays):
+        o[at][rows] = _weights(p, q, k, rows) @ v
+    return {"o": lying(p, o)}
+
+
+def _in_parts(
+    p: AttentionShape, arrays: Arrays
+) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Which head, which queries, these queries, and keys and values of that head, in float64."""
+    q, k, v = parts(p, arrays)
+    for at in _heads(p):
+        keys, values = k[at].astype(np.float64), v[at].astype(np.float64)
+        for rows in _row_parts(p):
+            yield at, rows, q[at][rows].astype(np.float64), keys, values
+
+
+def _weights(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
+        return softmax(p.factor * (q @ k.T), _masked(p, rows))
+
+
+def bound(p: AttentionShape, arrays: Arrays, precision: str) -> Arrays:
+    """See `_row_bound`."""
+    o = np.empty((p.B, p.H, p.T, p.d))
+    for at, rows, q, k, v in _in_parts(p, arrays):
+        o[at][rows] = _row_bound(p, precision, q, k, v, rows)
+    return {"o": lying(p, o)}
+
+
+def _row_bound(
+    p: AttentionShape, precision: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """What some rows of a head's output may be off: three errors that add up.
+
+    - A score s may be off by e: by the error of a sum of d products (`dot_product_bound`), and a few
+      roundings of the score and the maximum. Weights w still add up to one, so that the output moves by
+      sum w (exp(e) - 1) (v - o) at most. By Cauchy and Schwarz that is the root of sum w (exp(e) - 1)^2 times
+      the spread of the values, sum w v^2 - o^2, and never more than their range.
+    - Weights are rounded as operands of the second product, and its sum of T terms is rounded.
+    - The output is rounded to its type.
+
+    A wrong scale, padding keys that count, and sums in half change weights by much more than e, in the heads
+    of `draw` in which scores are neither all equal nor far apart; sums of T terms in half are off by more
+    than their root where the terms are equal.
+    """
+    operand, accumulate = ROUND_OFF[precision]
+    exact = p.dtype == "fp16"  # operands of 16 bits are: what is left is the error of the sums
+    with np.errstate(invalid="ignore", over="ignore"):
+        masked = _masked(p, rows)
+        scores = np.where(masked, -np.inf, p.factor * (q @ k.T))
+        top = scores.max(axis=1, keepdims=True)
+        weights = softmax(scores, masked)
+        off = (2 * operand * (not exact) + (CONFIDENCE * np.sqrt(p.d) + 4) * accumulate) * (
+            abs(p.factor) * (np.abs(q) @ np.abs(k).T)
+        )
+        off += 4 * accumulate * (1 + np.where(masked, 0, np.abs(scores)) + np.abs(top))
+        moved = np.expm1(np.minimum(off, 100.0))  # exp(100) is beyond any range
+        o, magnitude = weights @ v, weights @ np.abs(v)
+        spread = np.maximum(weights @ v**2 - o**2, 0)
+        shifted = np.sqrt((weights * moved**2).sum(axis=1, keepdims=True) * spread)
+        shifted = np.minimum(shifted, np.ptp(v, axis=0))
+        summed = (2 * operand + (2 * CONFIDENCE * np.sqrt(p.T) + 8) * accumulate) * magnitude
+        if operand:
+            summed += HALF_SUBNORMAL * np.abs(v).sum(axis=0)
+        relative, least = ROUNDING[p.dtype]
+        found: np.ndarray = shifted + summed + relative * np.abs(o) + least + np.finfo(np.float32).tiny
+    return found
+
+
+def audit(
+    p: AttentionShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator
+) -> str:
+    """Compare a few rows of each head, and see whether every output lies between its head's values."""
+    q, k, v = parts(p, arrays)
+    o = lying(p, outputs["o"])
+    wrong, outside, relative = 0, 0, 4 * ROUND_OFF["fp16"][0]
+    for at in _heads(p):
+        rows = np.unique([0, p.T - 1, *rng.integers(0, p.T, AUDITED - 2)])
+        some, keys, values = (x.astype(np.float64) for x in (q[at][rows], k[at], v[at]))
+        expected = _weights(p, some, keys, rows) @ values
+        allowed = _row_bound(p, precision, some, keys, values, rows)
+        wrong += int(wrong_elements(o[at][rows], expected, allowed).sum())
+        more = relative * np.abs(values).max(axis=0) + HALF_SUBNORMAL * p.T
+        inside = (o[at] >= values.min(axis=0) - more) & (o[at] <= values.max(axis=0) + more)
+        outside += int((~inside).sum())
+    found = [f"{outside} elements lie outside the range of their head's values"] if outside else []
+    found += [f"{wrong} elements of a few rows of each head differ from float64"] if wrong else []
+    return ", and ".join(found)
+
+
+def sample(
+    p: AttentionShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.random.Generator
+) -> Sample:
+    """Some heads of each entry, by chance."""
+    count = min(p.H, max(1, round(part * p.H)))
+    heads = np.sort(rng.permutation(p.H)[:count])
+    some = replace(p, H=count)
+    q, k, v = (x[:, heads] for x in parts(p, arrays))
+    o = lying(p, lying(p, outputs["o"])[:, heads])
+    words = f"{count} of {p.H} heads of each entry"
+    return Sample(some, given(some, q, k, v), {"o": o}, heads, words, axis=p.arrays["o"].axes.index("h"))
+
+
+def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
+    """What a wrong kernel may have computed."""
+    unscaled = replace(p, scale=1.0)
+    yield "the scale is left out", answer(unscaled, arrays)
+    yield "scores are divided by d and not by its root", answer(replace(p, scale=1 / p.d), arrays)
+    yield "the maximum is not subtracted: powers overflow", _weighted(p, arrays, _unshifted)
+    yield "the powers are not divided by their sum", _weighted(p, arrays, _powers)
+    words = (
+        "the mask is forgotten"
+        if p.causal
+        else "keys behind the query are masked, though the problem is not causal"
+    )
+    yield words, answer(replace(p, causal=not p.causal), arrays)
+    yield "the softmax is along the queries and not along the keys", _weighted(p, arrays, _along_queries)
+    q, k, v = parts(p, arrays)
+    yield "q and k change places", answer(p, given(p, k, q, v))
+    if p.H > 1:
+        k, v = (np.broadcast_to(x[:, :1], x.shape) for x in (k, v))
+        yield "keys and values of head 0 are used for all heads", answer(p, given(p, q, k, v))
+    for tile in TILES:
+        end = p.T // tile * tile
+        if 0 < end < p.T:
+            words = f"keys end at {end} of {p.T}: the last, ragged tile of keys is left out"
+            yield words, _weighted(p, arrays, partial(_ending, end))
+    for tile in TILES:
+        if p.T % tile:
+            words = f"keys that fill the last tile of {tile} count: they are zeros, and exp(0) is not 0"
+            yield words, _weighted(p, arrays, partial(_padded, -p.T % tile))
+    for tile in TILES:
+        if tile < p.T:
+            words = f"a new maximum comes with a tile of {tile} keys, and the output so far is not rescaled"
+            yield words, _weighted(p, arrays, partial(_stale, tile, False))
+            words = f"a new maximum comes with a tile of {tile} keys, and output and sum are not rescaled"
+            yield words, _weighted(p, arrays, partial(_stale, tile, True))
+
+
+def _weighted(p: AttentionShape, arrays: Arrays, weigh: Weigh) -> Arrays:
+    """The output for other weights than those of a softmax."""
+    q, k, v = parts(p, arrays)
+    o, masked = np.empty(q.shape), _masked(p, np.arange(p.T))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        for at in _heads(p):
+            scores = p.factor * (q[at].astype(np.float64) @ k[at].astype(np.float64).T)
+            o[at] = weigh(scores, masked) @ v[at].astype(np.float64)
+    return {"o": lying(p, o)}
+
+
+def _powers(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    scores = np.where(masked, -np.inf, scores)
+    return np.exp(scores - scores.max(axis=1, keepdims=True))
+
+
+def _unshifted(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    powers = np.exp(np.where(masked, -np.inf, scores).astype(np.float32))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def _along_queries(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    return softmax(scores.T, masked.T).T
+
+
+def _ending(end: int, scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    return softmax(scores, masked | (np.arange(scores.shape[1]) >= end))
+
+
+def _padded(more: int, scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    wide = ((0, 0), (0, more))
+    return softmax(np.pad(scores, wide), np.pad(masked, wide))[:, : scores.shape[1]]
+
+
+def _stale(tile: int, both: bool, scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    scores = np.where(masked, -np.inf, scores)
+    ends = np.minimum(np.arange(scores.shape[1]) // tile * tile + tile, scores.shape[1]) - 1
+    powers = np.exp(scores - np.maximum.accumulate(scores, axis=1)[:, ends])
+    sums = powers if both else np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / sums.sum(axis=1, keepdims=True)
+
+
+def probe(
+    p: AttentionShape, precision: str, rng: np.random.Generator
+) -> tuple[AttentionShape, Arrays] | None:
+    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+
+    Rounded operands show in any weights; sums in half show where many values of one sign are added. The
+    answer of the lower precision is tried first: None where it stays within the bound.
+    """
+    if precision == "fp16_sum" or (precision == "fp32" and p.dtype == "fp16"):
+        return None
+    rounds = precision == "fp32"
+    p = replace(p, B=1, H=1, T=min(p.T, LONG) if rounds else LONG)
+    q, k, v = rng.standard_normal((3, 1, 1, p.T, p.d), np.float32)
+    arrays = given(p, q, k, v if rounds else np.abs(v) + 0.5)
+    multiply = product_of_tf32 if rounds else product_summed_in_half
+    q, k, v = (x[0].astype(np.float32) for x in parts(p, arrays))
+    scores = p.factor * multiply(q, k.swapaxes(1, 2))[0]
+    o = multiply(softmax(scores, _masked(p, np.arange(p.T)))[None].astype(np.float32), v)
+    outputs = {"o": lying(p, o[None].astype(TYPES[p.dtype]))}
+    within = compare_all(outputs, answer(p, arrays), bound(p, arrays, precision)).ok
+    return None if within else (p, arrays)
+
+
+OPERATION = Operation(
+    name="attention",
+    about="attention, softmax(scale q k^T) v for each head, fp16 or fp32 with sums in fp32",
+    problem=AttentionShape,
+    answer=answer,
+    bound=bound,
+    draw=draw,
+    check=(  # one token, one past tiles of 16, 32, 64 and 128, and what no tile divides
+        AttentionShape(1, 1, 1, 64),
+        AttentionShape(2, 1, 17, 32, "fp32"),
+        AttentionShape(1, 2, 65, 64),
+        AttentionShape(1, 1, 33, 128, "fp16", "packed"),
+        AttentionShape(1, 1, 129, 32, "fp16", "contiguous", True),
+        AttentionShape(1, 3, 23, 64, "fp16", "packed", True, 0.25),
+        AttentionShape(2, 2, 37, 64, "fp32", "packed"),
+        AttentionShape(1, 1, 50, 128, "fp32", "contiguous", True, -0.0625),
+    ),
+    spare=(  # for those that take halves alone
+        AttentionShape(2, 1, 17, 32),
+        AttentionShape(2, 2, 37, 64, "fp16", "packed"),
+        AttentionShape(1, 1, 50, 128, "fp16", "contiguous", True, -0.0625),
+    ),
+    course={f"tokens-{T}": AttentionShape(32, 12, T, 64) for T in (197, 577, 1025)},
+    of=arrays_of,
+    traits={
+        "fp16 arrays": lambda p: p.dtype == "fp16",
+        "the packed layout": lambda p: p.layout == "packed",
+        "a causal mask": lambda p: p.causal,
+        "several heads or entries": lambda p: p.B * p.H > 1,
+        "more than one token": lambda p: p.T > 1,
+        "T > 64 (keys have several tiles)": lambda p: p.T > 64,
+        "d other than 64": lambda p: p.d != 64,
+        "a scale of its own": lambda p: p.scale != 0,
+    },
+    mistakes=mistakes,
+    probe=probe,
+    audit=audit,
+    sample=sample,
+    axes={"b": "entry of the batch", "h": "head", "t": "token", "d": "place in the head"},
+    cure="compare scores, maximum, sum and output of that row with o = softmax(scale q k^T) v",
+    default="attention/v2_coalesced",
+    preferred=("attention/v6_k_coalesced",),
+    baseline="attention/v0_naive",
+)

@@ -1,0 +1,201 @@
+"""Problems of the operation ``attention``, how their arrays lie, and the problem that given arrays are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+
+CODES = {"fp32": 0, "fp16": 1}  # what kernels know the types by
+LAYOUTS = ("contiguous", "packed")
+WIDTHS = (32, 64, 128)  # of a head
+PARTS = ("q", "k", "v")
+
+
+@dataclass(frozen=True)
+class AttentionShape(Problem):
+    """Attention of tokens to each other, for each head of each entry of a batch.
+
+    Parameters
+    ----------
+    B, H, T, d
+        Entries of the batch, heads, tokens (queries, and as many keys and values), and numbers in each of
+        them: 32, 64 or 128.
+    dtype
+        Type of all arrays: ``"fp16"`` or ``"fp32"``.
+    layout
+        ``"contiguous"``: q, k and v are three arrays (B,H,T,d), and the output is one more. ``"packed"``:
+        they are parts of one array ``qkv (B,T,3,H,d)``, which is what one linear layer gives for all three,
+        and the output is (B,T,H,d), which is what the next linear layer takes.
+    causal
+        Whether a token attends to itself and the tokens before it alone.
+    scale
+        Factor of the scores, rounded to fp32; 0 stands for 1 / sqrt(d).
+    """
+
+    B: int
+    H: int
+    T: int
+    d: int
+    dtype: str = "fp16"
+    layout: str = "contiguous"
+    causal: bool = False
+    scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        small = [f"{name} = {value}" for name, value in zip("BHT", self.numbers, strict=False) if value < 1]
+        if small:
+            raise ShapeError(f"attention needs every size to be at least 1, but {', '.join(small)}")
+        if self.d not in WIDTHS:
+            raise ShapeError(
+                f"d is {self.d}; expected {', '.join(map(str, WIDTHS))}: add zeros to each q, k and v up to "
+                "the next of them, and give the scale, which depends on d otherwise"
+            )
+        for name, allowed in (("dtype", tuple(CODES)), ("layout", LAYOUTS)):
+            if self.fields[name] not in allowed:
+                raise ShapeError(f"{name} is {self.fields[name]!r}; expected one of {', '.join(allowed)}")
+        if not abs(self.scale) <= float(np.finfo(np.float32).max):
+            raise ShapeError(f"scale is {self.scale}; expected a number that fits fp32, or 0 for 1 / sqrt(d)")
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by: a number of fp32."""
+        return float(np.float32(self.scale or 1 / sqrt(self.d)))
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """What is given, and ``o``."""
+        dtype = TYPES[self.dtype]
+        if self.layout == "packed":
+            given = {"qkv": Array((self.B, self.T, 3, self.H, self.d), dtype, axes="btphd")}
+            return {**given, "o": Array((self.B, self.T, self.H, self.d), dtype, "out", "bthd")}
+        shape = (self.B, self.H, self.T, self.d)
+        given = {name: Array(shape, dtype, axes="bhtd") for name in PARTS}
+        return {**given, "o": Array(shape, dtype, "out", "bhtd")}
+
+    @property
+    def buffers(self) -> tuple[str, str, str, str]:
+        """Names of the arrays in which q, k, v and o lie."""
+        return ("qkv", "qkv", "qkv", "o") if self.layout == "packed" else ("q", "k", "v", "o")
+
+    @property
+    def part(self) -> int:
+        """Elements from the start of an array in which q lies to q: 0; k starts once, v twice as far."""
+        return self.H * self.d if self.layout == "packed" else 0
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Elements from one entry, head and token of q, k and v to the next."""
+        if self.layout == "packed":
+            return 3 * self.T * self.H * self.d, self.d, 3 * self.H * self.d
+        return self.H * self.T * self.d, self.T * self.d, self.d
+
+    @property
+    def out_strides(self) -> tuple[int, int, int]:
+        """The same of o."""
+        entry = self.H * self.T * self.d
+        if self.layout == "packed":
+            return entry, self.d, self.H * self.d
+        return entry, self.T * self.d, self.d
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key in a head, without those that are masked."""
+        return self.T * (self.T + 1) // 2 if self.causal else self.T * self.T
+
+    @property
+    def flops(self) -> int:
+        """Two products for each pair, d multiplications and additions each; exponentials are not counted."""
+        return 4 * self.B * self.H * self.pairs * self.d
+
+    @property
+    def batch(self) -> int:
+        """Entries of the batch, each of which has all of its heads."""
+        return self.B
+
+    def with_batch(self, n: int) -> Self:
+        """The same with ``n`` entries."""
+        return replace(self, B=n)
+
+    def __str__(self) -> str:
+        """As people write it: ``32 x 12 heads of 197 tokens of 64, fp16``, and what is unusual."""
+        words = [f"{self.B} x {self.H} heads of {self.T:,} tokens of {self.d}", self.dtype]
+        words += ["packed"] if self.layout == "packed" else []
+        words += ["causal"] if self.causal else []
+        return ", ".join([*words, *([f"scale {self.scale:g}"] if self.scale else [])])
+
+
+def parts(p: AttentionShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """q, k and v ``(B,H,T,d)``: views."""
+    if p.layout == "packed":
+        q, k, v = (arrays["qkv"][:, :, i].swapaxes(1, 2) for i in range(3))
+    else:
+        q, k, v = (arrays[name] for name in PARTS)
+    return q, k, v
+
+
+def given(p: AttentionShape, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Arrays:
+    """What ``q, k, v (B,H,T,d)`` are as arrays of the problem, in its type."""
+    found = [np.asarray(x, TYPES[p.dtype]) for x in (q, k, v)]
+    if p.layout == "packed":
+        return {"qkv": np.ascontiguousarray(np.stack([x.swapaxes(1, 2) for x in found], axis=2))}
+    return {name: np.ascontiguousarray(x) for name, x in zip(PARTS, found, strict=True)}
+
+
+def lying(p: AttentionShape, o: np.ndarray) -> np.ndarray:
+    """``o (B,H,T,d)`` as it lies in the output, and back: a view."""
+    return o.swapaxes(1, 2) if p.layout == "packed" else o
+
+
+def arrays_of(
+    q: np.ndarray, *kv: np.ndarray, causal: bool = False, scale: float = 0.0
+) -> tuple[AttentionShape, Arrays]:
+    """The problem that arrays are: ``q, k, v (B,H,T,d)``, or one array ``(B,T,3,H,d)`` with all of them.
+
+    The arrays of a single entry may also be given without the batch's axis. All are fp16, else fp32.
+
+    Raises
+    ------
+    ShapeError
+        Another number of arrays, wrong ranks or types, or sizes that do not match.
+    """
+    found = [np.asarray(array) for array in (q, *kv)]
+    shapes = ", ".join(str(array.shape) for array in found)
+    if len(found) not in (1, 3):
+        raise ShapeError(
+            f"found {len(found)} arrays, {shapes}; expected three, q, k and v (B,H,T,d), or one (B,T,3,H,d)"
+        )
+    rank, axes = (5, "(B,T,3,H,d)") if len(found) == 1 else (4, "(B,H,T,d)")
+    ranks = {array.ndim for array in found}
+    if len(ranks) > 1 or not ranks <= {rank - 1, rank}:
+        raise ShapeError(f"found {shapes}; expected {axes}, or a single entry without its first axis")
+    found = [array if array.ndim == rank else array[None] for array in found]
+    if len({array.shape for array in found}) > 1:
+        raise ShapeError(f"q, k and v have the shapes {shapes}; expected the same {axes} of all")
+    dtype = "fp16" if {array.dtype for array in found} == {np.dtype(np.float16)} else "fp32"
+    if rank == 5:
+        B, T, three, H, d = found[0].shape
+        if three != 3:
+            raise ShapeError(f"found {shapes}; expected {axes}: q, k and v along the third axis")
+    else:
+        B, H, T, d = found[0].shape
+    layout = "packed" if rank == 5 else "contiguous"
+    problem = AttentionShape(B, H, T, d, dtype, layout, bool(causal), float(scale))
+    names = problem.named("in")
+    return problem, {name: _as_given(name, a, dtype) for name, a in zip(names, found, strict=True)}
+
+
+def _as_given(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    """The array in the problem's type and C order, if nothing is lost."""
+    if not np.can_cast(array.dtype, TYPES[dtype], "safe"):
+        raise ShapeError(
+            f"{name} is {array.dtype}, which {TYPES[dtype]} cannot hold exactly; "
+            f"pass {name}.astype('{TYPES[dtype]}') if the loss is meant"
+        )
+    return np.ascontiguousarray(array, dtype=TYPES[dtype])
