@@ -110,7 +110,6 @@ def write_json(flag: str, path: Path | None, value: Any) -> None:
     if path is None:
         return
     try:
-        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode())
-        path.chmod(0o644)  # results are for everybody
+        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode(), 0o644)
     except OSError as error:
         raise MiniDnnError(f"{flag} {path} cannot be written: {error}; name another file") from error

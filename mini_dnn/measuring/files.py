@@ -52,8 +52,7 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
     content = strict.parse(msgspec.json.encode(content))  # as its readers will see it
     content[CHECKSUM] = strict.checksum(content)
     try:
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-        path.chmod(0o644)  # results are for everybody
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n", 0o644)
     except OSError as error:
         raise MiniDnnError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
