@@ -20,10 +20,12 @@ from mini_dnn.measuring.inference import (
     LAYER,
     LINEAR,
     NETWORK,
+    PART_IMAGES,
     STEPS,
     Convolutions,
     Products,
     Program,
+    by_layer,
     classify,
     find_step,
 )
@@ -169,10 +171,15 @@ def _layer_by_layer(
 ) -> tuple[float, list[Figures]]:
     """Accuracy and figures of the network with its convolutions, and its linear layers, in a variant."""
     setting = replace(setting, entries=None if args.check else 0)
-    convolutions = Convolutions(variant, setting, _print_layer)
-    products = Products(linear, setting, _print_layer) if linear else None
-    found = program.accuracy(convolutions, args.batch, products)
-    layers = [*convolutions.layers, *(products.layers if products else ())]
+    part = None if setting.device and setting.device.has_clock else PART_IMAGES
+    program.check_memory(args.batch, part, args.check)
+    show = _print_layer if part is None or args.batch <= part else lambda layer: None
+    convolutions = Convolutions(variant, setting, show)
+    products = Products(linear, setting, show) if linear else None
+    found = program.accuracy(convolutions, args.batch, products, part)
+    layers = by_layer([*convolutions.layers, *(products.layers if products else ())])
+    for layer in layers if show is not _print_layer else ():
+        _print_layer(layer)
     return found, [_layer_figures(layer) for layer in layers]
 
 
@@ -206,6 +213,7 @@ def _resident(
 ) -> tuple[float, list[Figures]]:
     """Accuracy and figures of the network with every layer on the device."""
     setting = replace(setting, entries=CHECKED if args.check else 0)
+    program.check_memory(args.batch, PART_IMAGES, args.check)
     whole = classify(variant, program, args.batch, args.send, setting)
     assert setting.device is not None, "a network variant has kernels"
     has_clock = setting.device.has_clock

@@ -219,5 +219,11 @@ def _module(code: Code, arch: int) -> Any:
     cubin = build_cubin(code.source, dict(code.defines), nvcc_arch(arch))
     path = cache_dir() / "cupy" / f"{hashlib.sha256(cubin).hexdigest()[:32]}.cubin"
     if not path.is_file():
-        write_atomically(path, cubin)
+        try:
+            write_atomically(path, cubin)
+        except OSError as error:
+            raise DeviceError(
+                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; make room "
+                "or set MINI_DNN_CACHE to another folder"
+            ) from error
     return cupy.RawModule(path=str(path))

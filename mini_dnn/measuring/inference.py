@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import numpy as np
 
 from mini_dnn import datasets, ops
 from mini_dnn.datasets import ImageSet
-from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.device.host_memory import available_bytes
+from mini_dnn.errors import CheckError, UsageError, VariantError
 from mini_dnn.measuring.bench import Bench
-from mini_dnn.measuring.measure import PART, Measured, Setting, measure
+from mini_dnn.measuring.measure import PART, Measured, Setting, joined, measure
 from mini_dnn.measuring.nvml import Watch
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.models import lenet
@@ -31,6 +32,10 @@ from mini_dnn.variant import Variant, find
 
 LAYER, NETWORK = "conv2d", "lenet"  # the operations of one convolution, and of all layers
 LINEAR = "gemm"  # the operation of one linear layer
+PART_IMAGES = 1_000  # that run through all layers at a time where op times are no GPU's
+BASE_BYTES = 250_000_000  # of the program, with all images as bytes
+CHECK_BYTES = 250_000_000  # of a comparison with float64
+IMAGE_BYTES = 240_000  # of an image on its way through the layers: the first convolution's output twice
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 
 
@@ -113,15 +118,53 @@ class Program:
         """What the file of weights states for so many images of this data set; None if nothing."""
         return self.info.accuracies.get(batch) if self.info.dataset == self.data.name else None
 
-    def accuracy(self, convolutions: Convolutions, batch: int, products: Products | None = None) -> float:
+    def check_memory(self, batch: int, part: int | None = None, checked: bool = False) -> None:
+        """Refuse a batch that the memory has no room for, before the work.
+
+        Parameters
+        ----------
+        part
+            How many images are worked on at once: all of the batch if None.
+        checked
+            Whether they are compared with float64.
+
+        Raises
+        ------
+        UsageError
+            There is too little memory.
+        """
+        needed = BASE_BYTES + min(batch, part or batch) * IMAGE_BYTES + checked * CHECK_BYTES
+        found = available_bytes()
+        if needed > found:
+            raise UsageError(
+                f"--batch {batch}: it takes up to {needed / 1e9:.2g} GB of memory, and this process may take "
+                f"{found / 1e9:.2g} GB more; take a smaller --batch, or leave the machine more"
+            )
+
+    def accuracy(
+        self,
+        convolutions: Convolutions,
+        batch: int,
+        products: Products | None = None,
+        part: int | None = None,
+    ) -> float:
         """Classify the first ``batch`` images; the fraction that the network gets right.
 
-        Linear layers are NumPy's, unless there are ``products``.
+        Linear layers are NumPy's, unless there are ``products``. All layers run for ``part`` images before
+        the next ones are begun, which bounds the memory; for all images at once if None.
         """
         self.network.convolve_with(convolutions)
         if products:
             self.network.multiply_with(products)
-        return self.share_right(self.network.predict(datasets.to_float(self.data.images[:batch])))
+        classes = []
+        for first in range(0, batch, part or batch):
+            images = self.data.images[first : min(batch, first + (part or batch))]
+            try:
+                classes.append(self.network.predict(datasets.to_float(images)))
+            except CheckError as error:
+                where = f" (images are counted from number {first:,})" if first else ""
+                raise CheckError(f"{error}{where}") from error
+        return self.share_right(np.concatenate(classes))
 
     def share_right(self, classes: np.ndarray) -> float:
         """Which fraction of the first images has the right class."""
@@ -180,7 +223,7 @@ class Convolutions:
     variant: Variant
     setting: Setting
     on_layer: Callable[[Measured], None] = lambda layer: None
-    layers: list[Measured] = field(default_factory=list)
+    layers: list[Measured] = field(default_factory=list)  # without their outputs, which are large
 
     def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
         """Convolve for the layer of that name.
@@ -192,8 +235,8 @@ class Convolutions:
         """
         problem, arrays = ops.find(LAYER).of(x, w)
         layer = measure(self.variant, name, problem, arrays, self.setting)
-        self.layers.append(layer)
-        self.on_layer(layer)
+        self.layers.append(_without_outputs(layer))
+        self.on_layer(self.layers[-1])
         return layer.result.y
 
 
@@ -227,8 +270,8 @@ class Products:
         """
         problem, arrays = self._problem(x, w)
         layer = measure(self.variant, name, problem, arrays, self.setting)
-        self.layers.append(layer)
-        self.on_layer(layer)
+        self.layers.append(_without_outputs(layer))
+        self.on_layer(self.layers[-1])
         return layer.result.y[0]
 
     def _problem(self, x: np.ndarray, w: np.ndarray) -> tuple[Any, Arrays]:
@@ -247,6 +290,16 @@ class Products:
                 )
             return problem, arrays
         raise VariantError(f"{self.variant.name} does not take a linear layer: {limits[0]}")
+
+
+def by_layer(measured: Sequence[Measured]) -> list[Measured]:
+    """One record a layer from those of its parts, in the order of the layers."""
+    names = dict.fromkeys(one.name for one in measured)
+    return [joined([one for one in measured if one.name == name]) for name in names]
+
+
+def _without_outputs(layer: Measured) -> Measured:
+    return replace(layer, result=replace(layer.result, outputs={}))
 
 
 @dataclass(frozen=True)
