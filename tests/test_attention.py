@@ -11,7 +11,8 @@ from lent_arrays import libraries as libraries
 from mini_dnn import attention, ops
 from mini_dnn.device import Device
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.attention import PART, AttentionShape, answer, audit, bound, mistakes, probe, softmax
+from mini_dnn.ops.attention import AttentionShape, answer, audit, bound, mistakes, probe
+from mini_dnn.ops.attention_numpy import PART, softmax
 from mini_dnn.ops.attention_shape import arrays_of, given, lying, parts
 from mini_dnn.ops.compare import Comparison, compare_all
 from mini_dnn.ops.hints import hint
@@ -93,7 +94,7 @@ def test_parts_of_rows_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = OPERATION.inputs(p, 0)
     whole, allowed = answer(p, arrays)["o"], bound(p, arrays, "fp16")["o"]
     assert p.T**2 < PART
-    monkeypatch.setattr("mini_dnn.ops.attention.PART", 100)
+    monkeypatch.setattr("mini_dnn.ops.attention_numpy.PART", 100)
     np.testing.assert_allclose(answer(p, arrays)["o"], whole, rtol=1e-12)
     np.testing.assert_allclose(bound(p, arrays, "fp16")["o"], allowed, rtol=1e-9)
 
