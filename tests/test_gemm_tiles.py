@@ -17,8 +17,8 @@ RULES: dict[str, Any] = V8.plan.__globals__  # type: ignore[union-attr]
 TILES = RULES["TILES"]
 SHAPES = [
     GemmShape(200, 264, 520, "fp16", "fp16"),
-    GemmShape(129, 257, 321, "fp16", "fp16"),
-    GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
+    GemmShape(129, 257, 449, "fp16", "fp16"),
+    GemmShape(72, 136, 456, "bf16", "fp32", "tt", 2, 0.5, -1.5),
     GemmShape(150, 100, 400, "fp16", "fp16", "tn"),
 ]
 

@@ -25,7 +25,7 @@
 //           others wait for what it copies.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
 // CUDA".
-#include <mini_dnn/sums.cuh>
+#include <mini_dnn/lines.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
 using Out = sums::Element<OUT_TYPE>;
@@ -34,12 +34,14 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr int CONSUMERS = ROWS / 64, CLUSTER = SHARE * SPLIT, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 rows or columns
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
-constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;  // of 8 columns; of those that a block adds up
-constexpr int STAGED_BYTES = 4096;                          // of a warp
-constexpr int SLOT = CONSUMERS * 128;                       // of four sums, from another block: a place for each thread
-static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then the producer's warp");
+constexpr int GROUPS = COLUMNS / 8, PART = (GROUPS + SPLIT - 1) / SPLIT;  // of 8 columns; most that a block adds up
+constexpr int STAGED_BYTES = 4096;                                        // of a warp
+constexpr int SLOT = CONSUMERS * 128;  // of four sums, from another block: a place for each thread
+constexpr int PRODUCERS = LOADERS > 0 ? LOADERS * 128 : 32;  // threads: warpgroups that load by hand, or a warp
+static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + PRODUCERS, "consumers, then producers");
+static_assert(LOADERS == 0 || (SHARE == 1 && ROWS == COLUMNS && 4 % LOADERS == 0), "pairs of boxes, not multicast");
 static_assert(SHARE == 1 || SPLIT == 1, "a cluster shares columns of b, or k");
-static_assert(COLUMNS / 64 % SHARE == 0 && GROUPS % SPLIT == 0, "equal parts");
+static_assert(COLUMNS / 64 % SHARE == 0 && GROUPS >= SPLIT, "parts for all");
 
 struct Stage {  // of the ring, and the parity of its phase
   int index = 0, parity = 0;
@@ -60,38 +62,184 @@ struct Tiles {
   }
 };
 
-// The blocks of a cluster that share k hand each other parts of their sums, and each one adds up its own part.
+// The first group that block `rank` of those that share k adds up.
+__device__ constexpr int first_group(int rank) { return GROUPS * rank / SPLIT; }
+
+// They hand each other parts of their sums, and each one adds up its own part.
 __device__ __forceinline__ void add_up(float (&d)[GROUPS][4], float (&sum)[PART][4], float4* slots,
                                        ptx::mbarrier* landed, int rank) {
 #pragma unroll
   for (int block = 0; block < SPLIT; block++) {
+    const int from = first_group(block), count = first_group(block + 1) - from;
     if (block == rank) {
 #pragma unroll
-      for (int i = 0; i < PART * 4; i++) sum[i / 4][i % 4] = d[block * PART + i / 4][i % 4];
+      for (int i = 0; i < count * 4; i++) sum[i / 4][i % 4] = d[from + i / 4][i % 4];
       continue;
     }
     float4* const to = ptx::cluster_shared(slots + (rank - (rank > block)) * PART * SLOT + threadIdx.x, block);
     ptx::mbarrier* const there = ptx::cluster_shared(landed, block);
 #pragma unroll
-    for (int i = 0; i < PART; i++) {
-      const float (&four)[4] = d[block * PART + i];
+    for (int i = 0; i < count; i++) {
+      const float (&four)[4] = d[from + i];
       ptx::store_async(&to[i * SLOT].x, make_float4(four[0], four[1], four[2], four[3]), there);
     }
   }
   ptx::mbarrier_wait(landed, 0);
+  const int own = first_group(rank + 1) - first_group(rank);
 #pragma unroll
   for (int other = 0; other < SPLIT - 1; other++)
 #pragma unroll
     for (int i = 0; i < PART; i++) {
+      if (i >= own) break;
       const float4 four = slots[(other * PART + i) * SLOT + threadIdx.x];
       sum[i][0] += four.x, sum[i][1] += four.y, sum[i][2] += four.z, sum[i][3] += four.w;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
-         const __grid_constant__ ptx::TensorMap c_map, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
-         int batch, float alpha, float beta) {
+// ---- Who brings a and b
+
+// One thread, by the copy engine.
+struct TensorLoads {
+  static constexpr int ARRIVALS = 1;  // at a stage: it expects the bytes
+  const ptx::TensorMap &a, &b;
+
+  __device__ __forceinline__ void prefetch() const {
+    ptx::tensor_prefetch(a);
+    ptx::tensor_prefetch(b);
+  }
+  __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Tiles& tiles,
+                                      int count, int rank, int first, int last) const {
+    const int clusters = gridDim.x / CLUSTER;
+    Stage stage;
+    int row, column, entry;
+    if (threadIdx.x % 32 != 0) return;
+    ptx::grid_wait();
+    for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
+      tiles.find(i, rank, row, column, entry);
+#pragma unroll 1
+      for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
+        ptx::mbarrier* const ready = full + stage.index;
+        char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
+        ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + B_BYTES);
+#pragma unroll
+        for (int j = 0; j < ROWS; j += 64)
+          ptx::tensor_load(to_a + j / 64 * BOX_BYTES, a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry,
+                           ready);
+#pragma unroll
+        for (int j = 0; j < COLUMNS / SHARE; j += 64) {
+          const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0);
+          const int x = B_TURNED ? at : column + beside, y = B_TURNED ? column + beside : at;
+          if constexpr (SHARE > 1)
+            ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready, (1 << SHARE) - 1);
+          else
+            ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready);
+        }
+      }
+    }
+  }
+};
+
+// An operand whose lines start anywhere; `whole`: elements of it in whole pieces of eight.
+struct Lines {
+  const lines::Bits* from;
+  int lines, length, pitch;
+  long long whole;
+};
+
+// A thread's parts of a box of 64 lines of 64 elements, on their way: 8 elements each of lines STRIDE apart, which all
+// begin at the same place in a piece.
+struct Box {
+  static constexpr int STRIDE = 16 * LOADERS, PARTS = LOADERS > 0 ? 64 / STRIDE : 1;
+  lines::Pieces part[PARTS];
+  long long start;  // element of the first part
+  int count, line;  // elements of a part that are there, its line
+  bool last;        // the operand's last elements may be in the box
+
+  __device__ __forceinline__ int count_of(const Lines& x, int i) const {
+    return line + STRIDE * i < x.lines ? count : 0;
+  }
+  __device__ __forceinline__ void read(const Lines& x, int at_x, int at_y, int entry) {
+    const int thread = threadIdx.x - CONSUMERS * 128, place = at_x + thread % 8 * 8;
+    const long long corner = (long long)entry * x.lines * x.pitch;
+    line = at_y + thread / 8;
+    start = corner + (long long)line * x.pitch + place;
+    count = min(x.length - place, 8);
+    last = corner + (long long)min(at_y + 63, x.lines - 1) * x.pitch + at_x + 64 > x.whole;
+    const int shift = int(start) & 7, left = int(min(x.whole - start, 1ll << 30));
+    const uint4* const near = reinterpret_cast<const uint4*>(x.from + (start - shift));
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+      part[i] = lines::read(near + STRIDE / 8 * i * x.pitch, shift, min(count_of(x, i), left - STRIDE * i * x.pitch));
+  }
+  __device__ __forceinline__ void put(const Lines& x, char* box) const {
+    const int thread = threadIdx.x - CONSUMERS * 128;
+    char* const first = box + thread / 8 * 128 + ((thread % 8) ^ thread / 8 % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+      *reinterpret_cast<uint4*>(first + STRIDE * 128 * i) = lines::aligned(part[i], int(start) & 7, count);
+    if (!last) return;
+#pragma unroll 1
+    for (int i = 0; i < PARTS; i++)
+      lines::add_last(reinterpret_cast<lines::Bits*>(first + STRIDE * 128 * i), x.from,
+                      start + (long long)STRIDE * i * x.pitch, count_of(x, i), x.whole);
+  }
+};
+
+// All threads of LOADERS warpgroups, which have AHEAD pairs of boxes on their way through their registers.
+struct LoadsByHand {
+  static constexpr int ARRIVALS = 4 * LOADERS;  // at a stage: warps
+  Lines a, b;
+
+  __device__ __forceinline__ void prefetch() const {}
+  __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Tiles& tiles,
+                                      int count, int rank, int first, int last) const {
+    constexpr int AHEAD = LOADERS == 4 ? 3 : 1;
+    Box of_a[AHEAD], of_b[AHEAD];
+    bool there[AHEAD] = {}, more;
+    Stage stage;
+    int tile = blockIdx.x / CLUSTER, at = first * TILE_K, beside = 0;  // what is read next, ...
+    int put = 0;                                                       // ... and a box of the stage that is filled
+    int row, column, entry;
+    ptx::grid_wait();
+    tiles.find(tile, rank, row, column, entry);
+    do {
+      more = false;
+#pragma unroll
+      for (int i = 0; i < AHEAD; i++) {
+        if (there[i]) {
+          char* const to_a = memory + stage.index * (A_BYTES + B_BYTES) + put * BOX_BYTES;
+          if (put == 0) ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+          of_a[i].put(a, to_a);
+          of_b[i].put(b, to_a + A_BYTES);
+          if (++put == ROWS / 64) {
+            ptx::fence_proxy_async();
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
+            put = 0, stage.next();
+          }
+        }
+        there[i] = tile < count;
+        if (!there[i]) continue;
+        more = true;
+        of_a[i].read(a, A_TURNED ? row + beside : at, A_TURNED ? at : row + beside, entry);
+        of_b[i].read(b, B_TURNED ? at : column + beside, B_TURNED ? column + beside : at, entry);
+        if ((beside += 64) < ROWS) continue;
+        beside = 0;
+        if ((at += TILE_K) < last * TILE_K) continue;
+        at = first * TILE_K;
+        tile += gridDim.x / CLUSTER;
+        if (tile < count) tiles.find(tile, rank, row, column, entry);
+      }
+    } while (more);
+  }
+};
+
+// ---- A block
+
+template <class Loads>
+__device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap* c_map, const Out* c0, Out* c, int m,
+                                        int n, int k, int c_pitch, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; what warps send out; sums of other blocks
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], landed;
   const int rank = CLUSTER > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / CLUSTER;
@@ -102,55 +250,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   char* const staged = memory + STAGES * (A_BYTES + B_BYTES);
   float4* const slots = reinterpret_cast<float4*>(staged);  // those who split do not stage
   if (threadIdx.x == CONSUMERS * 128) {
-    ptx::tensor_prefetch(a);
-    ptx::tensor_prefetch(b);
+    loads.prefetch();
     for (int i = 0; i < STAGES; i++) {
-      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(full + i, Loads::ARRIVALS);
       ptx::mbarrier_init(empty + i, CONSUMERS * 4 * SHARE);  // every warp that multiplies
     }
     ptx::mbarrier_init(&landed, 1);
-    if (SPLIT > 1) ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
+    const int own_groups = first_group(rank % SPLIT + 1) - first_group(rank % SPLIT);
+    if (SPLIT > 1) ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * own_groups * SLOT * 16);
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
   __syncthreads();
-  if (CLUSTER > 1) {
-    ptx::cluster_arrive_relaxed();
-    ptx::cluster_wait();
-  }
+  if (CLUSTER > 1) ptx::cluster_arrive_relaxed();
+  if (SHARE > 1) ptx::cluster_wait();  // others fill this block's stages at once; sums they send much later
   ptx::grid_launch_dependents();
 
-  Stage stage;
-  int row, column, entry;
-  if (warpgroup == CONSUMERS) {
-    if (threadIdx.x % 32 == 0) {
-      ptx::grid_wait();
-      for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
-        tiles.find(i, rank, row, column, entry);
-#pragma unroll 1
-        for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
-          ptx::mbarrier* const ready = full + stage.index;
-          char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
-          ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + B_BYTES);
-#pragma unroll
-          for (int j = 0; j < ROWS; j += 64)
-            ptx::tensor_load(to_a + j / 64 * BOX_BYTES, a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry,
-                             ready);
-#pragma unroll
-          for (int j = 0; j < COLUMNS / SHARE; j += 64) {
-            const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0);
-            const int x = B_TURNED ? at : column + beside, y = B_TURNED ? column + beside : at;
-            if constexpr (SHARE > 1)
-              ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready, (1 << SHARE) - 1);
-            else
-              ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready);
-          }
-        }
-      }
-    }
+  if (warpgroup >= CONSUMERS) {
+    loads.run(memory, full, empty, tiles, count, rank, first, last);
     __syncwarp();
+    if (SPLIT > 1) ptx::cluster_wait();
   } else {
+    Stage stage;
+    int row, column, entry;
     const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     auto release = [&](int index) {
       if constexpr (SHARE > 1) {
@@ -188,12 +310,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const sums::Matrix<Out> to{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta};
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
+        ptx::cluster_wait();  // the others are there, and their mbarriers
         add_up(d, sum, slots, &landed, rank);
-        sums::store<C_PAIRS>(sum, to, row + warp_row, column + rank * PART * 8);
+        const int group = first_group(rank), of_part = column + group * 8;
+        if constexpr (GROUPS % SPLIT != 0)
+          if (first_group(rank + 1) - group < PART) {
+            sums::store<C_PAIRS>(reinterpret_cast<float (&)[PART - 1][4]>(sum), to, row + warp_row, of_part);
+            continue;
+          }
+        sums::store<C_PAIRS>(sum, to, row + warp_row, of_part);
       } else if constexpr (STORE == BY_TENSOR) {
-        sums::store_tensor<Out>(d, c_map, alpha, own, row + warp_row, column, entry);
+        sums::store_tensor<Out>(d, *c_map, alpha, own, row + warp_row, column, entry);
       } else if constexpr (STORE == BY_ROWS) {
-        sums::store_rows(d, to, own, row + warp_row, column);
+        lines::store(d, to, own, row + warp_row, column);
       } else {
         sums::store<C_PAIRS>(d, to, row + warp_row, column);
       }
@@ -206,39 +335,72 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// ---- Lines of any pitch to lines of a multiple of eight elements, with zeros behind them. Two loads of 16 bytes hold
-// the eight elements of a thread, wherever they begin.
-typedef unsigned short Bits;
-typedef unsigned long long Four;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
+         const __grid_constant__ ptx::TensorMap c_map, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
+         int batch, float alpha, float beta) {
+  if constexpr (LOADERS == 0) product(TensorLoads{a, b}, &c_map, c0, c, m, n, k, c_pitch, batch, alpha, beta);
+}
 
-extern "C" __global__ void __launch_bounds__(COPIERS)
-    repitch(const Bits* __restrict__ from, uint4* to, int lines, int length, int pitch, int to_pitch) {
-  const int parts = to_pitch / 8;
-  const long long all = (long long)(lines - 1) * pitch + length;  // elements that may be read
-  ptx::grid_wait();
-  for (int line = blockIdx.y; line < lines; line += gridDim.y) {
-    const long long start = (long long)line * pitch;
-    const int shift = start % 8;
-    for (int part = blockIdx.x * COPIERS + threadIdx.x; part < parts; part += gridDim.x * COPIERS) {
-      uint4 eight;
-      if (part * 8 + 8 <= length && start - shift + part * 8 + 16 <= all) {
-        const uint4* const near = reinterpret_cast<const uint4*>(from + (start - shift)) + part;
-        const uint4 p = near[0], q = near[1];
-        const Four w[4] = {p.x | Four(p.y) << 32, p.z | Four(p.w) << 32, q.x | Four(q.y) << 32, q.z | Four(q.w) << 32};
-        const bool second = shift >= 4;
-        const int bits = shift % 4 * 16;
-        const Four x = second ? w[1] : w[0], y = second ? w[2] : w[1], z = second ? w[3] : w[2];
-        const Four low = bits ? x >> bits | y << (64 - bits) : x, high = bits ? y >> bits | z << (64 - bits) : y;
-        eight = make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
-      } else {
-        unsigned one[8];
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_by_hand(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
+                 int b_pitch, int c_pitch, int batch, float alpha, float beta) {
+  if constexpr (LOADERS > 0) {
+    auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
+      return Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
+    };
+    const LoadsByHand loads{A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
+                            B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch)};
+    product(loads, nullptr, c0, c, m, n, k, c_pitch, batch, alpha, beta);
+  }
+}
+
+// ---- Lines of any pitch to lines of a multiple of eight elements, with zeros behind them: of one operand or of both,
+// whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
+struct Packed {
+  const lines::Bits* from;
+  uint4* to;
+  int lines, length, pitch, to_pitch;
+
+  __device__ __forceinline__ int blocks() const {
+    return ((long long)lines * (to_pitch / 8) + COPIERS * COPIED - 1) / (COPIERS * COPIED);
+  }
+  __device__ __forceinline__ void copy(int block) const {
+    const int parts = to_pitch / 8;
+    const long long first = (long long)block * (COPIERS * COPIED), end = (long long)(lines - 1) * pitch + length;
+    const int first_line = int(first / parts), in_line = int(first - (long long)first_line * parts);
+    lines::Pieces found[COPIED];
+    long long start[COPIED];
+    int count[COPIED];
 #pragma unroll
-        for (int i = 0; i < 8; i++) one[i] = part * 8 + i < length ? from[start + part * 8 + i] : 0;
-        eight = make_uint4(one[0] | one[1] << 16, one[2] | one[3] << 16, one[4] | one[5] << 16, one[6] | one[7] << 16);
-      }
-      to[(long long)line * parts + part] = eight;
+    for (int i = 0; i < COPIED; i++) {
+      const unsigned at = unsigned(in_line) + threadIdx.x + i * COPIERS, down = at / parts;
+      const int line = first_line + int(down), part = int(at - down * parts);
+      start[i] = (long long)line * pitch + part * 8;
+      count[i] = line < lines ? min(length - part * 8, 8) : 0;
+      const int shift = int(start[i]) & 7, left = int(min(end / 8 * 8 - start[i], 8ll));
+      found[i] = lines::read(reinterpret_cast<const uint4*>(from + (start[i] - shift)), shift, min(count[i], left));
+    }
+#pragma unroll
+    for (int i = 0; i < COPIED; i++) {
+      uint4* const eight = to + first + threadIdx.x + i * COPIERS;
+      if (count[i] > 0) *eight = lines::aligned(found[i], int(start[i]) & 7, count[i]);
+      lines::add_last(reinterpret_cast<lines::Bits*>(eight), from, start[i], count[i], end / 8 * 8);
     }
   }
+};
+
+extern "C" __global__ void __launch_bounds__(COPIERS)
+    repitch(const lines::Bits* __restrict__ a, uint4* a_to, int a_lines, int a_length, int a_pitch, int a_to_pitch,
+            const lines::Bits* __restrict__ b, uint4* b_to, int b_lines, int b_length, int b_pitch, int b_to_pitch) {
+  const Packed of_a{a, a_to, a_lines, a_length, a_pitch, a_to_pitch};
+  const Packed of_b{b, b_to, b_lines, b_length, b_pitch, b_to_pitch};
+  const int block = blockIdx.x, of_b_from = of_a.blocks();
+  ptx::grid_wait();
+  if (block < of_b_from)
+    of_a.copy(block);
+  else
+    of_b.copy(block - of_b_from);
 }
 
 // ---- The product of a matrix and a vector: sums over k of x[line][k] v[k], a line of c each
@@ -298,15 +460,15 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   if (lane == 0) vector.put(line, sum);
 }
 
-// Lines beside each other, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
-// each, and 32 rows of threads share its k again.
+// Lines beside each other, k after k: a cluster for 8 BESIDE of them, whose blocks share k; in a block BESIDE threads
+// have 8 lines each, and rows of threads share its k again.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
-  constexpr int THREAD_ROWS = COPIERS / 8;
-  __shared__ float of_rows[THREAD_ROWS][64], of_block[64];
-  const int part = threadIdx.x % 8, thread_row = threadIdx.x / 8, rank = blockIdx.x % PARTS_OF_K;
-  const int line = blockIdx.x / PARTS_OF_K * 64 + 8 * part, entry = blockIdx.y;
+  constexpr int THREAD_ROWS = COPIERS / BESIDE, LINES = 8 * BESIDE;
+  __shared__ float of_rows[THREAD_ROWS][LINES], of_block[LINES];
+  const int part = threadIdx.x % BESIDE, thread_row = threadIdx.x / BESIDE, rank = blockIdx.x % PARTS_OF_K;
+  const int line = blockIdx.x / PARTS_OF_K * LINES + 8 * part, entry = blockIdx.y;
   const int share = (k + PARTS_OF_K - 1) / PARTS_OF_K, from = rank * share, to = min(k, from + share);
   ptx::grid_wait();
   const Vector vector{v + entry * v_entry, c0 + entry * c_entry, c + entry * c_entry, v_step, c_step, alpha, beta};
@@ -330,12 +492,12 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   for (int i = 0; i < 8; i++) of_rows[thread_row][8 * part + i] = sum[i];
   __syncthreads();
   float all = 0.0f;
-  if (threadIdx.x < 64) {
+  if (threadIdx.x < LINES) {
     for (int i = 0; i < THREAD_ROWS; i++) all += of_rows[i][threadIdx.x];
     of_block[threadIdx.x] = all;
   }
   if (PARTS_OF_K > 1) ptx::cluster_sync();
-  if (rank == 0 && threadIdx.x < 64 && line - 8 * part + threadIdx.x < lines) {
+  if (rank == 0 && threadIdx.x < LINES && line - 8 * part + threadIdx.x < lines) {
     for (int block = 1; block < PARTS_OF_K; block++) all += ptx::cluster_shared(of_block, block)[threadIdx.x];
     vector.put(line - 8 * part + threadIdx.x, all);
   }
