@@ -3,28 +3,32 @@
 // Idea      What is left is not in the main loop. Two blocks, one below the other, form a cluster: each loads half of
 //           the columns of b that both need, and the copy engine hands them to both (multicast), so that L2 gives a
 //           third less. Where tiles are fewer than multiprocessors, they are smaller, or a cluster shares the k of a
-//           tile and adds up in its shared memory. Operands whose lines do not start at multiples of 16 bytes are
-//           copied to lines that do; c goes out from shared memory, whatever its pitch. A product with a vector is no
-//           product for tensor cores: it reads the matrix once. And the kernel may be launched early: it gets ready
-//           while the one ahead of it ends, and waits before it reads. variant.py chooses, by a model of the time.
+//           tile and adds up in its shared memory. The copy engine wants lines that start at multiples of 16 bytes.
+//           Other operands are first copied to such lines, both in one launch; or, where that takes longer than the
+//           product, warpgroups load them by hand: two aligned pieces of 16 bytes for each eight elements, shifted in
+//           registers. c goes out from shared memory, whatever its pitch. A product with a vector is no product for
+//           tensor cores: it reads the matrix once. And the kernel may be launched early: it gets ready while the one
+//           ahead of it ends, and waits before it reads. variant.py chooses, by a model of the time.
 // Layout    as gemm/v7_specialised. Blocks of a cluster that share b lie SHARE tiles below each other, and block i
-// loads
-//           boxes i, i + 1, ... of each tile of b; blocks that share k have SPLIT parts of the steps.
-// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume, one warp produces. Tiles are taken in bands
-// of
-//           BAND rows of clusters, column by column. Vectors: a warp for a line, or a block for 64 of them.
+//           loads boxes i, i + 1, ... of each tile of b; blocks that share k have SPLIT parts of the steps. By hand, a
+//           box of 64 lines of 64 elements lies as the engine would lay it. Copies have lines of whole cache lines.
+// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume, one warp produces, or LOADERS warpgroups
+//           produce by hand and take turns with the stages. Tiles are taken in bands of BAND rows of clusters, column
+//           by column. Vectors: a warp for a line, or a block for 64 of them.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
-//           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads.
+//           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads. Copying odd
+//           operands: read and written once, 0.034 ms at 4095.
 // Gain      over gemm/v7_specialised: none at 4096, both have cuBLAS's speed; 2.2 at 512 and 1024; odd sizes at all.
-// Limits    16 bits, sm_90a.
+// Limits    16 bits, sm_90a. By hand, pitches below 2^24.
 // Hazards   as gemm/v7_specialised. Beyond them: a stage is free when the consumers of both blocks have read it, as
 //           either fills both: warps arrive in both. No block may leave while another one still writes to it, or
 //           arrives there. That arrival is relaxed: it publishes nothing, and a release is a fence of the whole GPU.
 //           An address in a cluster has the block's rank in its upper bits, which a matrix descriptor has no room for.
-//           Whoever is launched early must not touch global memory before grid_wait(): here the producer waits, and all
-//           others wait for what it copies.
+//           Whoever is launched early must not touch global memory before grid_wait(): here producers wait, and all
+//           others wait for what they bring. What threads wrote to a stage, wgmma sees only after fence_proxy_async()
+//           by each of them. An operand may end within a piece of 16 bytes: that one is not read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
-// CUDA".
+//           CUDA".
 #include <mini_dnn/lines.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
@@ -34,14 +38,14 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr int CONSUMERS = ROWS / 64, CLUSTER = SHARE * SPLIT, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 rows or columns
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
-constexpr int GROUPS = COLUMNS / 8, PART = (GROUPS + SPLIT - 1) / SPLIT;  // of 8 columns; most that a block adds up
-constexpr int STAGED_BYTES = 4096;                                        // of a warp
-constexpr int SLOT = CONSUMERS * 128;  // of four sums, from another block: a place for each thread
+constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;  // of 8 columns; of those that a block adds up
+constexpr int STAGED_BYTES = 4096;                          // of a warp
+constexpr int SLOT = CONSUMERS * 128;                       // of four sums, from another block: a place for each thread
 constexpr int PRODUCERS = LOADERS > 0 ? LOADERS * 128 : 32;  // threads: warpgroups that load by hand, or a warp
 static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + PRODUCERS, "consumers, then producers");
-static_assert(LOADERS == 0 || (SHARE == 1 && ROWS == COLUMNS && 4 % LOADERS == 0), "pairs of boxes, not multicast");
+static_assert(LOADERS == 0 || (SHARE == 1 && ROWS == COLUMNS), "pairs of boxes, not multicast");
 static_assert(SHARE == 1 || SPLIT == 1, "a cluster shares columns of b, or k");
-static_assert(COLUMNS / 64 % SHARE == 0 && GROUPS >= SPLIT, "parts for all");
+static_assert(COLUMNS / 64 % SHARE == 0 && GROUPS % SPLIT == 0, "equal parts");
 
 struct Stage {  // of the ring, and the parity of its phase
   int index = 0, parity = 0;
@@ -62,35 +66,29 @@ struct Tiles {
   }
 };
 
-// The first group that block `rank` of those that share k adds up.
-__device__ constexpr int first_group(int rank) { return GROUPS * rank / SPLIT; }
-
-// They hand each other parts of their sums, and each one adds up its own part.
+// The blocks of a cluster that share k hand each other parts of their sums, and each one adds up its own part.
 __device__ __forceinline__ void add_up(float (&d)[GROUPS][4], float (&sum)[PART][4], float4* slots,
                                        ptx::mbarrier* landed, int rank) {
 #pragma unroll
   for (int block = 0; block < SPLIT; block++) {
-    const int from = first_group(block), count = first_group(block + 1) - from;
     if (block == rank) {
 #pragma unroll
-      for (int i = 0; i < count * 4; i++) sum[i / 4][i % 4] = d[from + i / 4][i % 4];
+      for (int i = 0; i < PART * 4; i++) sum[i / 4][i % 4] = d[block * PART + i / 4][i % 4];
       continue;
     }
     float4* const to = ptx::cluster_shared(slots + (rank - (rank > block)) * PART * SLOT + threadIdx.x, block);
     ptx::mbarrier* const there = ptx::cluster_shared(landed, block);
 #pragma unroll
-    for (int i = 0; i < count; i++) {
-      const float (&four)[4] = d[from + i];
+    for (int i = 0; i < PART; i++) {
+      const float (&four)[4] = d[block * PART + i];
       ptx::store_async(&to[i * SLOT].x, make_float4(four[0], four[1], four[2], four[3]), there);
     }
   }
   ptx::mbarrier_wait(landed, 0);
-  const int own = first_group(rank + 1) - first_group(rank);
 #pragma unroll
   for (int other = 0; other < SPLIT - 1; other++)
 #pragma unroll
     for (int i = 0; i < PART; i++) {
-      if (i >= own) break;
       const float4 four = slots[(other * PART + i) * SLOT + threadIdx.x];
       sum[i][0] += four.x, sum[i][1] += four.y, sum[i][2] += four.z, sum[i][3] += four.w;
     }
@@ -147,91 +145,74 @@ struct Lines {
   long long whole;
 };
 
-// A thread's parts of a box of 64 lines of 64 elements, on their way: 8 elements each of lines STRIDE apart, which all
+// A thread's four parts of a box of 64 lines of 64 elements, on their way: 8 elements each of lines 16 apart, which all
 // begin at the same place in a piece.
 struct Box {
-  static constexpr int STRIDE = 16 * LOADERS, PARTS = LOADERS > 0 ? 64 / STRIDE : 1;
-  lines::Pieces part[PARTS];
+  lines::Pieces part[4];
   long long start;  // element of the first part
   int count, line;  // elements of a part that are there, its line
   bool last;        // the operand's last elements may be in the box
 
-  __device__ __forceinline__ int count_of(const Lines& x, int i) const {
-    return line + STRIDE * i < x.lines ? count : 0;
-  }
+  __device__ __forceinline__ int count_of(const Lines& x, int i) const { return line + 16 * i < x.lines ? count : 0; }
   __device__ __forceinline__ void read(const Lines& x, int at_x, int at_y, int entry) {
-    const int thread = threadIdx.x - CONSUMERS * 128, place = at_x + thread % 8 * 8;
+    const int place = at_x + threadIdx.x % 8 * 8;
     const long long corner = (long long)entry * x.lines * x.pitch;
-    line = at_y + thread / 8;
+    line = at_y + threadIdx.x % 128 / 8;
     start = corner + (long long)line * x.pitch + place;
     count = min(x.length - place, 8);
     last = corner + (long long)min(at_y + 63, x.lines - 1) * x.pitch + at_x + 64 > x.whole;
     const int shift = int(start) & 7, left = int(min(x.whole - start, 1ll << 30));
     const uint4* const near = reinterpret_cast<const uint4*>(x.from + (start - shift));
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-      part[i] = lines::read(near + STRIDE / 8 * i * x.pitch, shift, min(count_of(x, i), left - STRIDE * i * x.pitch));
+    for (int i = 0; i < 4; i++)
+      part[i] = lines::read(near + 2 * i * x.pitch, shift, min(count_of(x, i), left - 16 * i * x.pitch));
   }
   __device__ __forceinline__ void put(const Lines& x, char* box) const {
-    const int thread = threadIdx.x - CONSUMERS * 128;
-    char* const first = box + thread / 8 * 128 + ((thread % 8) ^ thread / 8 % 8) * 16;
+    char* const first = box + threadIdx.x % 128 / 8 * 128 + ((threadIdx.x % 8) ^ line % 8) * 16;
 #pragma unroll
-    for (int i = 0; i < PARTS; i++)
-      *reinterpret_cast<uint4*>(first + STRIDE * 128 * i) = lines::aligned(part[i], int(start) & 7, count);
+    for (int i = 0; i < 4; i++)
+      *reinterpret_cast<uint4*>(first + 2048 * i) = lines::aligned(part[i], int(start) & 7, count);
     if (!last) return;
 #pragma unroll 1
-    for (int i = 0; i < PARTS; i++)
-      lines::add_last(reinterpret_cast<lines::Bits*>(first + STRIDE * 128 * i), x.from,
-                      start + (long long)STRIDE * i * x.pitch, count_of(x, i), x.whole);
+    for (int i = 0; i < 4; i++)
+      lines::add_last(reinterpret_cast<lines::Bits*>(first + 2048 * i), x.from, start + 16ll * i * x.pitch,
+                      count_of(x, i), x.whole);
   }
 };
 
-// All threads of LOADERS warpgroups, which have AHEAD pairs of boxes on their way through their registers.
+// Warpgroups that take turns, each with a pair of boxes on its way through its registers.
 struct LoadsByHand {
-  static constexpr int ARRIVALS = 4 * LOADERS;  // at a stage: warps
+  static constexpr int ARRIVALS = 4;  // at a stage: warps
   Lines a, b;
 
   __device__ __forceinline__ void prefetch() const {}
   __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Tiles& tiles,
                                       int count, int rank, int first, int last) const {
-    constexpr int AHEAD = LOADERS == 4 ? 3 : 1;
-    Box of_a[AHEAD], of_b[AHEAD];
-    bool there[AHEAD] = {}, more;
+    const int clusters = gridDim.x / CLUSTER;
     Stage stage;
-    int tile = blockIdx.x / CLUSTER, at = first * TILE_K, beside = 0;  // what is read next, ...
-    int put = 0;                                                       // ... and a box of the stage that is filled
-    int row, column, entry;
+    int row, column, entry, turn = threadIdx.x / 128 - CONSUMERS;  // stages until this warpgroup's
     ptx::grid_wait();
-    tiles.find(tile, rank, row, column, entry);
-    do {
-      more = false;
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        if (there[i]) {
-          char* const to_a = memory + stage.index * (A_BYTES + B_BYTES) + put * BOX_BYTES;
-          if (put == 0) ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
-          of_a[i].put(a, to_a);
-          of_b[i].put(b, to_a + A_BYTES);
-          if (++put == ROWS / 64) {
-            ptx::fence_proxy_async();
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
-            put = 0, stage.next();
-          }
+    for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
+      tiles.find(i, rank, row, column, entry);
+#pragma unroll 1
+      for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
+        if (turn-- > 0) continue;
+        turn = LOADERS - 1;
+        char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
+#pragma unroll 1
+        for (int j = 0; j < ROWS; j += 64) {
+          Box of_a, of_b;
+          of_a.read(a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry);
+          of_b.read(b, B_TURNED ? at : column + j, B_TURNED ? column + j : at, entry);
+          if (j == 0) ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+          of_a.put(a, to_a + j / 64 * BOX_BYTES);
+          of_b.put(b, to_b + j / 64 * BOX_BYTES);
         }
-        there[i] = tile < count;
-        if (!there[i]) continue;
-        more = true;
-        of_a[i].read(a, A_TURNED ? row + beside : at, A_TURNED ? at : row + beside, entry);
-        of_b[i].read(b, B_TURNED ? at : column + beside, B_TURNED ? column + beside : at, entry);
-        if ((beside += 64) < ROWS) continue;
-        beside = 0;
-        if ((at += TILE_K) < last * TILE_K) continue;
-        at = first * TILE_K;
-        tile += gridDim.x / CLUSTER;
-        if (tile < count) tiles.find(tile, rank, row, column, entry);
+        ptx::fence_proxy_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
       }
-    } while (more);
+    }
   }
 };
 
@@ -256,8 +237,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
       ptx::mbarrier_init(empty + i, CONSUMERS * 4 * SHARE);  // every warp that multiplies
     }
     ptx::mbarrier_init(&landed, 1);
-    const int own_groups = first_group(rank % SPLIT + 1) - first_group(rank % SPLIT);
-    if (SPLIT > 1) ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * own_groups * SLOT * 16);
+    if (SPLIT > 1) ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
@@ -312,13 +292,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
         float sum[PART][4];
         ptx::cluster_wait();  // the others are there, and their mbarriers
         add_up(d, sum, slots, &landed, rank);
-        const int group = first_group(rank), of_part = column + group * 8;
-        if constexpr (GROUPS % SPLIT != 0)
-          if (first_group(rank + 1) - group < PART) {
-            sums::store<C_PAIRS>(reinterpret_cast<float (&)[PART - 1][4]>(sum), to, row + warp_row, of_part);
-            continue;
-          }
-        sums::store<C_PAIRS>(sum, to, row + warp_row, of_part);
+        sums::store<C_PAIRS>(sum, to, row + warp_row, column + rank * PART * 8);
       } else if constexpr (STORE == BY_TENSOR) {
         sums::store_tensor<Out>(d, *c_map, alpha, own, row + warp_row, column, entry);
       } else if constexpr (STORE == BY_ROWS) {
@@ -355,35 +329,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// ---- Lines of any pitch to lines of a multiple of eight elements, with zeros behind them: of one operand or of both,
-// whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
+// ---- Lines of any pitch to lines that start with a line of the cache, filled up with zeros to eight elements: of one
+// operand or of both, whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
 struct Packed {
   const lines::Bits* from;
   uint4* to;
   int lines, length, pitch, to_pitch;
 
+  __device__ __forceinline__ int parts() const { return (length + 7) / 8; }  // of a line
   __device__ __forceinline__ int blocks() const {
-    return ((long long)lines * (to_pitch / 8) + COPIERS * COPIED - 1) / (COPIERS * COPIED);
+    return int(((long long)lines * parts() + COPIERS * COPIED - 1) / (COPIERS * COPIED));
   }
   __device__ __forceinline__ void copy(int block) const {
-    const int parts = to_pitch / 8;
     const long long first = (long long)block * (COPIERS * COPIED), end = (long long)(lines - 1) * pitch + length;
-    const int first_line = int(first / parts), in_line = int(first - (long long)first_line * parts);
+    const int first_line = int(first / parts()), in_line = int(first - (long long)first_line * parts());
     lines::Pieces found[COPIED];
     long long start[COPIED];
-    int count[COPIED];
+    int line[COPIED], part[COPIED], count[COPIED];
 #pragma unroll
     for (int i = 0; i < COPIED; i++) {
-      const unsigned at = unsigned(in_line) + threadIdx.x + i * COPIERS, down = at / parts;
-      const int line = first_line + int(down), part = int(at - down * parts);
-      start[i] = (long long)line * pitch + part * 8;
-      count[i] = line < lines ? min(length - part * 8, 8) : 0;
+      const unsigned at = unsigned(in_line) + threadIdx.x + i * COPIERS, down = at / parts();
+      line[i] = first_line + int(down), part[i] = int(at - down * parts());
+      start[i] = (long long)line[i] * pitch + part[i] * 8;
+      count[i] = line[i] < lines ? min(length - part[i] * 8, 8) : 0;
       const int shift = int(start[i]) & 7, left = int(min(end / 8 * 8 - start[i], 8ll));
       found[i] = lines::read(reinterpret_cast<const uint4*>(from + (start[i] - shift)), shift, min(count[i], left));
     }
 #pragma unroll
     for (int i = 0; i < COPIED; i++) {
-      uint4* const eight = to + first + threadIdx.x + i * COPIERS;
+      uint4* const eight = to + (long long)line[i] * (to_pitch / 8) + part[i];
       if (count[i] > 0) *eight = lines::aligned(found[i], int(start[i]) & 7, count[i]);
       lines::add_last(reinterpret_cast<lines::Bits*>(eight), from, start[i], count[i], end / 8 * 8);
     }
@@ -460,15 +434,15 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   if (lane == 0) vector.put(line, sum);
 }
 
-// Lines beside each other, k after k: a cluster for 8 BESIDE of them, whose blocks share k; in a block BESIDE threads
-// have 8 lines each, and rows of threads share its k again.
+// Lines beside each other, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
+// each, and 32 rows of threads share its k again.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
-  constexpr int THREAD_ROWS = COPIERS / BESIDE, LINES = 8 * BESIDE;
-  __shared__ float of_rows[THREAD_ROWS][LINES], of_block[LINES];
-  const int part = threadIdx.x % BESIDE, thread_row = threadIdx.x / BESIDE, rank = blockIdx.x % PARTS_OF_K;
-  const int line = blockIdx.x / PARTS_OF_K * LINES + 8 * part, entry = blockIdx.y;
+  constexpr int THREAD_ROWS = COPIERS / 8;
+  __shared__ float of_rows[THREAD_ROWS][64], of_block[64];
+  const int part = threadIdx.x % 8, thread_row = threadIdx.x / 8, rank = blockIdx.x % PARTS_OF_K;
+  const int line = blockIdx.x / PARTS_OF_K * 64 + 8 * part, entry = blockIdx.y;
   const int share = (k + PARTS_OF_K - 1) / PARTS_OF_K, from = rank * share, to = min(k, from + share);
   ptx::grid_wait();
   const Vector vector{v + entry * v_entry, c0 + entry * c_entry, c + entry * c_entry, v_step, c_step, alpha, beta};
@@ -492,12 +466,12 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   for (int i = 0; i < 8; i++) of_rows[thread_row][8 * part + i] = sum[i];
   __syncthreads();
   float all = 0.0f;
-  if (threadIdx.x < LINES) {
+  if (threadIdx.x < 64) {
     for (int i = 0; i < THREAD_ROWS; i++) all += of_rows[i][threadIdx.x];
     of_block[threadIdx.x] = all;
   }
   if (PARTS_OF_K > 1) ptx::cluster_sync();
-  if (rank == 0 && threadIdx.x < LINES && line - 8 * part + threadIdx.x < lines) {
+  if (rank == 0 && threadIdx.x < 64 && line - 8 * part + threadIdx.x < lines) {
     for (int block = 1; block < PARTS_OF_K; block++) all += ptx::cluster_shared(of_block, block)[threadIdx.x];
     vector.put(line - 8 * part + threadIdx.x, all);
   }

@@ -10,25 +10,28 @@ from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
 COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
 COPIED = 4  # units that a thread of those has on their way
-BESIDE = 8  # threads along k where a matrix has its lines beside each other
 DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
 
 # One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory. A cluster lies within a
 # GPC, into which not every number of blocks fits.
-AT_ONCE = {1: 132, 2: 66, 4: 30, 6: 16}
+AT_ONCE = {1: 132, 2: 66, 4: 30}
 FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 64  # that a multiprocessor takes in from L2
-START_CLOCKS = 4200  # launch, first loads, last stores: what a product of 64 k takes
+BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
-SPLIT_CLOCKS = 1500  # to hand over sums and add them up
-HAND_BYTES_CLOCK = 28  # that loads by hand bring to a multiprocessor
+ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere: all warps at once
+SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
+SHARE_CLOCKS = 600  # until all blocks of a cluster are there
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
+TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
 HAND_PITCH = 1 << 24  # beyond that, places in a box do not fit an int
 PACK_CLOCKS = 4000  # to copy odd operands to aligned lines: a launch of its own
-PACK_BYTES_CLOCK = 2000  # of all multiprocessors, read and written
+PACK_BYTES_CLOCK = 1800  # of all multiprocessors, read and written
 MHZ = 1755
 
 
@@ -75,13 +78,19 @@ class Tile:
         """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.cluster])
         steps = ceil_div(ceil_div(p.k, TILE_K), self.split)
-        products = self.rows * self.columns * TILE_K / FMA_CLOCK
-        rate = HAND_BYTES_CLOCK if self.loaders else BYTES_CLOCK
-        loads = (self.rows + self.columns / self.share) * TILE_K * 2 / rate
         store = self.rows * self.columns / self.split / STORE_CLOCK
-        clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store)
-        pack = 0 if self.loaders else pack_clocks(p)
-        return (clocks + (self.split > 1) * SPLIT_CLOCKS + pack) / MHZ
+        if p.pitches[2] % UNIT and self.split == 1:
+            store = self.columns / 64 * ROWS_CLOCKS
+        if self.loaders:
+            turns = ceil_div(rounds * steps, self.loaders) * self.rows // 64
+            clocks = HAND_CLOCKS + self.loaders * LOADER_CLOCKS + turns * TURN_CLOCKS + rounds * store
+        else:
+            products = self.rows * self.columns * TILE_K / FMA_CLOCK
+            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store) + pack_clocks(p)
+        if self.split > 1:
+            clocks += SPLIT_CLOCKS + self.rows * self.columns / SPLIT_CLOCK
+        return (clocks + (self.share > 1) * SHARE_CLOCKS) / MHZ
 
 
 TILES = (
@@ -94,9 +103,10 @@ TILES = (
     Tile(64, 64, 8, split=4),
     Tile(128, 128, 5, split=4),
     Tile(128, 128, 6, loaders=2),
-    Tile(64, 64, 8, loaders=4),
-    Tile(64, 64, 8, split=2, loaders=4),
-    Tile(64, 64, 8, split=4, loaders=4),
+    Tile(64, 64, 4, loaders=1),
+    Tile(64, 64, 8, loaders=3),
+    Tile(64, 64, 8, split=2, loaders=3),
+    Tile(64, 64, 8, split=4, loaders=3),
 )
 
 
@@ -145,8 +155,8 @@ def pack_clocks(p: GemmShape) -> float:
 
 
 def packed_pitch(p: GemmShape, name: str) -> int:
-    """Elements from line to line of an operand that the copy engine can read."""
-    return ceil_div(p.lengths["ab".index(name)], UNIT) * UNIT
+    """Elements from line to line of a copy: each starts with a line of the cache, and L2 reads none twice."""
+    return ceil_div(p.lengths["ab".index(name)], LINE) * LINE
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
@@ -174,7 +184,7 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "LOADERS": tile.loaders},
-        **{"COPIERS": COPIERS, "COPIED": COPIED, "BESIDE": BESIDE},
+        **{"COPIERS": COPIERS, "COPIED": COPIED},
         # the same for all problems that do not look at them: fewer kernels to compile
         "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
         "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
@@ -199,15 +209,15 @@ def operand(p: GemmShape, name: str) -> TensorMap:
 
 def pack(p: GemmShape) -> list[Launch]:
     """The launch that copies odd operands, if there are any."""
-    args: tuple[Argument, ...] = ()
+    args: tuple[str | int, ...] = ()
     blocks = 0
     for name in odd(p):
         number, lines = "ab".index(name), p.arrays[name].shape[1] * p.batch
         pitch = packed_pitch(p, name)
         args += (name, f"{name}_packed", lines, p.lengths[number], p.pitches[number], pitch)
-        blocks += ceil_div(lines * pitch // UNIT, COPIERS * COPIED)
+        blocks += ceil_div(lines * ceil_div(p.lengths[number], UNIT), COPIERS * COPIED)
     if len(odd(p)) == 1:  # of the other one nothing
-        args += (*args[:2], 0, 0, 0, UNIT)
+        args += (*args[:2], 0, 0, 0, 0)
     return [Launch("repitch", (blocks,), (COPIERS,), args, early=True)] if blocks else []
 
 
@@ -251,7 +261,7 @@ def by_vector(p: GemmShape) -> Launch:
     if in_rows:
         return Launch("sum_rows", (ceil_div(lines, COPIERS // 32), p.batch), (COPIERS,), args, early=True)
     parts = parts_of_k(p)
-    grid = (ceil_div(lines, 8 * BESIDE) * parts, p.batch)
+    grid = (ceil_div(lines, 64) * parts, p.batch)
     return Launch("sum_columns", grid, (COPIERS,), args, cluster=parts, early=True)
 
 
@@ -272,8 +282,7 @@ def plan(p: GemmShape) -> list[Launch]:
     tiles = tile.clusters(p)
     clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.cluster]))  # no more than rounds need
     staged = 0 if store(p) == DIRECT else tile.rows // 16 * STAGED_BYTES
-    part = ceil_div(tile.columns // 8, tile.split)  # groups of columns that a block adds up, at most
-    handed = (tile.split - 1) * tile.rows * part * 8 * 4
+    handed = (tile.split - 1) * tile.rows * tile.columns // tile.split * 4
     shared = tile.stages * tile.step_bytes + staged + handed
     launch = Launch(
         *(kernel, (clusters * tile.cluster,), (threads(tile),), args),

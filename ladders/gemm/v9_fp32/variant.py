@@ -35,9 +35,9 @@ def chunks(p: GemmShape) -> int:
 def widths(rows: int, n: int) -> tuple[int, int]:
     """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
 
-    Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles. Block
-    0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and only so
-    many are tried narrow as make a difference to the last rounds.
+    Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
+    Block 0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and
+    only so many are tried narrow as make a difference to the last rounds.
     """
 
     def narrow(wide: int) -> int:

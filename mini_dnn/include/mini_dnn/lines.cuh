@@ -46,50 +46,50 @@ __device__ __forceinline__ uint4 aligned(const Pieces& x, int shift, int count) 
 }
 
 #ifdef PTX_BULK
-// The same as sums::store_rows: rows of c start anywhere, and beta is 0. Each store of a warp is one line of the cache,
-// 128 bytes: L2 has to read what it gets a part of. Two parts of 64 columns lie staged at a time, as a line may begin
-// in one and end in the other.
+// The same as sums::store_rows: rows of c start anywhere, and beta is 0. A warp has its scheduler nearly for itself
+// here, so that the number of instructions counts: rows of one parity share what is known of a lane's columns, and
+// nothing branches. Two parts of 64 columns lie staged at a time, as words of two elements go on from one to the other.
 template <class Out, int groups>
 __device__ __forceinline__ void store(const float (&d)[groups][4], const sums::Matrix<Out>& to, char* staged, int row,
                                       int column) {
-  constexpr int parts = groups / 8, ROWS_READ = 4;  // before the first of them is written
-  const int lane = threadIdx.x % 32, here = min(to.m - row, 16), limit = min(to.n - column, 8 * groups);
+  constexpr int parts = groups / 8;
+  const int lane = threadIdx.x % 32, here = min(to.m - row, 16);
   Bits* const corner = reinterpret_cast<Bits*>(to.c) + (long long)row * to.pitch + column;
+  const int first_odd = reinterpret_cast<size_t>(corner) / 2 % 2;
   __syncwarp();  // all have read what was there before
+  sums::stage<Out>(d, 0, to.alpha, staged);
 #pragma unroll
-  for (int part = 0; part <= parts; part++) {
-    if (64 * (part - 1) >= limit) break;
-    if (part > 1) __syncwarp();  // all have read the part before the last one
-    if (part < parts) sums::stage<Out>(d, part < parts ? 8 * part : 0, to.alpha, staged + part % 2 * 2048);
+  for (int part = 0; part < parts; part++) {
+    const int left = min(to.n - column, 8 * groups) - 64 * part, last = part + 1 == parts ? min(left, 64) : left;
+    if (left <= 0) break;
+    if (part > 0) __syncwarp();  // all have read the part before
+    if (part + 1 < parts)
+      sums::stage<Out>(d, part + 1 < parts ? 8 * part + 8 : 0, to.alpha, staged + (part + 1) % 2 * 2048);
     __syncwarp();
-    // words of the last part and of this one: 0 to 31, and from 32 on
-    auto word = [&](int r, int i) {
-      i = part == 0 ? max(i, 32) : part == parts ? min(i, 31) : i;
-      const char* const rows = staged + (part + 1 + i / 32) % 2 * 2048 + r * 128;
-      return *reinterpret_cast<const unsigned*>(rows + ((i % 32 / 4) ^ r % 8) * 16 + i % 4 * 4);
-    };
+    const int own_at = part % 2 * 2048 + lane * 4;
+    const int next_at = lane < 31 ? own_at + 4 : (part + 1 < parts ? part + 1 : part) % 2 * 2048;
 #pragma unroll 1
-    for (int r0 = 0; r0 < here; r0 += ROWS_READ) {
-      unsigned both[ROWS_READ];
-      int x[ROWS_READ];  // a lane's first column: of two, which need not be those of a word that is staged
+    for (int parity = 0; parity < 2; parity++) {
+      // where a row starts at an odd place, a lane writes its second element and the next lane's first
+      const int odd = (first_odd + parity * to.pitch) % 2, first = 2 * lane + odd;
+      const int pairs = first + 1 < last ? here - parity : 0, ends = first + 1 == last ? here - parity : 0;
+      const int starts = part == 0 && odd && lane == 0 ? here - parity : 0;  // all three: the row where they end
+      const char* const rows = staged + parity * 128;
+      Bits* const c = corner + (long long)parity * to.pitch + 64 * part;
+      unsigned own[8], next[8];
 #pragma unroll
-      for (int i = 0; i < ROWS_READ; i++) {
-        const size_t address = reinterpret_cast<size_t>(corner + (long long)(r0 + i) * to.pitch);
-        const int to_line = int((0 - address / 2) % 64) + 2 * lane;
-        const unsigned own = word(r0 + i, to_line / 2), next = word(r0 + i, to_line / 2 + 1);
-        both[i] = to_line % 2 ? __funnelshift_r(own, next, 16) : own;
-        x[i] = 64 * (part - 1) + to_line;
+      for (int i = 0; i < 8; i++) {  // row 2 i + parity
+        const int swizzle = 2 * i % 8 * 16 ^ parity * 16;
+        own[i] = *reinterpret_cast<const unsigned*>(rows + 256 * i + (own_at ^ swizzle));
+        next[i] = *reinterpret_cast<const unsigned*>(rows + 256 * i + (next_at ^ swizzle));
       }
 #pragma unroll
-      for (int i = 0; i < ROWS_READ; i++) {
-        if (r0 + i >= here) break;
-        Bits* const c = corner + (long long)(r0 + i) * to.pitch;
-        if (x[i] >= 0 && x[i] + 1 < limit)
-          *reinterpret_cast<unsigned*>(c + x[i]) = both[i];
-        else if (x[i] >= 0 && x[i] < limit)
-          c[x[i]] = Bits(both[i]);
-        else if (x[i] == -1)
-          c[0] = Bits(both[i] >> 16);
+      for (int i = 0; i < 8; i++) {
+        Bits* const of_row = c + 2ll * i * to.pitch;
+        const unsigned both = __funnelshift_r(own[i], next[i], odd * 16);
+        if (2 * i < pairs) *reinterpret_cast<unsigned*>(of_row + first) = both;
+        if (2 * i < ends) of_row[first] = Bits(both);
+        if (part == 0 && 2 * i < starts) of_row[0] = Bits(own[i]);
       }
     }
   }
