@@ -1,0 +1,270 @@
+#include "rows.cuh"
+
+// Where boxes of q, k, v and o begin: heads follow each other along x or along z of their tensor maps.
+struct Heads {
+  int each, part;  // heads to an entry of z, and how far k lies behind q along x, and v behind k
+  __device__ __forceinline__ int x(int head) const { return head % each * D; }
+  __device__ __forceinline__ int z(int head) const { return head / each; }
+};
+
+constexpr int PARTS = D > 64 ? D / 64 : 1;  // boxes of 64 columns beside each other
+constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
+constexpr int WARPS = GROUP_COUNT * 4;
+
+template <int SIZE>
+struct Ring {  // a stage of a ring, and the parity of its phase
+  int stage = 0, parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == SIZE) stage = 0, parity ^= 1;
+  }
+};
+
+// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. Those with less tiles come last.
+struct Items {
+  int tiles, full, heads, count;
+  __device__ __forceinline__ Items(int T, int heads) : tiles((T + 63) / 64), full(tiles / GROUP_COUNT), heads(heads) {
+    count = heads * (full + (tiles % GROUP_COUNT > 0));
+  }
+  __device__ __forceinline__ int head(int item) const {
+    return item < heads * full ? item / full : item - heads * full;
+  }
+  __device__ __forceinline__ int first(int item) const {
+    if (item >= heads * full) return full * GROUP_COUNT;
+    return (CAUSAL ? full - 1 - item % full : item % full) * GROUP_COUNT;
+  }
+  __device__ __forceinline__ int groups(int item) const {
+    return item < heads * full ? GROUP_COUNT : tiles % GROUP_COUNT;
+  }
+};
+
+template <int N>
+struct Keys {  // of a block, as a type
+  static constexpr int count = N;
+};
+
+struct Barriers {
+  ptx::mbarrier full[STAGES], empty[STAGES], q_full[Q_STAGES], q_empty[Q_STAGES], turn[GROUP_COUNT];
+};
+
+// Blocks of keys that the queries of so many tiles see.
+__device__ __forceinline__ int blocks_for(int T, int tiles) {
+  const int keys = CAUSAL ? min(T, tiles * 64) : T;
+  return (keys + BLOCK - 1) / BLOCK;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
+              const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map, int T,
+              int heads, int each, int part, float scale) {
+  extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
+  __shared__ Barriers barriers;
+  const Items items(T, heads);
+  const Heads lie{each, part};
+  const int lane = threadIdx.x % 32;
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  char* const queries = memory + STAGES * 2 * KEYS_BYTES;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      ptx::mbarrier_init(barriers.full + i, 1);
+      ptx::mbarrier_init(barriers.empty + i, WARPS);
+    }
+    for (int i = 0; i < Q_STAGES; i++) {
+      ptx::mbarrier_init(barriers.q_full + i, 1);
+      ptx::mbarrier_init(barriers.q_empty + i, WARPS);
+    }
+    for (int i = 0; i < GROUP_COUNT; i++) ptx::mbarrier_init(barriers.turn + i, 4);
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();
+
+  Ring<STAGES> ring;
+  Ring<Q_STAGES> q_ring;
+  if (group == GROUP_COUNT) {  // the producer
+    ptx::setmaxnreg_dec<FEWER>();
+    if (threadIdx.x == GROUP_COUNT * 128) {
+      ptx::grid_wait();
+      for (int item = blockIdx.x; item < items.count; item += gridDim.x, q_ring.next()) {
+        const int head = items.head(item), x = lie.x(head), z = lie.z(head), first = items.first(item);
+        const int blocks = blocks_for(T, first + items.groups(item));
+        ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
+        ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES);
+        for (int i = 0; i < PARTS; i++)
+          ptx::tensor_load(queries + q_ring.stage * QUERIES_BYTES + i * (GROUP_COUNT * 64 * 128), q_map, x + 64 * i,
+                           first * 64, z, ready);
+        for (int j = 0; j < blocks; j++, ring.next()) {
+          ptx::mbarrier* const come = barriers.full + ring.stage;
+          char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
+          ptx::mbarrier_wait(barriers.empty + ring.stage, ring.parity ^ 1);
+          ptx::mbarrier_arrive_expect_tx(come, 2 * KEYS_BYTES);
+          for (int i = 0; i < PARTS; i++) {
+            ptx::tensor_load(keys + i * (BLOCK * 128), k_map, x + lie.part + 64 * i, j * BLOCK, z, come);
+            ptx::tensor_load(values + i * (BLOCK * 128), v_map, x + 2 * lie.part + 64 * i, j * BLOCK, z, come);
+          }
+        }
+      }
+    }
+    return;
+  }
+
+  ptx::setmaxnreg_inc<MORE>();
+  Rows rows;
+  int turn = 0;     // parity of the turns of this warpgroup
+  int stored = -1;  // the stage of queries from which results are on their way
+  const int warp_rows = threadIdx.x / 32 % 4 * 16;
+  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
+  const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
+  const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries + group * 8192, 16, 1024);
+
+  auto arrive = [&](ptx::mbarrier* barrier) {
+    if (lane == 0) ptx::mbarrier_arrive(barrier);
+  };
+  auto wait_turn = [&]() {
+    if (TURNS) ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0));
+  };
+  auto pass_turn = [&](int groups) {  // to the next of so many warpgroups
+    if (TURNS) {
+      __syncwarp();  // all lanes have had their turn
+      arrive(barriers.turn + (group + 1 < groups ? group + 1 : 0));
+    }
+    turn ^= 1;
+  };
+  auto release = [&]() {
+    if (stored < 0) return;
+    if (lane == 0) {
+      ptx::bulk_wait_read<0>();
+      ptx::mbarrier_arrive(barriers.q_empty + stored);
+    }
+    stored = -1;
+  };
+  auto skip = [&](int blocks) {  // keys that this warpgroup does not need
+    for (; blocks > 0; blocks--, ring.next()) {
+      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+      arrive(barriers.empty + ring.stage);
+    }
+  };
+  auto idle = [&](int item) { return item < items.count && group >= items.groups(item); };
+  auto skip_items = [&](int item) {  // the next item in which this warpgroup has a tile
+    for (; idle(item); item += gridDim.x, q_ring.next()) {
+      ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+      arrive(barriers.q_empty + q_ring.stage);
+      skip(blocks_for(T, items.first(item) + items.groups(item)));
+    }
+    return item;
+  };
+  auto scores = [&]() {
+    rows.times_keys<FIRST>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
+                           keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
+  };
+  auto wait_both = [&]() {
+    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+  };
+  auto start = [&](int item) {  // an item's first scores, with nothing beside them
+    wait_both();
+    wait_turn();
+    ptx::wgmma_fence();
+    scores();
+    ptx::wgmma_commit();
+    const int before = item - (int)gridDim.x;  // whose last products are made in the same round
+    pass_turn(max(before < 0 ? 0 : items.groups(before), items.groups(item)));
+    ptx::wgmma_wait<0>(rows.s);
+  };
+
+  // The next block's scores, and beside them the values of the block before, in one go.
+  auto advance = [&]() {
+    const int before = ring.stage;
+    ring.next();
+    return before;
+  };
+  auto round = [&](auto keys, int before, bool add, int groups) {
+    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    wait_turn();
+    ptx::wgmma_fence();
+    rows.times_keys<keys.count>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
+                                keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
+    rows.plus_values<FIRST>(values_at + before * (2 * KEYS_BYTES >> 4), add);
+    ptx::wgmma_commit();
+    pass_turn(groups);
+    ptx::wgmma_wait<0>(rows.s);
+    ptx::wgmma_wait<0>(rows.o);
+    arrive(barriers.empty + before);
+  };
+
+  int item = skip_items(blockIdx.x);
+  if (item < items.count) start(item);
+  while (item < items.count) {
+    const int tile = items.first(item) + group, groups = items.groups(item);
+    const int blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, items.first(item) + groups);
+    const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
+    // The block that scores are there of is in `ring`; that of the values before it is `before`.
+    if (blocks == 1 || CAUSAL) rows.hide<FIRST>(T, row, scale);
+    rows.begin<FIRST>(scale);
+    release();
+    const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is apart
+    int j = 1;
+    for (; j < plain; j++) {
+      const int before = advance();
+      round(Keys<BLOCK>(), before, j > 1, groups);
+      const int from = j * BLOCK;
+      if (CAUSAL ? from + BLOCK > min(T, tile * 64) : LAST == BLOCK && from + BLOCK > T)
+        rows.hide<BLOCK>(T - from, row - from, scale);
+      rows.go_on<BLOCK>(scale);
+    }
+    if (LAST != BLOCK) {
+      const int before = advance();
+      round(Keys<LAST>(), before, j > 1, groups);
+      rows.hide<LAST>(T - j * BLOCK, row - j * BLOCK, scale);
+      rows.go_on<LAST>(scale);
+    }
+
+    const int before = ring.stage, done = q_ring.stage;
+    const unsigned long long v = values_at + before * (2 * KEYS_BYTES >> 4);
+    ring.next();
+    q_ring.next();
+    const int next = item + gridDim.x;
+    const bool joint = !CAUSAL && next < items.count && !idle(next);
+    const int most = next < items.count ? max(groups, items.groups(next)) : groups;
+    if (joint) {
+      wait_both();
+      wait_turn();
+      ptx::wgmma_fence();
+      scores();
+      rows.plus_values<LAST>(v, blocks > 1);
+      ptx::wgmma_commit();
+      pass_turn(most);
+      ptx::wgmma_wait<0>(rows.s);
+      ptx::wgmma_wait<0>(rows.o);
+    } else {
+      wait_turn();
+      ptx::wgmma_fence();
+      rows.plus_values<LAST>(v, blocks > 1);
+      ptx::wgmma_commit();
+      pass_turn(most);
+      ptx::wgmma_wait<0>(rows.o);
+    }
+    arrive(barriers.empty + before);
+
+    char* const out = queries + done * QUERIES_BYTES + group * 8192 + warp_rows * 128;
+    rows.put(out);
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (lane == 0 && tile * 64 + warp_rows < T) {
+      const int head = items.head(item);
+      for (int i = 0; i < PARTS; i++)
+        ptx::tensor_store(o_map, lie.x(head) + 64 * i, tile * 64 + warp_rows, lie.z(head),
+                          out + i * (GROUP_COUNT * 64 * 128));
+      ptx::bulk_commit();
+    }
+    __syncwarp();
+    stored = done;
+    item = next;
+    if (!joint) {
+      release();
+      skip(all_blocks - blocks);
+      item = skip_items(next);
+      if (item < items.count) start(item);
+    }
+  }
+  if (lane == 0) ptx::bulk_wait_read<0>();
+}
