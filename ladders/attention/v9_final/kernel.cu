@@ -1,4 +1,5 @@
 #include "rows.cuh"
+#include "tail.cuh"
 
 // Where boxes of q, k, v and o begin: heads follow each other along x or along z of their tensor maps.
 struct Heads {
@@ -9,7 +10,8 @@ struct Heads {
 
 constexpr int PARTS = D > 64 ? D / 64 : 1;  // boxes of 64 columns beside each other
 constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
-constexpr int WARPS = GROUP_COUNT * 4;
+constexpr int READERS = GROUP_COUNT * 4 + (TAIL ? TAIL_WARPS : 0);  // warps
+constexpr int TAIL_BYTES = TAIL ? FEW * 128 : 0;
 
 template <int SIZE>
 struct Ring {  // a stage of a ring, and the parity of its phase
@@ -19,22 +21,21 @@ struct Ring {  // a stage of a ring, and the parity of its phase
   }
 };
 
-// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. Those with less tiles come last.
+// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. A head's last item may have less, and has
+// its tail; so that no block gets only those, items of a head change places from round to round.
 struct Items {
-  int tiles, full, heads, count;
-  __device__ __forceinline__ Items(int T, int heads) : tiles((T + 63) / 64), full(tiles / GROUP_COUNT), heads(heads) {
-    count = heads * (full + (tiles % GROUP_COUNT > 0));
+  int tiles, of_head, count;
+  __device__ __forceinline__ Items(int T, int heads) {
+    tiles = TAIL ? T / 64 : (T + 63) / 64;
+    of_head = (tiles + GROUP_COUNT - 1) / GROUP_COUNT;
+    count = heads * of_head;
   }
-  __device__ __forceinline__ int head(int item) const {
-    return item < heads * full ? item / full : item - heads * full;
-  }
+  __device__ __forceinline__ int head(int item) const { return item / of_head; }
   __device__ __forceinline__ int first(int item) const {
-    if (item >= heads * full) return full * GROUP_COUNT;
-    return (CAUSAL ? full - 1 - item % full : item % full) * GROUP_COUNT;
+    return (item % of_head + item / of_head * of_head / (int)gridDim.x) % of_head * GROUP_COUNT;
   }
-  __device__ __forceinline__ int groups(int item) const {
-    return item < heads * full ? GROUP_COUNT : tiles % GROUP_COUNT;
-  }
+  __device__ __forceinline__ int groups(int item) const { return min(GROUP_COUNT, tiles - first(item)); }
+  __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
 template <int N>
@@ -43,6 +44,7 @@ struct Keys {  // of a block, as a type
 };
 
 struct Barriers {
+  ptx::mbarrier given, taken;  // states of the tail
   ptx::mbarrier full[STAGES], empty[STAGES], q_full[Q_STAGES], q_empty[Q_STAGES], turn[GROUP_COUNT];
 };
 
@@ -54,8 +56,9 @@ __device__ __forceinline__ int blocks_for(int T, int tiles) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
-              const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map, int T,
-              int heads, int each, int part, float scale) {
+              const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map,
+              const __grid_constant__ ptx::TensorMap tail_map, unsigned* o, int T, int heads, int each, int part,
+              float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
   const Items items(T, heads);
@@ -63,16 +66,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int lane = threadIdx.x % 32;
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
   char* const queries = memory + STAGES * 2 * KEYS_BYTES;
+  char* const few = queries + Q_STAGES * QUERIES_BYTES;  // queries of the tail, and its states
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       ptx::mbarrier_init(barriers.full + i, 1);
-      ptx::mbarrier_init(barriers.empty + i, WARPS);
+      ptx::mbarrier_init(barriers.empty + i, READERS);
     }
     for (int i = 0; i < Q_STAGES; i++) {
       ptx::mbarrier_init(barriers.q_full + i, 1);
-      ptx::mbarrier_init(barriers.q_empty + i, WARPS);
+      ptx::mbarrier_init(barriers.q_empty + i, READERS);
     }
     for (int i = 0; i < GROUP_COUNT; i++) ptx::mbarrier_init(barriers.turn + i, 4);
+    ptx::mbarrier_init(&barriers.given, TAIL_WARPS - 1);
+    ptx::mbarrier_init(&barriers.taken, 1);
     ptx::fence_proxy_async();
   }
   __syncthreads();
@@ -88,7 +94,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int blocks = blocks_for(T, first + items.groups(item));
         ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
         ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-        ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES);
+        ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + (items.tail(item) ? TAIL_BYTES : 0));
+        if (items.tail(item))
+          ptx::tensor_load(few + q_ring.stage * TAIL_BYTES, tail_map, x, items.tiles * 64, z, ready);
         for (int i = 0; i < PARTS; i++)
           ptx::tensor_load(queries + q_ring.stage * QUERIES_BYTES + i * (GROUP_COUNT * 64 * 128), q_map, x + 64 * i,
                            first * 64, z, ready);
@@ -104,11 +112,52 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
       }
     }
+    if (TAIL && threadIdx.x >= GROUP_COUNT * 128 + 32) {
+      typedef float State[STATE][32];
+      State* const states = reinterpret_cast<State*>(few + Q_STAGES * TAIL_BYTES);
+      const int warp = threadIdx.x / 32 - GROUP_COUNT * 4 - 1, blocks = blocks_for(T, 0);
+      int parity = 0;
+      auto arrive = [&](ptx::mbarrier* barrier) {
+        __syncwarp();
+        if (lane == 0) ptx::mbarrier_arrive(barrier);
+      };
+      for (int item = blockIdx.x; item < items.count; item += gridDim.x, q_ring.next()) {
+        const bool mine = items.tail(item);
+        Tail tail;
+        ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+        if (mine) tail.start(few + q_ring.stage * TAIL_BYTES);
+        arrive(barriers.q_empty + q_ring.stage);
+        for (int j = 0; j < blocks; j++, ring.next()) {
+          const char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
+          ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+          const int valid = mine ? min(T - j * BLOCK, BLOCK) : 0;
+#pragma unroll 1
+          for (int at = warp * 16; at < valid; at += TAIL_WARPS * 16) tail.step(keys, values, at, valid - at, scale);
+          arrive(barriers.empty + ring.stage);
+        }
+        if (!mine) continue;
+        if (warp > 0) {
+          ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
+          tail.give(states[warp - 1]);
+          arrive(&barriers.given);
+        } else {
+          ptx::mbarrier_wait(&barriers.given, parity);
+          for (int i = 0; i < TAIL_WARPS - 1; i++) tail.take(states[i]);
+          arrive(&barriers.taken);
+          const int head = items.head(item), row = items.tiles * 64;
+          const long long at = ((long long)lie.z(head) * T + row) * each * D + lie.x(head);
+          tail.put(o + at / 2, T - row, each * (D / 2));
+        }
+        parity ^= 1;
+      }
+    }
     return;
   }
 
   ptx::setmaxnreg_inc<MORE>();
   Rows rows;
+#pragma unroll
+  for (int i = 0; i < D / 8; i++) rows.o[i][0] = rows.o[i][1] = rows.o[i][2] = rows.o[i][3] = 0.0f;
   int turn = 0;     // parity of the turns of this warpgroup
   int stored = -1;  // the stage of queries from which results are on their way
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
@@ -198,8 +247,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, items.first(item) + groups);
     const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
     // The block that scores are there of is in `ring`; that of the values before it is `before`.
-    if (blocks == 1 || CAUSAL) rows.hide<FIRST>(T, row, scale);
+    if (blocks == 1 || CAUSAL) rows.hide<FIRST>(T, row);
     rows.begin<FIRST>(scale);
+    rows.go_on<FIRST>(scale);
     release();
     const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is apart
     int j = 1;
@@ -208,13 +258,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       round(Keys<BLOCK>(), before, j > 1, groups);
       const int from = j * BLOCK;
       if (CAUSAL ? from + BLOCK > min(T, tile * 64) : LAST == BLOCK && from + BLOCK > T)
-        rows.hide<BLOCK>(T - from, row - from, scale);
+        rows.hide<BLOCK>(T - from, row - from);
       rows.go_on<BLOCK>(scale);
     }
     if (LAST != BLOCK) {
       const int before = advance();
       round(Keys<LAST>(), before, j > 1, groups);
-      rows.hide<LAST>(T - j * BLOCK, row - j * BLOCK, scale);
+      rows.hide<LAST>(T - j * BLOCK, row - j * BLOCK);
       rows.go_on<LAST>(scale);
     }
 

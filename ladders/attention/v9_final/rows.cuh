@@ -2,6 +2,7 @@
 #pragma once
 #include <mini_dnn/ptx_attention.cuh>
 
+constexpr int SAMPLE = 32;        // keys from which the first reference comes
 constexpr float LIMIT = 8192.0f;  // a thread's sum of powers of a block: all of them fit halves, by far
 
 // A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1.
@@ -18,9 +19,9 @@ struct Rows {
   // Keys that do not count: beyond `valid`, and of row r beyond r with a causal mask. Both are counted from the
   // block's first key on, and `row` is that of this thread's first row.
   template <int keys>
-  __device__ __forceinline__ void hide(int valid, int row, float scale) {
+  __device__ __forceinline__ void hide(int valid, int row) {
     const int t = threadIdx.x % 4;
-    const float least = scale < 0.0f ? INFINITY : -INFINITY;
+    const float least = NEGATIVE ? INFINITY : -INFINITY;
 #pragma unroll
     for (int i = 0; i < keys / 8; i++)
 #pragma unroll
@@ -30,10 +31,10 @@ struct Rows {
       }
   }
 
-  // The largest score of each row of a block, scaled.
+  // The largest of a row's scores with the first keys of a block, scaled.
   template <int keys>
   __device__ __forceinline__ void largest(float (&m)[2], float scale) const {
-    const float sign = scale < 0.0f ? -1.0f : 1.0f;
+    constexpr float sign = NEGATIVE ? -1.0f : 1.0f;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       m[r] = sign * s[0][2 * r];
@@ -61,14 +62,14 @@ struct Rows {
     return total[0] < LIMIT && total[1] < LIMIT;
   }
 
-  // A row's first block of keys.
+  // Before a row's first block of keys: any reference does that is not above the largest score, nor far below.
   template <int keys>
   __device__ __forceinline__ void begin(float scale) {
-    largest<keys>(reference, scale);
-    power<keys>(sum, scale);
+    largest<(keys < SAMPLE ? keys : SAMPLE)>(reference, scale);
+    sum[0] = sum[1] = 0.0f;
   }
 
-  // A later one; o is complete up to the block before.
+  // Powers of a block; o is complete up to the block before, or of no meaning if this is the first.
   template <int keys>
   __device__ __forceinline__ void go_on(float scale) {
     float total[2];
@@ -117,7 +118,7 @@ struct Rows {
     for (int r = 0; r < 2; r++) {
       float all = sum[r] + __shfl_xor_sync(~0u, sum[r], 1);
       all += __shfl_xor_sync(~0u, all, 2);
-      factor[r] = 1.0f / all;
+      factor[r] = __fdividef(1.0f, all);
     }
 #pragma unroll
     for (int i = 0; i < COLUMNS; i += 2) {

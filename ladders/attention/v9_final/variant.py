@@ -10,11 +10,18 @@ MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 LOG2_E = 1.4426950408889634
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d
 Q_STAGES = 2
+TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail
+TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states of two warps
 
 
 def refuses(p: AttentionShape) -> str:
     """What wgmma multiplies."""
     return "it multiplies halves, and dtype is fp32; attention/v6 takes both" if p.dtype == "fp32" else ""
+
+
+def has_tail(p: AttentionShape) -> bool:
+    """Whether a few queries past the last full tile are done apart."""
+    return p.T > TILE and 0 < p.T % TILE <= FEW and not p.causal and p.d < 128
 
 
 def blocks(p: AttentionShape) -> tuple[int, int, int]:
@@ -31,7 +38,7 @@ def blocks(p: AttentionShape) -> tuple[int, int, int]:
 def stages(p: AttentionShape) -> int:
     """Of keys and values: what shared memory holds beside the queries."""
     wide = max(1, p.d // 64)
-    return (224 * 1024 - Q_STAGES * GROUPS * 8192 * wide) // (2 * blocks(p)[0] * 128 * wide)
+    return (224 * 1024 - TAIL_BYTES - Q_STAGES * GROUPS * 8192 * wide) // (2 * blocks(p)[0] * 128 * wide)
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
@@ -45,7 +52,7 @@ def defines(p: AttentionShape) -> dict[str, int]:
             "GROUP_COUNT": GROUPS,
             "THREADS": (GROUPS + 1) * 128,
         },
-        **{"MORE": 144, "FEWER": 80},
+        **{"NEGATIVE": p.factor < 0, "TAIL": has_tail(p), "MORE": 144, "FEWER": 80},
     }
 
 
@@ -61,7 +68,7 @@ def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
 
 def plan(p: AttentionShape) -> list[Launch]:
     """One launch of as many blocks as there are multiprocessors, or items."""
-    tiles = ceil_div(p.T, 64)
+    tiles = p.T // TILE if has_tail(p) else ceil_div(p.T, TILE)
     items = p.B * p.H * ceil_div(tiles, GROUPS)
     q, k, v, o = p.buffers
     block = blocks(p)[0]
@@ -69,9 +76,12 @@ def plan(p: AttentionShape) -> list[Launch]:
     maps = (tensor_map(p, name, count) for name, count in zip((q, k, v, o), rows, strict=True))
     each = p.H if p.layout == "packed" else 1
     wide = max(1, p.d // 64)
-    shared = (defines(p)["STAGES"] * 2 * block * 128 + Q_STAGES * GROUPS * 8192) * wide
+    shared = (
+        defines(p)["STAGES"] * 2 * block * 128 + Q_STAGES * GROUPS * 8192
+    ) * wide + TAIL_BYTES * has_tail(p)
     scale = float(np.float32(p.factor * LOG2_E))
-    args = (*maps, p.T, p.B * p.H, each, p.part, scale)
+    few = tensor_map(p, q, FEW)
+    args = (*maps, few, "o", p.T, p.B * p.H, each, p.part, scale)
     grid = (min(items, MULTIPROCESSORS),)
     return [Launch("attention", grid, (defines(p)["THREADS"],), args, shared_bytes=shared, early=True)]
 
