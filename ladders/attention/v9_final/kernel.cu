@@ -38,6 +38,10 @@ struct Items {
   __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
+struct Item {               // as the producer tells the others, so that nobody else divides
+  int x, z, first, groups;  // where its head lies; its first tile, and how many; of the end there are none
+};
+
 template <int N>
 struct Keys {  // of a block, as a type
   static constexpr int count = N;
@@ -61,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
+  __shared__ Item told[Q_STAGES];
   const Items items(T, heads);
   const Heads lie{each, part};
   const int lane = threadIdx.x % 32;
@@ -94,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int blocks = blocks_for(T, first + items.groups(item));
         ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
         ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
+        told[q_ring.stage] = {x, z, first, items.groups(item)};
         ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + (items.tail(item) ? TAIL_BYTES : 0));
         if (items.tail(item))
           ptx::tensor_load(few + q_ring.stage * TAIL_BYTES, tail_map, x, items.tiles * 64, z, ready);
@@ -111,6 +117,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           }
         }
       }
+      ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
+      told[q_ring.stage] = {};
+      ptx::mbarrier_arrive(barriers.q_full + q_ring.stage);
     }
     if (TAIL && threadIdx.x >= GROUP_COUNT * 128 + 32) {
       typedef float State[STATE][32];
@@ -121,10 +130,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(barrier);
       };
-      for (int item = blockIdx.x; item < items.count; item += gridDim.x, q_ring.next()) {
-        const bool mine = items.tail(item);
-        Tail tail;
+      for (;; q_ring.next()) {
         ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+        const Item item = told[q_ring.stage];
+        if (item.groups == 0) break;
+        const bool mine = item.first + GROUP_COUNT >= items.tiles;
+        Tail tail;
         if (mine) tail.start(few + q_ring.stage * TAIL_BYTES);
         arrive(barriers.q_empty + q_ring.stage);
         for (int j = 0; j < blocks; j++, ring.next()) {
@@ -144,8 +155,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           ptx::mbarrier_wait(&barriers.given, parity);
           for (int i = 0; i < TAIL_WARPS - 1; i++) tail.take(states[i]);
           arrive(&barriers.taken);
-          const int head = items.head(item), row = items.tiles * 64;
-          const long long at = ((long long)lie.z(head) * T + row) * each * D + lie.x(head);
+          const int row = items.tiles * 64;
+          const long long at = ((long long)item.z * T + row) * each * D + item.x;
           tail.put(o + at / 2, T - row, each * (D / 2));
         }
         parity ^= 1;
@@ -192,31 +203,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       arrive(barriers.empty + ring.stage);
     }
   };
-  auto idle = [&](int item) { return item < items.count && group >= items.groups(item); };
-  auto skip_items = [&](int item) {  // the next item in which this warpgroup has a tile
-    for (; idle(item); item += gridDim.x, q_ring.next()) {
-      ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+  int first, groups;  // of the item in hand
+  auto look = [&]() {
+    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+    first = told[q_ring.stage].first;
+    groups = told[q_ring.stage].groups;
+  };
+  auto skip_items = [&](int before) {  // to the next item in which this warpgroup has a tile; how many had one before
+    while (groups > 0 && group >= groups) {
+      __syncwarp();  // all lanes have looked
       arrive(barriers.q_empty + q_ring.stage);
-      skip(blocks_for(T, items.first(item) + items.groups(item)));
+      skip(blocks_for(T, first + groups));
+      before = groups;
+      q_ring.next();
+      look();
     }
-    return item;
+    return before;
   };
   auto scores = [&]() {
     rows.times_keys<FIRST>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
                            keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
   };
-  auto wait_both = [&]() {
-    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+  auto start = [&](int before) {  // an item's first scores, with nothing beside them
     ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-  };
-  auto start = [&](int item) {  // an item's first scores, with nothing beside them
-    wait_both();
     wait_turn();
     ptx::wgmma_fence();
     scores();
     ptx::wgmma_commit();
-    const int before = item - (int)gridDim.x;  // whose last products are made in the same round
-    pass_turn(max(before < 0 ? 0 : items.groups(before), items.groups(item)));
+    pass_turn(max(before, groups));  // some make the last products of the item before in the same round
     ptx::wgmma_wait<0>(rows.s);
   };
 
@@ -240,11 +254,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     arrive(barriers.empty + before);
   };
 
-  int item = skip_items(blockIdx.x);
-  if (item < items.count) start(item);
-  while (item < items.count) {
-    const int tile = items.first(item) + group, groups = items.groups(item);
-    const int blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, items.first(item) + groups);
+  look();
+  skip_items(0);
+  if (groups > 0) start(0);
+  while (groups > 0) {
+    const int tile = first + group, blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, first + groups);
     const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
     // The block that scores are there of is in `ring`; that of the values before it is `before`.
     if (blocks == 1 || CAUSAL) rows.hide<FIRST>(T, row);
@@ -272,17 +286,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned long long v = values_at + before * (2 * KEYS_BYTES >> 4);
     ring.next();
     q_ring.next();
-    const int next = item + gridDim.x;
-    const bool joint = !CAUSAL && next < items.count && !idle(next);
-    const int most = next < items.count ? max(groups, items.groups(next)) : groups;
+    const int before_groups = groups;
+    look();
+    const bool joint = !CAUSAL && group < groups;
     if (joint) {
-      wait_both();
+      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
       wait_turn();
       ptx::wgmma_fence();
       scores();
       rows.plus_values<LAST>(v, blocks > 1);
       ptx::wgmma_commit();
-      pass_turn(most);
+      pass_turn(max(before_groups, groups));
       ptx::wgmma_wait<0>(rows.s);
       ptx::wgmma_wait<0>(rows.o);
     } else {
@@ -290,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::wgmma_fence();
       rows.plus_values<LAST>(v, blocks > 1);
       ptx::wgmma_commit();
-      pass_turn(most);
+      pass_turn(max(before_groups, groups));
       ptx::wgmma_wait<0>(rows.o);
     }
     arrive(barriers.empty + before);
@@ -300,20 +314,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::fence_proxy_async();
     __syncwarp();
     if (lane == 0 && tile * 64 + warp_rows < T) {
-      const int head = items.head(item);
       for (int i = 0; i < PARTS; i++)
-        ptx::tensor_store(o_map, lie.x(head) + 64 * i, tile * 64 + warp_rows, lie.z(head),
+        ptx::tensor_store(o_map, told[done].x + 64 * i, tile * 64 + warp_rows, told[done].z,
                           out + i * (GROUP_COUNT * 64 * 128));
       ptx::bulk_commit();
     }
     __syncwarp();
     stored = done;
-    item = next;
     if (!joint) {
       release();
       skip(all_blocks - blocks);
-      item = skip_items(next);
-      if (item < items.count) start(item);
+      const int before = skip_items(before_groups);
+      if (groups > 0) start(before);
     }
   }
   if (lane == 0) ptx::bulk_wait_read<0>();
