@@ -9,7 +9,7 @@ struct Heads {
 };
 
 constexpr int PARTS = D > 64 ? D / 64 : 1;  // boxes of 64 columns beside each other
-constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
+constexpr int KEYS_BYTES = PARTS * STAGE_KEYS * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
 constexpr int READERS = GROUP_COUNT * 4 + (TAIL ? TAIL_WARPS : 0);  // warps
 constexpr int TAIL_BYTES = TAIL ? FEW * 128 : 0;
 
@@ -55,13 +55,14 @@ struct Barriers {
 // Blocks of keys that the queries of so many tiles see.
 __device__ __forceinline__ int blocks_for(int T, int tiles) {
   const int keys = CAUSAL ? min(T, tiles * 64) : T;
-  return (keys + BLOCK - 1) / BLOCK;
+  return LAST > BLOCK ? (keys - LAST + BLOCK - 1) / BLOCK + 1 : (keys + BLOCK - 1) / BLOCK;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
               const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map,
-              const __grid_constant__ ptx::TensorMap tail_map, unsigned* o, int T, int heads, int each, int part,
+              const __grid_constant__ ptx::TensorMap tail_map, const __grid_constant__ ptx::TensorMap more_k_map,
+              const __grid_constant__ ptx::TensorMap more_v_map, unsigned* o, int T, int heads, int each, int part,
               float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
@@ -110,10 +111,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           ptx::mbarrier* const come = barriers.full + ring.stage;
           char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
           ptx::mbarrier_wait(barriers.empty + ring.stage, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(come, 2 * KEYS_BYTES);
+          const bool more = LAST > BLOCK && j == blocks - 1;  // keys than other blocks
+          ptx::mbarrier_arrive_expect_tx(come, 2 * PARTS * 128 * (more ? LAST : BLOCK));
           for (int i = 0; i < PARTS; i++) {
-            ptx::tensor_load(keys + i * (BLOCK * 128), k_map, x + lie.part + 64 * i, j * BLOCK, z, come);
-            ptx::tensor_load(values + i * (BLOCK * 128), v_map, x + 2 * lie.part + 64 * i, j * BLOCK, z, come);
+            char *const key = keys + i * (STAGE_KEYS * 128), *const value = values + i * (STAGE_KEYS * 128);
+            const int k_x = x + lie.part + 64 * i, v_x = k_x + lie.part, row = j * BLOCK;
+            ptx::tensor_load(key, k_map, k_x, row, z, come);
+            ptx::tensor_load(value, v_map, v_x, row, z, come);
+            if (more) {
+              ptx::tensor_load(key + BLOCK * 128, more_k_map, k_x, row + BLOCK, z, come);
+              ptx::tensor_load(value + BLOCK * 128, more_v_map, v_x, row + BLOCK, z, come);
+            }
           }
         }
       }
@@ -141,9 +149,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int j = 0; j < blocks; j++, ring.next()) {
           const char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
           ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-          const int valid = mine ? min(T - j * BLOCK, BLOCK) : 0;
-#pragma unroll 1
-          for (int at = warp * 16; at < valid; at += TAIL_WARPS * 16) tail.step(keys, values, at, valid - at, scale);
+          const int left = T - j * BLOCK, valid = j == blocks - 1 ? left : BLOCK;
+          for (int at = warp; mine && at * 16 < valid; at += TAIL_WARPS * Tail::MOST)
+            tail.step(keys, values, at, valid, scale);
           arrive(barriers.empty + ring.stage);
         }
         if (!mine) continue;
@@ -172,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int turn = 0;     // parity of the turns of this warpgroup
   int stored = -1;  // the stage of queries from which results are on their way
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
-  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
+  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, STAGE_KEYS * 128, 1024);
   const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
   const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries + group * 8192, 16, 1024);
 

@@ -9,6 +9,8 @@ GROUPS = 3  # warpgroups that multiply, 64 queries each
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 LOG2_E = 1.4426950408889634
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d
+TAIL_KEYS = 96  # where warps for a tail need registers, too
+MORE_KEYS = 16  # that the last block may have beyond that
 Q_STAGES = 2
 TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail
 TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states of two warps
@@ -25,21 +27,34 @@ def has_tail(p: AttentionShape) -> bool:
 
 
 def blocks(p: AttentionShape) -> tuple[int, int, int]:
-    """Keys of a block, of the first, and of the last: keys are padded to a multiple of 16 at most."""
-    keys, most = ceil_div(p.T, 16) * 16, MOST_KEYS[p.d]
+    """Keys of a block, of the first, and of the last, which may be longer: keys are padded to 16 at most."""
+    keys, most = ceil_div(p.T, 16) * 16, TAIL_KEYS if has_tail(p) else MOST_KEYS[p.d]
     if p.causal:
         block = min(keys, most)
         return block, block, block
     if keys <= most:
         return keys, keys, keys
+    more = MORE_KEYS if has_tail(p) else 0
+    if keys <= most + more:
+        return keys, keys, keys
     last = (keys - 1) % most + 1
-    return most, most, 48 if has_tail(p) and last == 32 else last  # with 32 the compiler runs out of registers
+    return most, most, last + most if last <= more else last
+
+
+def stage_keys(p: AttentionShape) -> int:
+    """Keys that a stage has room for."""
+    return max(blocks(p))
 
 
 def stages(p: AttentionShape) -> int:
     """Of keys and values: what shared memory holds beside the queries."""
     wide = max(1, p.d // 64)
-    return (224 * 1024 - TAIL_BYTES - Q_STAGES * GROUPS * 8192 * wide) // (2 * blocks(p)[0] * 128 * wide)
+    return (224 * 1024 - TAIL_BYTES - Q_STAGES * GROUPS * 8192 * wide) // (2 * stage_keys(p) * 128 * wide)
+
+
+def registers(p: AttentionShape) -> tuple[int, int]:
+    """Of a thread that multiplies, and of one that copies or does the tail."""
+    return (136, 104) if has_tail(p) else (160, 32)
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
@@ -53,7 +68,8 @@ def defines(p: AttentionShape) -> dict[str, int]:
             "GROUP_COUNT": GROUPS,
             "THREADS": (GROUPS + 1) * 128,
         },
-        **{"NEGATIVE": p.factor < 0, "TAIL": has_tail(p), "MORE": 144, "FEWER": 80},
+        **{"NEGATIVE": p.factor < 0, "TAIL": has_tail(p)},
+        **dict(zip(("MORE", "FEWER"), registers(p), strict=True)),
     }
 
 
@@ -78,11 +94,12 @@ def plan(p: AttentionShape) -> list[Launch]:
     each = p.H if p.layout == "packed" else 1
     wide = max(1, p.d // 64)
     shared = (
-        defines(p)["STAGES"] * 2 * block * 128 + Q_STAGES * GROUPS * 8192
+        defines(p)["STAGES"] * 2 * stage_keys(p) * 128 + Q_STAGES * GROUPS * 8192
     ) * wide + TAIL_BYTES * has_tail(p)
     scale = float(np.float32(p.factor * LOG2_E))
     few = tensor_map(p, q, FEW)
-    args = (*maps, few, "o", p.T, p.B * p.H, each, p.part, scale)
+    more_k, more_v = (tensor_map(p, name, MORE_KEYS) for name in (k, v))
+    args = (*maps, few, more_k, more_v, "o", p.T, p.B * p.H, each, p.part, scale)
     grid = (min(items, MULTIPROCESSORS),)
     return [Launch("attention", grid, (defines(p)["THREADS"],), args, shared_bytes=shared, early=True)]
 
