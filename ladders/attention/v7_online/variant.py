@@ -19,7 +19,7 @@ def refuses(p: AttentionShape) -> str:
 def plan(p: AttentionShape) -> list[Launch]:
     """One launch: a block for 64 queries of a head."""
     strides = map(np.int64, (*p.strides, *p.out_strides))
-    args = (*p.buffers, p.H, p.T, p.factor * LOG2_E, p.part, *strides)
+    args = (*p.buffers, p.H, p.T, float(np.float32(p.factor * LOG2_E)), p.part, *strides)
     grid = (p.B * p.H * ceil_div(p.T, ROWS),)
     return [Launch("attention", grid, (THREADS,), args, shared_bytes=2 * 2 * KEYS * p.d * 2)]
 
