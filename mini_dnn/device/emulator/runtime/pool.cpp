@@ -16,6 +16,7 @@
 
 #include "checks.h"
 #include "cluster.h"
+#include "turns.h"
 
 namespace emulator {
 
@@ -59,22 +60,25 @@ char* dynamic_shared(const Launch& l) {
 void run_blocks(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
   char* shared = dynamic_shared(l);
+  l.module->anchor();  // from here on this thread has memory of its own for the library
+  Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
   const uint64_t blocks = block_count(l);
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
-    if (first >= blocks) return;
+    if (first >= blocks) break;
     for (uint64_t next = first; next < std::min(first + pool.chunk, blocks); next++) {
+      while (turns.is_full() && !pool.stopped)
+        if (!turns.go_on()) return;
       if (pool.stopped) return;
       const uint64_t i = check_block_order(next);
-      blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
       if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
-      w.in_kernel = true;
-      run_block(w);
-      w.in_kernel = false;
-      check_block_ended(w);
-      if (w.failure.kind != FailureKind::none) return;
+      if (!turns.run(
+              {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])}))
+        return;
     }
   }
+  while (turns.waits() && !pool.stopped)
+    if (!turns.go_on()) return;
 }
 
 Pool& the_pool();
@@ -109,6 +113,13 @@ void join_cluster(Pool& pool, Worker& w, int index) {
   m.dynamic_shared = dynamic_shared(l);
 }
 
+// After a signal.
+void run_failed(Worker& w) {
+  if (this_worker != &w) w.failure = this_worker->failure;
+  this_worker = &w;
+  if (w.cluster && w.cluster != w.alone) end_cluster(w);
+}
+
 void run_share(Pool& pool, Worker& w, int index) {
   const Launch& l = pool.launch;
   w.run = l.kernel->run;
@@ -129,8 +140,8 @@ void run_share(Pool& pool, Worker& w, int index) {
   if (!w.cluster) check_launch_started(w, l.shared_bytes);
   if (sigsetjmp(w.after_fault, 1) == 0)
     run_all(pool, w);
-  else if (w.cluster && w.cluster != w.alone)
-    end_cluster(w);
+  else
+    run_failed(w);
   check_launch_ended();
   if (w.abandoned) return release_fibers(w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;

@@ -41,6 +41,7 @@ inline void meet(unsigned mask, void* argument, WarpOperation operation, const v
   Warp& warp = w.warps[linear_thread / WARP];
   const unsigned self = linear_thread % WARP;
   Fiber* me = w.current;
+  w.idle = 0;
   me->wait.name = name;
   me->wait.site = site;
   me->wait.mask = mask;

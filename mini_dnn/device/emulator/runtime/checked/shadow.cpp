@@ -1,5 +1,5 @@
 // The state of checked mode, and what the host tells it.
-#include "shadow.h"
+#include "order.h"
 
 #include <dlfcn.h>
 
@@ -14,8 +14,6 @@ namespace emulator {
 Check the_check;
 
 namespace {
-
-constexpr int SHARED_SHIFT = 1;  // cells of two bytes: threads write neighbouring halves
 
 std::vector<FarRead> far_reads[MAX_CLUSTER];
 
@@ -61,7 +59,10 @@ void find_words(Check& c) {
 void unwatch(char* start, char* end) {
   std::erase_if(the_check.watched, [&](const Region& r) {
     const bool gone = r.start >= start && r.start < end;
-    if (gone) free(r.cells);
+    if (gone) {
+      for (size_t i = 0; i <= r.bytes >> r.shift; i++) drop_parts(r.cells[i]);
+      free(r.cells);
+    }
     return gone;
   });
 }
@@ -81,8 +82,8 @@ uint32_t new_epoch(unsigned rank) {
 
 void begin_epoch(unsigned rank) {
   BlockCheck& b = block_check(rank);
-  b.epoch = b.now = new_epoch(rank);
-  if (!the_check.many) the_check.ordered_epoch = b.epoch;
+  b.epoch = new_epoch(rank);
+  if (!the_check.many && !the_check.mixed) the_check.ordered_epoch = b.epoch;
 }
 
 void mark_far_regions() {
@@ -99,14 +100,16 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
         c.regions.push_back(r);
     const unsigned blocks = w.cluster ? w.cluster->size : 1;
     start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z / blocks, w.total);
-    c.many = w.cluster;
+    c.many = c.several = w.cluster;
     c.owners.clear();
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
-    c.fenced = false;
+    c.fenced = c.mixed = false;
+    forget_messages();
   }
   static_cast<BlockCheck&>(c) = {};
   c.rank = w.rank;
+  c.order = take_order(w.rank);  // those of suspended blocks come after them
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
   mark_far_regions();
@@ -122,20 +125,24 @@ void check_launch_ended() { the_check.active = false; }
 
 void check_block_started() {
   Check& c = the_check;
-  start_steps();
+  if (!c.mixed) start_steps();
   if (c.many) return;  // check_cluster_started
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
+  order_block_started();
 }
 
 void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
+  order_block_met();
   begin_epoch(c.rank);
 }
 
 void check_block_ended(Worker& w) {
+  look_at_write();
+  if (the_check.mixed) start_steps();
   if (w.failure.kind != FailureKind::none || w.abandoned) return;
   if (the_check.pending) {
     the_check.pending = false;
@@ -145,7 +152,10 @@ void check_block_ended(Worker& w) {
   }
 }
 
-void check_warp_barrier(unsigned warp) { the_check.warp_epochs[warp]++; }
+void check_warp_barrier(unsigned warp) {
+  order_warp_met(warp);
+  the_check.warp_epochs[warp] = new_epoch(the_check.rank);
+}
 
 }  // namespace emulator
 
@@ -172,7 +182,10 @@ void emulator_host_wrote(char* start, size_t bytes, int known) {
     if (start < r.start || start >= r.start + r.bytes) continue;
     const size_t first = (start - r.start) >> r.shift;
     const size_t last = (start - r.start + std::min(bytes, size_t(r.start + r.bytes - start)) - 1) >> r.shift;
-    for (size_t i = first; i <= last; i++) r.cells[i].write_epoch = known ? BY_HOST : NEVER;
+    for (size_t i = first; i <= last; i++) {
+      drop_parts(r.cells[i]);
+      r.cells[i].write_epoch = known ? BY_HOST : NEVER;
+    }
   }
 }
 
