@@ -22,11 +22,13 @@ CURES = {
     "return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
+    "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
     "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
     "for them that it may write again what others have read",
     "block race": "let each block write elements of its own (check the grid and the index), "
-    "or use atomicAdd where sums of several blocks meet",
+    "or use atomicAdd where sums of several blocks meet; to hand a value over, write it, call "
+    "__threadfence(), and only then set a flag by an atomic, which the other block waits for",
     "cluster barrier": "let all threads of all blocks of the cluster come to it, outside of any branch; it "
     "does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
@@ -48,6 +50,9 @@ CURES = {
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
     "fault": "look at how the index or pointer on this line is computed",
 }
+
+
+HARMLESS = "harmless on the GPUs of today, which keep one of the two; by the rules of CUDA it is a race"
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,7 @@ class Fault:
     subscript: int | None  # of an array that C++ knows the size of
     type: str
     home: tuple[int, ...] = ()  # the block in whose shared memory the array is
+    same: bool = False  # both parties of a race write the same value
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -203,6 +209,9 @@ def _race(f: Fault) -> Finding:
     else:
         cure, between = "race", "with no __syncthreads() between"
     what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
+    if f.same:
+        what = f"two threads write {where}, {between}; both write the same value"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["same value"], (HARMLESS,))
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure])
 
 

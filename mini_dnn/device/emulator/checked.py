@@ -214,6 +214,7 @@ class CheckedEmulator(EmulatorDevice):
             offset=found.offset,
             nbytes=found.bytes,
             exited=found.exited,
+            same=bool(found.same),
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
             home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),

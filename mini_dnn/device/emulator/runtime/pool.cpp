@@ -16,6 +16,7 @@
 
 #include "checks.h"
 #include "cluster.h"
+#include "preempt.h"
 #include "turns.h"
 
 namespace emulator {
@@ -46,6 +47,7 @@ struct Pool {
   std::atomic<bool> stopped;
   uint64_t chunk;
   Failure failure;
+  std::chrono::steady_clock::time_point began;
   pid_t process = getpid();
 };
 
@@ -181,7 +183,7 @@ Pool& the_pool() {
 void grow(Pool& pool, int workers) {
   sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
   sigfillset(&all);
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigdelset(&all, signal);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGURG}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     while (int(pool.threads.size()) < workers) {
@@ -205,6 +207,23 @@ void form_clusters(Pool& pool, size_t count, unsigned size) {
   }
 }
 
+// Whether it comes within that time. Launches that take long have threads that wait, perhaps: now and then, others of
+// their blocks run.
+bool wait_for_end(Pool& pool, std::unique_lock<std::mutex>& lock, double seconds) {
+  using namespace std::chrono;
+  constexpr auto PATIENCE = milliseconds(50);
+  constexpr auto TURN = microseconds(500);
+  const auto is_over = [&] { return pool.running == 0; };
+  const auto end = steady_clock::now() + duration_cast<steady_clock::duration>(duration<double>(seconds));
+  const auto patience = PREEMPTS ? std::min(end, pool.began + PATIENCE) : end;
+  if (pool.done.wait_until(lock, patience, is_over)) return true;
+  while (steady_clock::now() < end) {
+    if (pool.done.wait_for(lock, TURN, is_over)) return true;
+    for (int i = 0; i < pool.wanted; i++) pthread_kill(pool.threads[i], SIGURG);
+  }
+  return false;
+}
+
 }  // namespace
 
 }  // namespace emulator
@@ -222,6 +241,8 @@ void emulator_start(Launch* launch) {
   pool.busy = true;
   launch->started = 1;
   install_fault_handlers();
+  install_preemption();
+  watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));
   const unsigned size = cluster_size(*launch);
   const uint64_t blocks = block_count(*launch) / size;  // or clusters
   pool.launch = *launch;
@@ -232,6 +253,7 @@ void emulator_start(Launch* launch) {
   // Small chunks keep the workers level; one block at a time would cost where blocks are short.
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;
+  pool.began = std::chrono::steady_clock::now();
   pool.stopped = false;
   pool.roomless = 0;
   pool.failure.kind = FailureKind::none;
@@ -247,7 +269,8 @@ void emulator_start(Launch* launch) {
 int emulator_wait(double seconds, Failure* failure) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
-  if (!pool.done.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return pool.running == 0; })) return 0;
+  if (!wait_for_end(pool, lock, seconds)) return 0;
+  restore_preemption();
   restore_fault_handlers();
   pool.busy = false;
   pool.idle.notify_one();

@@ -12,7 +12,11 @@ void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
   check_steps(std::popcount(arrived));
   if (!r.operation) check_warp_barrier(&warp - w.warps);  // only __syncwarp orders accesses of memory
-  if (r.operation) r.operation(warp.arguments, arrived);
+  if (r.operation) {
+    w.busy = true;
+    r.operation(warp.arguments, arrived);
+    w.busy = false;
+  }
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     const unsigned i = __builtin_ctz(lanes);
     if (i != self) w.ready.push(warp.fibers[i]);

@@ -122,6 +122,7 @@ struct Worker {
   Worker* first = this;    // of those that share an operating-system thread
   unsigned idle = 0;       // turns that threads have given away since one of them got on
   bool suspended = false;  // the block has given its turn away
+  bool busy = false;       // one lane works for its warp
   bool abandoned = false;  // another block of the cluster has ended the launch
   // how the launch ended
   sigjmp_buf after_fault;

@@ -156,16 +156,17 @@ void check_writer(const Region& r, const Cell& cell, const Access& a) {
 
 void check_readers(const Region& r, const Cell& cell, const Access& a) {
   const bool shared = r.memory == Memory::shared;
-  auto check = [&](uint16_t who, uint32_t pc) {
-    if (!races(who, cell.read_epoch, true, shared, a.address)) return;
-    if (may_meet(r, a.manner, cell.read_manner, who, cell.read_epoch)) return;
-    report_race(r, a, {false, cell.read_manner == Manner::atomic, who, block_of(cell.read_epoch), pc});
+  auto check = [&](uint16_t who, uint32_t epoch, uint32_t pc) {
+    if (!races(who, epoch, true, shared, a.address)) return;
+    if (may_meet(r, a.manner, cell.read_manner, who, epoch)) return;
+    report_race(r, a, {false, cell.read_manner == Manner::atomic, who, block_of(epoch), pc});
   };
-  check(cell.reader, cell.read_pc);
+  check(cell.reader, cell.read_epoch, cell.read_pc);
   if (cell.read_epoch < the_check.cluster_epoch || !is_mine(cell.read_epoch)) return;
-  if (cell.neighbour != NOBODY) check(cell.neighbour, cell.neighbour_pc);
+  if (cell.neighbour != NOBODY) check(cell.neighbour, cell.neighbour_epoch, cell.neighbour_pc);
   // Two readers of two warps: that of this thread's own may be ordered, the other is not.
-  if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP) check(cell.other, cell.other_pc);
+  if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP)
+    check(cell.other, cell.other_epoch, cell.other_pc);
 }
 
 // Another block's read of shared memory, before this write.
@@ -208,6 +209,7 @@ void visit_part(const Region& r, size_t i, const Access& a) {
   if (whole && r.far && a.write) check_far_reader(r, r.far[i], a);
   if (r.is_far && !a.write) r.far[i] = {now(), uint32_t(a.pc), uint16_t(linear_thread), a.manner == Manner::atomic};
   if (whole && !cell.parts) return visit(r, cell, a);
+  if (!whole && r.memory == Memory::shared) the_check.halves_of = the_check.target.base;
   for (size_t k = first; k < last; k++) visit(r, parts_of(cell)[k], a);
   if (!whole || !a.write) return;
   const Cell now_whole = parts_of(cell)[0];

@@ -31,6 +31,7 @@ inline bool holds(const Region& r, const Access& a) {
   } else if (cell.reader / WARP != me / WARP) {
     cell.other = cell.reader;
     cell.other_pc = cell.read_pc;
+    cell.other_epoch = cell.read_epoch;
     cell.neighbour = NOBODY;
   } else if (cell.read_epoch < c.warp_epochs[me / WARP]) {
     cell.neighbour = NOBODY;
@@ -39,6 +40,7 @@ inline bool holds(const Region& r, const Access& a) {
   } else if (cell.reader != me) {
     cell.neighbour = cell.reader;
     cell.neighbour_pc = cell.read_pc;
+    cell.neighbour_epoch = cell.read_epoch;
   }
   cell.read_epoch = now();
   cell.reader = me;

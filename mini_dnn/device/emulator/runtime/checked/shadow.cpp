@@ -17,6 +17,21 @@ namespace {
 
 std::vector<FarRead> far_reads[MAX_CLUSTER];
 
+// Where the cells of a block's shared arrays are.
+void place_shared(Check& c) {
+  const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
+  c.shared_cells[c.rank].resize(count);
+  if (c.many) far_reads[c.rank].resize(count);
+  for (Region& r : c.regions) {
+    if (r.start < c.shared_start || r.start >= c.shared_end) continue;
+    const size_t at = (r.start - c.shared_start) >> c.shared_shift;
+    r.shift = c.shared_shift;
+    r.mask = (size_t(1) << r.shift) - 1;
+    r.cells = c.shared_cells[c.rank].data() + at;
+    r.far = c.many ? far_reads[c.rank].data() + at : nullptr;
+  }
+}
+
 // Of this thread, whose block has that rank.
 void add_shared(Check& c, unsigned shared_bytes) {
   c.shared_start = c.shared_end = nullptr;
@@ -26,21 +41,14 @@ void add_shared(Check& c, unsigned shared_bytes) {
     const SharedArray& a = c.target.shared[i];
     const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
     const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
-    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr, c.rank, false, nullptr});
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, c.shared_shift, nullptr, c.rank, false, nullptr});
   }
   auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
   c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what runs off the last one
-  const size_t count = ((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1;
-  c.shared_cells[c.rank].resize(count);
-  if (c.many) far_reads[c.rank].resize(count);
-  for (auto r = first; r != c.regions.end(); r++) {
-    const size_t at = (r->start - c.shared_start) >> SHARED_SHIFT;
-    r->cells = c.shared_cells[c.rank].data() + at;
-    r->far = c.many ? far_reads[c.rank].data() + at : nullptr;
-  }
+  place_shared(c);
 }
 
 // The words that the runtime keeps for its thread, which kernels read: where they lie.
@@ -105,6 +113,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
     c.fenced = c.mixed = false;
+    c.shared_shift = c.halves_of == c.target.base ? 1 : 2;
     forget_messages();
   }
   static_cast<BlockCheck&>(c) = {};
@@ -126,6 +135,11 @@ void check_launch_ended() { the_check.active = false; }
 void check_block_started() {
   Check& c = the_check;
   if (!c.mixed) start_steps();
+  if (c.shared_shift == 2 && c.halves_of == c.target.base && !c.several && c.shared_start) {
+    for (Cell& cell : c.shared_cells[0]) drop_parts(cell);
+    c.shared_shift = 1;
+    place_shared(c);
+  }
   if (c.many) return;  // check_cluster_started
   c.block = linear(blockIdx);
   begin_epoch(0);

@@ -27,6 +27,7 @@ struct Cell {
   uint16_t writer;
   Manner read_manner, write_manner;
   uint32_t read_pc, neighbour_pc, other_pc, write_pc;
+  uint32_t neighbour_epoch, other_epoch;
   uint32_t parts;  // not 0: its bytes are known one by one, see access.cpp
 };
 
@@ -48,9 +49,9 @@ struct Region {
   int index;  // of a shared array: in the list that the host gave
   int shift;
   Cell* cells;
-  unsigned rank;      // of a shared array: of the block in its cluster
-  bool is_far;        // it is another block's, for the block that runs
-  FarRead* far;       // and its pieces again, in a cluster
+  unsigned rank;  // of a shared array: of the block in its cluster
+  bool is_far;    // it is another block's, for the block that runs
+  FarRead* far;   // and its pieces again, in a cluster
   size_t mask = (size_t(1) << shift) - 1;
 };
 
@@ -101,7 +102,6 @@ struct Target {
 };
 
 constexpr size_t RECENT = 256;
-constexpr int SHARED_SHIFT = 1;  // cells of two bytes: threads write neighbouring halves
 
 struct BlockOrder;  // checked/order.h
 
@@ -130,6 +130,8 @@ struct Check : BlockCheck {
   std::vector<Cell> shared_cells[MAX_CLUSTER];
   const Region* recent[RECENT] = {};  // by the line of code that used it
   Target target = {};
+  const char* halves_of = nullptr;  // the library whose threads share halves or bytes
+  int shared_shift = 2;             // its cells have two bytes, those of others four: these take half the time
   struct Owner {
     uint32_t epoch;  // from this one on
     uint64_t block;

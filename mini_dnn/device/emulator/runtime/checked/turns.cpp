@@ -24,7 +24,7 @@ void use_cells(std::vector<Cell> cells) {
   used = std::move(cells);
   for (Region& r : c.regions)
     if (r.start >= c.shared_start && r.start < c.shared_end)
-      r.cells = used.data() + ((r.start - c.shared_start) >> SHARED_SHIFT);
+      r.cells = used.data() + ((r.start - c.shared_start) >> c.shared_shift);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void check_block_chosen(Worker& w, bool begins) {
     fresh.stacks = w.stacks;
     fresh.order = take_order(MAX_CLUSTER + a.number);
     static_cast<BlockCheck&>(c) = fresh;
-    const size_t count = ((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1;
+    const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
     std::vector<Cell> cells;
     if (!spare.empty()) cells = std::move(spare.back()), spare.pop_back();
     if (c.shared_start) cells.resize(std::max(cells.size(), count));
