@@ -117,9 +117,40 @@ def test_that_wait_in_the_fast_mode(workers: int, device: CheckedEmulator) -> No
                 np.testing.assert_array_equal(found, expected, case.name)
 
 
-@pytest.mark.parametrize(("name", "same"), [("all_say_yes", True), ("blocks_say_yes", True), ("all_count", False)])
+@pytest.mark.parametrize(
+    ("name", "same"), [("all_say_yes", True), ("blocks_say_yes", True), ("all_count", False)]
+)
 def test_writes_of_the_same_value(name: str, same: bool, device: CheckedEmulator) -> None:
     (case,) = (case for case in CASES if case.name == name)
     (finding,) = findings(device, case)
     assert ("both write the same value" in finding.what) == same
     assert any("harmless" in note for note in finding.notes) == same
+
+
+ALIASES = """\
+extern "C" __global__ void shift(const float* __restrict__ x, float* y) {
+  const float value = x[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = 2.0f * value;
+  __syncthreads();
+  if (AGAIN) y[threadIdx.x] += x[63 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_a_restricted_pointer_to_what_is_written(again: int, device: CheckedEmulator, tmp_path: Path) -> None:
+    """Each element in place is no mistake; to read what was written is one."""
+    (tmp_path / "kernel.cu").write_text(ALIASES)
+    module = device.compile(tmp_path / "kernel.cu", {"AGAIN": again})
+    buffer, other = device.empty("x", (64,)), device.empty("y", (64,))
+    device.copy_in(buffer, np.ones(64, np.float32))
+    device.launch(module, "shift", (1,), (64,), (buffer, other))
+    if not again:
+        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+        return
+    with pytest.raises(KernelError) as error:
+        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+    finding = error.value.finding
+    assert (finding.kind, lines(finding)[0]) == ("race", 6)
+    assert "const __restrict__" in finding.what

@@ -11,7 +11,7 @@ namespace {
 void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
   check_steps(std::popcount(arrived));
-  if (!r.operation) check_warp_barrier(&warp - w.warps);  // only __syncwarp orders accesses of memory
+  if (!r.operation) check_warp_barrier(&warp - w.warps, r.mask);  // only __syncwarp orders accesses of memory
   if (r.operation) {
     w.busy = true;
     r.operation(warp.arguments, arrived);
@@ -49,6 +49,7 @@ inline void meet(unsigned mask, void* argument, WarpOperation operation, const v
   me->wait.name = name;
   me->wait.site = site;
   me->wait.mask = mask;
+  if (!operation) check_warp_arrival(mask, name, site);
   warp.fibers[self] = me;
   warp.arguments[self] = argument;
   Rendezvous& r = find_rendezvous(w, warp, mask, operation, call);

@@ -27,6 +27,7 @@ inline void __brkpt() {}
 
 template <class T>
 EMULATOR_ACCESS T __ldg(const T* p) {
+  emulator::note_read_only(p, sizeof *p);
   return *p;
 }
 template <class T>

@@ -61,7 +61,7 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
   f.exited = this_worker->total - this_worker->alive;
-  f.same = 0;
+  f.detail = Detail::none;
 }
 
 [[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
@@ -77,7 +77,8 @@ void report_race(const Region& r, const Access& a, Party other) {
   if (c.pending && c.finding.kind == FindingKind::race) return;
   note(FindingKind::race, r, a, other);
   const bool both_write = a.write && other.write && a.manner != Manner::atomic && a.bytes <= sizeof the_write.before;
-  const bool waits = !c.many && other.block == c.block && threads_wait();
+  const bool of_warp = other.thread / WARP == linear_thread / WARP;
+  const bool waits = !c.many && other.block == c.block && (of_warp || threads_wait());
   c.pending = both_write || waits;
   if (!c.pending) stop(FailureKind::finding);
   if (!both_write) return;
@@ -244,7 +245,7 @@ void drop_parts(Cell& cell) {
 void look_at_write() {
   if (!the_write.address) return;
   Check& c = the_check;
-  c.finding.same = c.pending && !memcmp(the_write.before, the_write.address, the_write.bytes);
+  if (c.pending && !memcmp(the_write.before, the_write.address, the_write.bytes)) c.finding.detail = Detail::same_value;
   the_write.address = nullptr;
 }
 
@@ -252,8 +253,42 @@ bool end_pending_race() {
   Check& c = the_check;
   look_at_write();
   if (!c.pending || c.finding.kind != FindingKind::race) return false;
-  if (!threads_wait()) give_up_pending();
+  const Finding& f = c.finding;
+  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == f.other.thread / WARP;
+  if (!of_warp && !threads_wait()) give_up_pending();
   return true;
+}
+
+// The read-only cache keeps what it has read, whoever writes it later in the launch.
+void check_read_only(const Region& r, const Cell& cell, const Access& a, Detail detail) {
+  Check& c = the_check;
+  if (r.memory != Memory::global || cell.write_epoch < c.launch_epoch) return;
+  c.pending = false;
+  note(FindingKind::race, r, a,
+       {true, cell.write_manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
+  c.finding.detail = detail;
+  stop(FailureKind::finding);
+}
+
+void check_read_only_load(const void* address, size_t bytes, const void* pc) {
+  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain,
+                    uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  const Region* r = find(a);
+  if (!r || !r->cells) return;
+  const size_t first = (a.address - r->start) >> r->shift, last = (a.address + a.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) check_read_only(*r, r->cells[i], a, Detail::read_only_load);
+}
+
+void check_warp_arrival(unsigned mask, const char* name, Site site) {
+  Check& c = the_check;
+  const unsigned warp = linear_thread / WARP, last = c.warp_masks[warp];
+  const Finding& f = c.finding;
+  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == warp && f.other.thread / WARP == warp;
+  if (!c.pending || f.kind != FindingKind::race || !of_warp || last == mask || !(last & mask)) return;
+  c.pending = false;
+  fail_warp(
+      "%s (%s:%u) waits with mask 0x%08x, and other lanes have met with mask 0x%08x: they do not wait for each other",
+      name, site.file_name(), site.line(), mask, last);
 }
 
 void give_up_pending() {
@@ -270,6 +305,9 @@ void check_cells(const Region& r, const Access& access) {
   const bool reads = !a.write || a.update, shared = r.memory == Memory::shared;
   if (a.manner != Manner::plain && reads) note_poll(a);
   if (a.update) c.steps++;  // it reads and writes
+  if (r.read_only && !a.write)
+    for (size_t i = (a.address - r.start) >> r.shift; i <= (a.address + a.bytes - 1 - r.start) >> r.shift; i++)
+      check_read_only(r, r.cells[i], a, Detail::read_only_pointer);
   if (r.is_far) note_far(r, a.address, a.bytes, a.write, a.pc);
   if (c.fenced && a.write && a.manner != Manner::atomic && takes_fence(now())) a.manner = Manner::handed;
   const size_t offset = a.address - r.start, unit = (size_t(1) << r.shift) - 1;

@@ -16,6 +16,7 @@ struct Access {
 };
 
 void check_cells(const Region& r, const Access& a);
+void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
 
 inline bool holds(const Region& r, const Access& a) {
@@ -69,7 +70,7 @@ inline void check_access(const void* address, size_t bytes, bool write, Manner m
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
   const size_t offset = p - r->start;
-  if (!write && manner == Manner::plain && r->cells && !r->is_far && !((offset | bytes) & r->mask)) {
+  if (!write && manner == Manner::plain && r->cells && !r->is_far && !r->read_only && !((offset | bytes) & r->mask)) {
     Cell* const first = r->cells + (offset >> r->shift);
     Cell* const end = first + (bytes >> r->shift);
     Cell* cell = first;

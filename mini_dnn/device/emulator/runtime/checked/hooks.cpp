@@ -153,6 +153,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
+void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
 void note_block_fence() { note_fence(Scope::block); }
 void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
 void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }

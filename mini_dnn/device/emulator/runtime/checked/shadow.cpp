@@ -105,7 +105,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.regions.clear();
     for (const Region& r : c.watched)
       if (r.memory == Memory::global || (r.start >= c.target.data_start && r.start < c.target.data_end))
-        c.regions.push_back(r);
+        c.regions.push_back(r), c.regions.back().read_only = std::ranges::count(c.read_only, r.start);
     const unsigned blocks = w.cluster ? w.cluster->size : 1;
     start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z / blocks, w.total);
     c.many = c.several = w.cluster;
@@ -166,7 +166,8 @@ void check_block_ended(Worker& w) {
   }
 }
 
-void check_warp_barrier(unsigned warp) {
+void check_warp_barrier(unsigned warp, unsigned mask) {
+  the_check.warp_masks[warp] = mask;
   order_warp_met(warp);
   the_check.warp_epochs[warp] = new_epoch(the_check.rank);
 }
@@ -203,7 +204,13 @@ void emulator_host_wrote(char* start, size_t bytes, int known) {
   }
 }
 
-void emulator_target(const Target* target) { the_check.target = *target; }
+void emulator_target(const Target* target) {
+  the_check.target = *target;
+  the_check.read_only.clear();
+}
+
+// A buffer of the next launch that it is given twice: read-only by one pointer, and by another one not.
+void emulator_read_only(const char* start) { the_check.read_only.push_back(start); }
 
 // Where the library that holds an address lies.
 uint64_t emulator_base(void* address) {

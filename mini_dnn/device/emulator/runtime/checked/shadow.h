@@ -53,6 +53,7 @@ struct Region {
   bool is_far;    // it is another block's, for the block that runs
   FarRead* far;   // and its pieces again, in a cluster
   size_t mask = (size_t(1) << shift) - 1;
+  bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
 };
 
 // checked.py has the same numbers and fields.
@@ -66,6 +67,7 @@ enum class FindingKind : int {
   async = 20,
   cluster = 21
 };
+enum class Detail : int { none, same_value, read_only_load, read_only_pointer };
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
@@ -83,7 +85,7 @@ struct Finding {
   int64_t subscript;
   Party own, other;
   unsigned exited;  // threads of the block that had returned
-  int same;         // 1: of two writes, that they write the same value
+  Detail detail;    // of a race
   char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
 };
 
@@ -119,6 +121,7 @@ struct BlockCheck {
   // `finding` is not told yet: a read of shared memory that nobody has written so far, or a race, which may come of
   // threads that wait at different barriers.
   bool pending = false;
+  unsigned warp_masks[MAX_THREADS / WARP] = {};  // with which lanes of each warp met last
   uint64_t last_pc = 0;
   uint64_t steps = 0, pause = 0;  // so far, and when to look
   Finding finding = {};
@@ -130,8 +133,9 @@ struct Check : BlockCheck {
   std::vector<Cell> shared_cells[MAX_CLUSTER];
   const Region* recent[RECENT] = {};  // by the line of code that used it
   Target target = {};
-  const char* halves_of = nullptr;  // the library whose threads share halves or bytes
-  int shared_shift = 2;             // its cells have two bytes, those of others four: these take half the time
+  std::vector<const char*> read_only;  // such buffers of the next launch
+  const char* halves_of = nullptr;     // the library whose threads share halves or bytes
+  int shared_shift = 2;                // its cells have two bytes, those of others four: these take half the time
   struct Owner {
     uint32_t epoch;  // from this one on
     uint64_t block;
