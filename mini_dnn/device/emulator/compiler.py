@@ -52,6 +52,7 @@ CHECKED_FLAGS = (
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment",
+    "--param=tsan-distinguish-volatile=1",
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
 )
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
@@ -60,6 +61,8 @@ CLANG_CHECKS = (
     "-fsanitize=thread,array-bounds,alignment",
     "-mllvm",
     "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-distinguish-volatile",
 )
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
 

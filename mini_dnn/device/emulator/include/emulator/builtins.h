@@ -15,7 +15,10 @@ inline int __syncthreads_or(int predicate, emulator::Site site = emulator::Site:
 }
 
 // Threads of one block share an operating-system thread: between them only g++ could reorder.
-inline void __threadfence_block() { asm volatile("" ::: "memory"); }
+inline void __threadfence_block() {
+  asm volatile("" ::: "memory");
+  emulator::note_block_fence();
+}
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { emulator::yield(); }
@@ -24,6 +27,7 @@ inline void __brkpt() {}
 
 template <class T>
 EMULATOR_ACCESS T __ldg(const T* p) {
+  emulator::note_read_only(p, sizeof *p);
   return *p;
 }
 template <class T>
