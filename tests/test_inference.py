@@ -23,10 +23,10 @@ from mini_dnn.measuring.inference import (
     Products,
     Program,
     by_layer,
-    classify,
     find_step,
 )
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
 from mini_dnn.running.resident import Resident

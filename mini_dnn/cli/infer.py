@@ -26,11 +26,11 @@ from mini_dnn.measuring.inference import (
     Products,
     Program,
     by_layer,
-    classify,
     find_step,
 )
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.measuring.whole import classify
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
