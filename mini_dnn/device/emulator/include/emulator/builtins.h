@@ -60,11 +60,7 @@ inline size_t __cvta_generic_to_shared(const T* p) {
   return (size_t)p;
 }
 
-inline long long clock64() {  // nanoseconds: good for nothing but "later than"
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
+inline long long clock64() { return emulator::clock_ns(); }  // good for nothing but "later than"
 
 // The runtime keeps what a kernel prints and the host shows it after the launch, as on a GPU.
 #define printf(...) emulator::print(__VA_ARGS__)

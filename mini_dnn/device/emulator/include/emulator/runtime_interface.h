@@ -41,6 +41,7 @@ unsigned converged_lanes(Site site);
 void yield();  // lets other threads of the block run: for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
+long long clock_ns();  // of a clock that never goes back
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // In checked mode: accesses that the compiler's own instrumentation does not see. Functions that touch memory are part
