@@ -17,17 +17,13 @@ from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.tensor_map import MapGeometry
 from mini_dnn.errors import DeviceError, LaunchError
 
-CONTEXT, HANDLE, EVENT, NOT_READY, UNSUPPORTED = 5, 77, 900, 600, 700
+CONTEXT, HANDLE, EVENT, NOT_READY = 5, 77, 900, 600
 
 
 class Driver(plain.Driver):
     """One that knows streams and events, too."""
 
-    CUresult = SimpleNamespace(
-        **vars(plain.Driver.CUresult),
-        CUDA_ERROR_NOT_READY=NOT_READY,
-        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED=UNSUPPORTED,
-    )
+    CUresult = SimpleNamespace(**vars(plain.Driver.CUresult), CUDA_ERROR_NOT_READY=NOT_READY)
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
     CUstreamCaptureStatus = SimpleNamespace(CU_STREAM_CAPTURE_STATUS_NONE=0)
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
@@ -41,7 +37,8 @@ class Driver(plain.Driver):
         return 0, self.context
 
     def cuStreamGetId(self, stream: int) -> tuple[int, int]:
-        return (UNSUPPORTED, 0) if self.capturing else (0, 1000 + stream)
+        assert not self.capturing, "the real one says no, and the capture is over"
+        return 0, 1000 + stream
 
     def cuStreamIsCapturing(self, stream: int) -> tuple[int, int]:
         return 0, self.capturing

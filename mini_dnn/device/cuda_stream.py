@@ -33,7 +33,6 @@ class CudaStream:
     def __init__(self, driver: Any, context: int, handle: int, allocate: Callable[[int], CudaBuffer]) -> None:
         self._driver, self._context, self._handle = driver, context, handle
         self._stream, self._allocate = driver.CUstream(handle), allocate
-        self._unsupported = driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
         self._cublas: Cublas | None = None
         self._workspace: CudaBuffer | None = None
 
@@ -48,10 +47,10 @@ class CudaStream:
         return bool(self._call("cuStreamIsCapturing", self._stream) != none)
 
     def number(self) -> int | None:
-        """The driver's number of the stream, which no other has had; it does not tell it in a capture."""
-        status, number = self._driver.cuStreamGetId(self._stream)
-        if status == self._unsupported:
+        """The driver's number of the stream, which no other has had; None in a capture: it would end that."""
+        if self.is_captured():
             return None
+        status, number = self._driver.cuStreamGetId(self._stream)
         if failed := reason(self._driver, status):
             raise LaunchError(f"the stream of another library cannot be used: {failed}")
         return int(number)
