@@ -1,3 +1,33 @@
+// attention/v9_final: attention/v8_wgmma for the lengths that come: blocks that stay, no maximum in the loop, odd
+// queries apart.
+//
+// Idea      Products and powers cost the same at D = 64, so what counts is that nothing else does. Powers are taken of
+//           scores less a reference, the largest score of a row's first block of keys, which stays: the loop has no
+//           maximum, no exchange between lanes and no rescaling, only a vote whether all powers still fit halves; if
+//           not, the reference is raised. A block stays on its multiprocessor and takes item after item, three tiles of
+//           64 queries each, one for each of three warpgroups; the first scores of an item are made beside the last
+//           values of the one before. One warp copies, reckons what is next, and tells all others, as a division takes
+//           longer than a row of products. Images have a token more than patches, so T is a multiple of 64 and 1, or 5:
+//           these few queries go to three warps that have nothing else to do. Keys are padded to 16 only: blocks of one
+//           size, and a shorter last one that the compiler knows.
+// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results go to where the warp's
+//           queries were, and from there by tensor copies of 16 rows.
+// Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 do the
+//           tail, each every third 16 keys. Item i -> block i % blocks; a head's items follow each other, and change
+//           places from round to round, so that no block has all the short ones.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 a clock and
+//           multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
+// Gain      over attention/v8_wgmma: 2. What a multiprocessor needs for 64 x 64 scores, products and powers together,
+// is
+//           some 345 clocks in a loop of nothing else, wherever the blocks end: neither pipe is full then.
+// Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
+// Hazards   As attention/v8_wgmma. Beyond them: the turn goes round those warpgroups that have a tile in this item or
+// in
+//           the one before, as their last products are made in the same round. No branch may lie between the products
+//           of a group, or the compiler makes them wait for each other (ptxas tells, C7510 to C7519); and too few
+//           registers do the same, which is why blocks are shorter where a tail needs some. A place of queries is free
+//           when results have been read from it. A score that is hidden times a negative scale must become -inf, too.
+// Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "rows.cuh"
 #include "tail.cuh"
 
@@ -9,7 +39,7 @@ struct Heads {
 };
 
 constexpr int PARTS = D > 64 ? D / 64 : 1;  // boxes of 64 columns beside each other
-constexpr int KEYS_BYTES = PARTS * STAGE_KEYS * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
+constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
 constexpr int READERS = GROUP_COUNT * 4 + (TAIL ? TAIL_WARPS : 0);  // warps
 constexpr int TAIL_BYTES = TAIL ? FEW * 128 : 0;
 
@@ -55,14 +85,13 @@ struct Barriers {
 // Blocks of keys that the queries of so many tiles see.
 __device__ __forceinline__ int blocks_for(int T, int tiles) {
   const int keys = CAUSAL ? min(T, tiles * 64) : T;
-  return LAST > BLOCK ? (keys - LAST + BLOCK - 1) / BLOCK + 1 : (keys + BLOCK - 1) / BLOCK;
+  return (keys + BLOCK - 1) / BLOCK;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
               const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map,
-              const __grid_constant__ ptx::TensorMap tail_map, const __grid_constant__ ptx::TensorMap more_k_map,
-              const __grid_constant__ ptx::TensorMap more_v_map, unsigned* o, int T, int heads, int each, int part,
+              const __grid_constant__ ptx::TensorMap tail_map, unsigned* o, int T, int heads, int each, int part,
               float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
@@ -94,6 +123,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (group == GROUP_COUNT) {  // the producer
     ptx::setmaxnreg_dec<FEWER>();
     if (threadIdx.x == GROUP_COUNT * 128) {
+      ptx::tensor_prefetch(q_map);
+      ptx::tensor_prefetch(k_map);
+      ptx::tensor_prefetch(v_map);
       ptx::grid_wait();
       for (int item = blockIdx.x; item < items.count; item += gridDim.x, q_ring.next()) {
         const int head = items.head(item), x = lie.x(head), z = lie.z(head), first = items.first(item);
@@ -111,17 +143,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           ptx::mbarrier* const come = barriers.full + ring.stage;
           char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
           ptx::mbarrier_wait(barriers.empty + ring.stage, ring.parity ^ 1);
-          const bool more = LAST > BLOCK && j == blocks - 1;  // keys than other blocks
-          ptx::mbarrier_arrive_expect_tx(come, 2 * PARTS * 128 * (more ? LAST : BLOCK));
+          ptx::mbarrier_arrive_expect_tx(come, 2 * KEYS_BYTES);
           for (int i = 0; i < PARTS; i++) {
-            char *const key = keys + i * (STAGE_KEYS * 128), *const value = values + i * (STAGE_KEYS * 128);
-            const int k_x = x + lie.part + 64 * i, v_x = k_x + lie.part, row = j * BLOCK;
-            ptx::tensor_load(key, k_map, k_x, row, z, come);
-            ptx::tensor_load(value, v_map, v_x, row, z, come);
-            if (more) {
-              ptx::tensor_load(key + BLOCK * 128, more_k_map, k_x, row + BLOCK, z, come);
-              ptx::tensor_load(value + BLOCK * 128, more_v_map, v_x, row + BLOCK, z, come);
-            }
+            ptx::tensor_load(keys + i * (BLOCK * 128), k_map, x + lie.part + 64 * i, j * BLOCK, z, come);
+            ptx::tensor_load(values + i * (BLOCK * 128), v_map, x + 2 * lie.part + 64 * i, j * BLOCK, z, come);
           }
         }
       }
@@ -133,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       typedef float State[STATE][32];
       State* const states = reinterpret_cast<State*>(few + Q_STAGES * TAIL_BYTES);
       const int warp = threadIdx.x / 32 - GROUP_COUNT * 4 - 1, blocks = blocks_for(T, 0);
-      int parity = 0;
+      int parity = 0, share = warp;
       auto arrive = [&](ptx::mbarrier* barrier) {
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(barrier);
@@ -149,9 +174,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int j = 0; j < blocks; j++, ring.next()) {
           const char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
           ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-          const int left = T - j * BLOCK, valid = j == blocks - 1 ? left : BLOCK;
-          for (int at = warp; mine && at * 16 < valid; at += TAIL_WARPS * Tail::MOST)
-            tail.step(keys, values, at, valid, scale);
+          const int valid = mine ? min(T - j * BLOCK, BLOCK) : 0;
+#pragma unroll 1
+          for (int at = share * 16; at < valid; at += TAIL_WARPS * 16) tail.step(keys, values, at, valid - at, scale);
+          if (++share == TAIL_WARPS) share = 0;  // another one has the odd 16 keys of the next block
           arrive(barriers.empty + ring.stage);
         }
         if (!mine) continue;
@@ -180,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int turn = 0;     // parity of the turns of this warpgroup
   int stored = -1;  // the stage of queries from which results are on their way
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
-  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, STAGE_KEYS * 128, 1024);
+  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
   const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
   const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries + group * 8192, 16, 1024);
 
@@ -229,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     return before;
   };
   auto scores = [&]() {
-    rows.times_keys<FIRST>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
+    rows.times_keys<BLOCK>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
                            keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
   };
   auto start = [&](int before) {  // an item's first scores, with nothing beside them
@@ -254,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::wgmma_fence();
     rows.times_keys<keys.count>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
                                 keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
-    rows.plus_values<FIRST>(values_at + before * (2 * KEYS_BYTES >> 4), add);
+    rows.plus_values<BLOCK>(values_at + before * (2 * KEYS_BYTES >> 4), add);
     ptx::wgmma_commit();
     pass_turn(groups);
     ptx::wgmma_wait<0>(rows.s);
@@ -269,9 +295,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int tile = first + group, blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, first + groups);
     const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
     // The block that scores are there of is in `ring`; that of the values before it is `before`.
-    if (blocks == 1 || CAUSAL) rows.hide<FIRST>(T, row);
-    rows.begin<FIRST>(scale);
-    rows.go_on<FIRST>(scale);
+    if (blocks == 1 || CAUSAL) rows.hide<BLOCK>(T, row);
+    rows.begin<BLOCK>(scale);
+    rows.go_on<BLOCK>(scale);
     release();
     const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is apart
     int j = 1;
