@@ -28,65 +28,7 @@
 //           registers do the same, which is why blocks are shorter where a tail needs some. A place of queries is free
 //           when results have been read from it. A score that is hidden times a negative scale must become -inf, too.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
-#include "rows.cuh"
-#include "tail.cuh"
-
-// Where boxes of q, k, v and o begin: heads follow each other along x or along z of their tensor maps.
-struct Heads {
-  int each, part;  // heads to an entry of z, and how far k lies behind q along x, and v behind k
-  __device__ __forceinline__ int x(int head) const { return head % each * D; }
-  __device__ __forceinline__ int z(int head) const { return head / each; }
-};
-
-constexpr int PARTS = D > 64 ? D / 64 : 1;  // boxes of 64 columns beside each other
-constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * GROUP_COUNT * 64 * 128;
-constexpr int READERS = GROUP_COUNT * 4 + (TAIL ? TAIL_WARPS : 0);  // warps
-constexpr int TAIL_BYTES = TAIL ? FEW * 128 : 0;
-
-template <int SIZE>
-struct Ring {  // a stage of a ring, and the parity of its phase
-  int stage = 0, parity = 0;
-  __device__ __forceinline__ void next() {
-    if (++stage == SIZE) stage = 0, parity ^= 1;
-  }
-};
-
-// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. A head's last item may have less, and has
-// its tail; so that no block gets only those, items of a head change places from round to round.
-struct Items {
-  int tiles, of_head, count;
-  __device__ __forceinline__ Items(int T, int heads) {
-    tiles = TAIL ? T / 64 : (T + 63) / 64;
-    of_head = (tiles + GROUP_COUNT - 1) / GROUP_COUNT;
-    count = heads * of_head;
-  }
-  __device__ __forceinline__ int head(int item) const { return item / of_head; }
-  __device__ __forceinline__ int first(int item) const {
-    return (item % of_head + item / of_head * of_head / (int)gridDim.x) % of_head * GROUP_COUNT;
-  }
-  __device__ __forceinline__ int groups(int item) const { return min(GROUP_COUNT, tiles - first(item)); }
-  __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
-};
-
-struct Item {               // as the producer tells the others, so that nobody else divides
-  int x, z, first, groups;  // where its head lies; its first tile, and how many; of the end there are none
-};
-
-template <int N>
-struct Keys {  // of a block, as a type
-  static constexpr int count = N;
-};
-
-struct Barriers {
-  ptx::mbarrier given, taken;  // states of the tail
-  ptx::mbarrier full[STAGES], empty[STAGES], q_full[Q_STAGES], q_empty[Q_STAGES], turn[GROUP_COUNT];
-};
-
-// Blocks of keys that the queries of so many tiles see.
-__device__ __forceinline__ int blocks_for(int T, int tiles) {
-  const int keys = CAUSAL ? min(T, tiles * 64) : T;
-  return (keys + BLOCK - 1) / BLOCK;
-}
+#include "roles.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
@@ -97,109 +39,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ Barriers barriers;
   __shared__ Item told[Q_STAGES];
   const Items items(T, heads);
-  const Heads lie{each, part};
   const int lane = threadIdx.x % 32;
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
   char* const queries = memory + STAGES * 2 * KEYS_BYTES;
-  char* const few = queries + Q_STAGES * QUERIES_BYTES;  // queries of the tail, and its states
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      ptx::mbarrier_init(barriers.full + i, 1);
-      ptx::mbarrier_init(barriers.empty + i, READERS);
-    }
-    for (int i = 0; i < Q_STAGES; i++) {
-      ptx::mbarrier_init(barriers.q_full + i, 1);
-      ptx::mbarrier_init(barriers.q_empty + i, READERS);
-    }
-    for (int i = 0; i < GROUP_COUNT; i++) ptx::mbarrier_init(barriers.turn + i, 4);
-    ptx::mbarrier_init(&barriers.given, TAIL_WARPS - 1);
-    ptx::mbarrier_init(&barriers.taken, 1);
-    ptx::fence_proxy_async();
-  }
-  __syncthreads();
+  const Block block{items, {each, part}, memory, queries, queries + Q_STAGES * QUERIES_BYTES, barriers, told, T, scale};
+  if (threadIdx.x == 0) barriers.init();
+  __syncthreads();  // the mbarriers are there
 
-  Ring<STAGES> ring;
-  Ring<Q_STAGES> q_ring;
-  if (group == GROUP_COUNT) {  // the producer
+  if (group == GROUP_COUNT) {
     ptx::setmaxnreg_dec<FEWER>();
-    if (threadIdx.x == GROUP_COUNT * 128) {
-      ptx::tensor_prefetch(q_map);
-      ptx::tensor_prefetch(k_map);
-      ptx::tensor_prefetch(v_map);
-      ptx::grid_wait();
-      for (int item = blockIdx.x; item < items.count; item += gridDim.x, q_ring.next()) {
-        const int head = items.head(item), x = lie.x(head), z = lie.z(head), first = items.first(item);
-        const int blocks = blocks_for(T, first + items.groups(item));
-        ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
-        ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-        told[q_ring.stage] = {x, z, first, items.groups(item)};
-        ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + (items.tail(item) ? TAIL_BYTES : 0));
-        if (items.tail(item))
-          ptx::tensor_load(few + q_ring.stage * TAIL_BYTES, tail_map, x, items.tiles * 64, z, ready);
-        for (int i = 0; i < PARTS; i++)
-          ptx::tensor_load(queries + q_ring.stage * QUERIES_BYTES + i * (GROUP_COUNT * 64 * 128), q_map, x + 64 * i,
-                           first * 64, z, ready);
-        for (int j = 0; j < blocks; j++, ring.next()) {
-          ptx::mbarrier* const come = barriers.full + ring.stage;
-          char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
-          ptx::mbarrier_wait(barriers.empty + ring.stage, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(come, 2 * KEYS_BYTES);
-          for (int i = 0; i < PARTS; i++) {
-            ptx::tensor_load(keys + i * (BLOCK * 128), k_map, x + lie.part + 64 * i, j * BLOCK, z, come);
-            ptx::tensor_load(values + i * (BLOCK * 128), v_map, x + 2 * lie.part + 64 * i, j * BLOCK, z, come);
-          }
-        }
-      }
-      ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-      told[q_ring.stage] = {};
-      ptx::mbarrier_arrive(barriers.q_full + q_ring.stage);
-    }
-    if (TAIL && threadIdx.x >= GROUP_COUNT * 128 + 32) {
-      typedef float State[STATE][32];
-      State* const states = reinterpret_cast<State*>(few + Q_STAGES * TAIL_BYTES);
-      const int warp = threadIdx.x / 32 - GROUP_COUNT * 4 - 1, blocks = blocks_for(T, 0);
-      int parity = 0, share = warp;
-      auto arrive = [&](ptx::mbarrier* barrier) {
-        __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(barrier);
-      };
-      for (;; q_ring.next()) {
-        ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-        const Item item = told[q_ring.stage];
-        if (item.groups == 0) break;
-        const bool mine = item.first + GROUP_COUNT >= items.tiles;
-        Tail tail;
-        if (mine) tail.start(few + q_ring.stage * TAIL_BYTES);
-        arrive(barriers.q_empty + q_ring.stage);
-        for (int j = 0; j < blocks; j++, ring.next()) {
-          const char *const keys = memory + ring.stage * 2 * KEYS_BYTES, *const values = keys + KEYS_BYTES;
-          ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-          const int valid = mine ? min(T - j * BLOCK, BLOCK) : 0;
-#pragma unroll 1
-          for (int at = share * 16; at < valid; at += TAIL_WARPS * 16) tail.step(keys, values, at, valid - at, scale);
-          if (++share == TAIL_WARPS) share = 0;  // another one has the odd 16 keys of the next block
-          arrive(barriers.empty + ring.stage);
-        }
-        if (!mine) continue;
-        if (warp > 0) {
-          ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
-          tail.give(states[warp - 1]);
-          arrive(&barriers.given);
-        } else {
-          ptx::mbarrier_wait(&barriers.given, parity);
-          for (int i = 0; i < TAIL_WARPS - 1; i++) tail.take(states[i]);
-          arrive(&barriers.taken);
-          const int row = items.tiles * 64;
-          const long long at = ((long long)item.z * T + row) * each * D + item.x;
-          tail.put(o + at / 2, T - row, each * (D / 2));
-        }
-        parity ^= 1;
-      }
-    }
+    const int warp = threadIdx.x / 32 - GROUP_COUNT * 4;
+    if (warp == 0 && lane == 0) load(block, q_map, k_map, v_map, tail_map);
+    if (TAIL && warp > 0) work_on_tail(block, warp - 1, o);
     return;
   }
 
   ptx::setmaxnreg_inc<MORE>();
+  Ring<STAGES> ring;
+  Ring<Q_STAGES> q_ring;
   Rows rows;
 #pragma unroll
   for (int i = 0; i < D / 8; i++) rows.o[i][0] = rows.o[i][1] = rows.o[i][2] = rows.o[i][3] = 0.0f;
@@ -349,8 +206,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __syncwarp();
     if (lane == 0 && tile * 64 + warp_rows < T) {
       for (int i = 0; i < PARTS; i++)
-        ptx::tensor_store(o_map, told[done].x + 64 * i, tile * 64 + warp_rows, told[done].z,
-                          out + i * (GROUP_COUNT * 64 * 128));
+        ptx::tensor_store(o_map, told[done].x + 64 * i, tile * 64 + warp_rows, told[done].z, out + i * Q_PART_BYTES);
       ptx::bulk_commit();
     }
     __syncwarp();

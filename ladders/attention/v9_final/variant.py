@@ -10,6 +10,12 @@ MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what registers allow
 TAIL_KEYS = 96  # the same where warps for a tail need registers, too
+# Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers and lets
+# products wait for each other (C7511).
+LONGER = {
+    **{(64, False, 48): 80, (64, False, 64): 80, (64, True, 48): 64},
+    **{(128, False, 16): 32, (128, False, 48): 64},
+}
 Q_STAGES, MOST_STAGES = 2, 8  # items whose queries are there, and blocks of keys and values
 SHARED = 224 * 1024  # bytes of shared memory for all of them
 TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail
@@ -32,7 +38,10 @@ def blocks(p: AttentionShape) -> tuple[int, int]:
     """Keys of a block, and of the last one: they are padded to a multiple of 16, no further."""
     keys, most = ceil_div(p.T, 16) * 16, TAIL_KEYS if has_tail(p) else MOST_KEYS[p.d]
     block = min(keys, most)
-    return block, block if p.causal else (keys - 1) % block + 1
+    if p.causal or block == keys:
+        return block, block
+    last = (keys - 1) % block + 1
+    return block, LONGER.get((p.d, has_tail(p), last), last)
 
 
 def wide(p: AttentionShape) -> int:
