@@ -2,17 +2,14 @@
 #pragma once
 #include <mini_dnn/ptx_attention.cuh>
 
-constexpr int SAMPLE = 32;        // keys from which the first reference comes
 constexpr float LIMIT = 8192.0f;  // a thread's sum of powers of a block: all of them fit halves, by far
-
-constexpr int STAGE_KEYS = LAST > BLOCK ? LAST : BLOCK;  // that a stage has room for
 
 // A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1.
 // Powers are 2^(scale s - reference). The reference is the row's largest score of the first block, and stays until the
 // sum of a block's powers passes LIMIT: there is no maximum to take in the loop. As the reference is never above the
 // true maximum, no power is lost that counts.
 struct Rows {
-  static constexpr int GROUPS = (LAST > BLOCK ? LAST : BLOCK) / 8, COLUMNS = D / 8;
+  static constexpr int GROUPS = BLOCK / 8, COLUMNS = D / 8;
   float s[GROUPS][4];
   float o[COLUMNS][4];
   unsigned p[GROUPS / 2][4];  // powers of the block before, as the left operand of the product with its values
@@ -33,7 +30,7 @@ struct Rows {
       }
   }
 
-  // The largest of a row's scores with the first keys of a block, scaled.
+  // The largest of a row's scores of a block, scaled.
   template <int keys>
   __device__ __forceinline__ void largest(float (&m)[2], float scale) const {
     constexpr float sign = NEGATIVE ? -1.0f : 1.0f;
@@ -67,7 +64,7 @@ struct Rows {
   // Before a row's first block of keys: any reference does that is not above the largest score, nor far below.
   template <int keys>
   __device__ __forceinline__ void begin(float scale) {
-    largest<(keys < SAMPLE ? keys : SAMPLE)>(reference, scale);
+    largest<keys>(reference, scale);
     sum[0] = sum[1] = 0.0f;
   }
 
@@ -96,7 +93,7 @@ struct Rows {
   // Queries at `q` times keys at `k`. A tile's next 64 columns are so many bytes away.
   template <int keys>
   __device__ __forceinline__ void times_keys(unsigned long long q, unsigned long long k) {
-    constexpr unsigned q_part = GROUP_COUNT * 64 * 128, k_part = STAGE_KEYS * 128;
+    constexpr unsigned q_part = GROUP_COUNT * 64 * 128, k_part = BLOCK * 128;
     ptx::wgmma_scores<keys, false>(s, q, k);
 #pragma unroll
     for (int i = 1; i < D / 16; i++)

@@ -13,7 +13,6 @@ __device__ __forceinline__ const char* chunk_at(const char* tile, int row, int c
 // Everything is transposed, so that the queries are the 8 columns of products m16n8k16: lane 4 g + t has keys (or
 // columns of values) g and g + 8, and queries 2 t and 2 t + 1. A warp takes every third 16 keys of a block.
 struct Tail {
-  static constexpr int MOST = 2;  // of 16 keys at a time
   unsigned q[D / 16][2];
   float o[D / 16][4], reference[2], sum[2];
 
@@ -45,61 +44,51 @@ struct Tail {
     for (int i = 0; i < D / 16; i++) o[i][c] *= factor, o[i][c + 2] *= factor;
   }
 
-  __device__ __forceinline__ bool power(const float (&s)[MOST][4], unsigned (&p)[MOST][2], float (&total)[2], int first,
-                                        int valid, float scale) const {
+  __device__ __forceinline__ bool power(const float (&s)[4], unsigned (&p)[2], float (&total)[2], int valid,
+                                        float scale) const {
     total[0] = total[1] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < MOST; i++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const bool counts = (first + TAIL_WARPS * i) * 16 + (int)threadIdx.x % 32 / 4 + 8 * r < valid;
-        const float x = counts ? ptx::exp2_approx(fmaf(s[i][2 * r], scale, -reference[0])) : 0.0f;
-        const float y = counts ? ptx::exp2_approx(fmaf(s[i][2 * r + 1], scale, -reference[1])) : 0.0f;
-        p[i][r] = ptx::pack_halves(x, y);
-        total[0] += x, total[1] += y;
-      }
+    for (int r = 0; r < 2; r++) {
+      const bool counts = (int)threadIdx.x % 32 / 4 + 8 * r < valid;
+      const float x = counts ? ptx::exp2_approx(fmaf(s[2 * r], scale, -reference[0])) : 0.0f;
+      const float y = counts ? ptx::exp2_approx(fmaf(s[2 * r + 1], scale, -reference[1])) : 0.0f;
+      p[r] = ptx::pack_halves(x, y);
+      total[0] += x, total[1] += y;
+    }
     return total[0] < LIMIT && total[1] < LIMIT;
   }
 
-  // MOST times 16 keys of a block, of which `valid` count; `first`: the first 16. They go side by side, as each product
-  // of a chain waits long for the one before.
-  __device__ __forceinline__ void step(const char* keys, const char* values, int first, int valid, float scale) {
+  // 16 keys, from row `at` of a block on, of which `valid` count.
+  __device__ __forceinline__ void step(const char* keys, const char* values, int at, int valid, float scale) {
     const int lane = threadIdx.x % 32;
-    float s[MOST][4] = {}, total[2];
-    unsigned a[4], p[MOST][2];
+    float s[4] = {}, other[4] = {}, total[2];  // two sums, as a product waits for the one before in the same
+    unsigned a[4], p[2];
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
+    for (int k = 0; k < D / 16; k += 2) {
+      ptx::ldmatrix(a, chunk_at(keys, at + lane % 16, 2 * k + lane / 16));
+      ptx::mma_m16n8k16(s, a, q[k]);
+      ptx::ldmatrix(a, chunk_at(keys, at + lane % 16, 2 * k + 2 + lane / 16));
+      ptx::mma_m16n8k16(other, a, q[k + 1]);
+    }
 #pragma unroll
-      for (int i = 0; i < MOST; i++) {
-        const int at = (first + TAIL_WARPS * i) * 16;
-        if (at >= valid) continue;
-        ptx::ldmatrix(a, chunk_at(keys, at + lane % 16, 2 * k + lane / 16));
-        ptx::mma_m16n8k16(s[i], a, q[k]);
-      }
-    if (!__all_sync(~0u, power(s, p, total, first, valid, scale))) {
+    for (int i = 0; i < 4; i++) s[i] += other[i];
+    if (!__all_sync(~0u, power(s, p, total, valid, scale))) {
 #pragma unroll
       for (int c = 0; c < 2; c++) {
         float m = -INFINITY;
 #pragma unroll
-        for (int i = 0; i < MOST; i++)
-#pragma unroll
-          for (int r = 0; r < 2; r++)
-            if ((first + TAIL_WARPS * i) * 16 + lane / 4 + 8 * r < valid) m = fmaxf(m, s[i][2 * r + c] * scale);
+        for (int r = 0; r < 2; r++)
+          if (lane / 4 + 8 * r < valid) m = fmaxf(m, s[2 * r + c] * scale);
         fade(c, fmaxf(reference[c], over_keys(m)));
       }
-      power(s, p, total, first, valid, scale);
+      power(s, p, total, valid, scale);
     }
     sum[0] += total[0], sum[1] += total[1];
+    const unsigned b[2] = {ptx::transpose_8x8(p[0]), ptx::transpose_8x8(p[1])};
 #pragma unroll
-    for (int i = 0; i < MOST; i++) {
-      const int at = (first + TAIL_WARPS * i) * 16;
-      if (at >= valid) continue;
-      const unsigned b[2] = {ptx::transpose_8x8(p[i][0]), ptx::transpose_8x8(p[i][1])};
-#pragma unroll
-      for (int j = 0; j < D / 16; j++) {
-        ptx::ldmatrix_trans(a, chunk_at(values, at + lane % 8 + lane / 16 * 8, 2 * j + lane / 8 % 2));
-        ptx::mma_m16n8k16(o[j], a, b);
-      }
+    for (int j = 0; j < D / 16; j++) {
+      ptx::ldmatrix_trans(a, chunk_at(values, at + lane % 8 + lane / 16 * 8, 2 * j + lane / 8 % 2));
+      ptx::mma_m16n8k16(o[j], a, b);
     }
   }
 

@@ -1,4 +1,4 @@
-"""attention/v9_final."""
+"""attention/v9_final: blocks that stay, no maximum in the loop, odd queries apart."""
 
 import numpy as np
 
@@ -7,18 +7,26 @@ from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
 GROUPS = 3  # warpgroups that multiply, 64 queries each
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each
-LOG2_E = 1.4426950408889634
-MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d
-TAIL_KEYS = 96  # where warps for a tail need registers, too
-MORE_KEYS = 16  # that the last block may have beyond that
-Q_STAGES = 2
+LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what registers allow
+TAIL_KEYS = 96  # the same where warps for a tail need registers, too
+# Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers and lets
+# products wait for each other (C7511).
+LONGER = {
+    **{(64, False, 48): 80, (64, False, 64): 80, (64, True, 48): 64},
+    **{(128, False, 16): 32, (128, False, 48): 64},
+}
+Q_STAGES, MOST_STAGES = 2, 8  # items whose queries are there, and blocks of keys and values
+SHARED = 224 * 1024  # bytes of shared memory for all of them
 TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail
+TILE_BYTES = TILE * 128  # of 64 columns
+THREADS = (GROUPS + 1) * 128
 TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states of two warps
 
 
 def refuses(p: AttentionShape) -> str:
     """What wgmma multiplies."""
-    return "it multiplies halves, and dtype is fp32; attention/v6 takes both" if p.dtype == "fp32" else ""
+    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
 
 
 def has_tail(p: AttentionShape) -> bool:
@@ -26,50 +34,35 @@ def has_tail(p: AttentionShape) -> bool:
     return p.T > TILE and 0 < p.T % TILE <= FEW and not p.causal and p.d < 128
 
 
-def blocks(p: AttentionShape) -> tuple[int, int, int]:
-    """Keys of a block, of the first, and of the last, which may be longer: keys are padded to 16 at most."""
+def blocks(p: AttentionShape) -> tuple[int, int]:
+    """Keys of a block, and of the last one: they are padded to a multiple of 16, no further."""
     keys, most = ceil_div(p.T, 16) * 16, TAIL_KEYS if has_tail(p) else MOST_KEYS[p.d]
-    if p.causal:
-        block = min(keys, most)
-        return block, block, block
-    if keys <= most:
-        return keys, keys, keys
-    more = MORE_KEYS if has_tail(p) else 0
-    if keys <= most + more:
-        return keys, keys, keys
-    last = (keys - 1) % most + 1
-    return most, most, last + most if last <= more else last
+    block = min(keys, most)
+    if p.causal or block == keys:
+        return block, block
+    last = (keys - 1) % block + 1
+    return block, LONGER.get((p.d, has_tail(p), last), last)
 
 
-def stage_keys(p: AttentionShape) -> int:
-    """Keys that a stage has room for."""
-    return max(blocks(p))
+def wide(p: AttentionShape) -> int:
+    """Boxes of 64 columns that a head has beside each other."""
+    return max(1, p.d // 64)
 
 
 def stages(p: AttentionShape) -> int:
-    """Of keys and values: what shared memory holds beside the queries."""
-    wide = max(1, p.d // 64)
-    return (224 * 1024 - TAIL_BYTES - Q_STAGES * GROUPS * 8192 * wide) // (2 * stage_keys(p) * 128 * wide)
-
-
-def registers(p: AttentionShape) -> tuple[int, int]:
-    """Of a thread that multiplies, and of one that copies or does the tail."""
-    return (136, 104) if has_tail(p) else (160, 32)
+    """Blocks of keys and values for which shared memory has room beside the queries."""
+    queries = Q_STAGES * GROUPS * TILE_BYTES * wide(p) + TAIL_BYTES
+    return min(MOST_STAGES, (SHARED - queries) // (2 * blocks(p)[0] * 128 * wide(p)))
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Sizes of blocks, which the compiler has to know."""
-    block, first, last = blocks(p)
+    """Sizes of blocks, which the compiler has to know, and registers of those who multiply, and of others."""
+    block, last = blocks(p)
+    more, fewer = (136, 104) if has_tail(p) else (160, 32)
     return {
-        **{"D": p.d, "BLOCK": block, "FIRST": first, "LAST": last, "CAUSAL": p.causal, "TURNS": not p.causal},
-        **{
-            "STAGES": min(stages(p), 8),
-            "Q_STAGES": Q_STAGES,
-            "GROUP_COUNT": GROUPS,
-            "THREADS": (GROUPS + 1) * 128,
-        },
-        **{"NEGATIVE": p.factor < 0, "TAIL": has_tail(p)},
-        **dict(zip(("MORE", "FEWER"), registers(p), strict=True)),
+        **{"D": p.d, "BLOCK": block, "LAST": last, "CAUSAL": p.causal, "NEGATIVE": p.factor < 0},
+        **{"STAGES": stages(p), "Q_STAGES": Q_STAGES, "GROUP_COUNT": GROUPS, "THREADS": THREADS},
+        **{"TAIL": has_tail(p), "TURNS": not p.causal, "MORE": more, "FEWER": fewer},
     }
 
 
@@ -89,19 +82,15 @@ def plan(p: AttentionShape) -> list[Launch]:
     items = p.B * p.H * ceil_div(tiles, GROUPS)
     q, k, v, o = p.buffers
     block = blocks(p)[0]
-    rows = (GROUPS * 64, block, block, 16)
-    maps = (tensor_map(p, name, count) for name, count in zip((q, k, v, o), rows, strict=True))
-    each = p.H if p.layout == "packed" else 1
-    wide = max(1, p.d // 64)
-    shared = (
-        defines(p)["STAGES"] * 2 * stage_keys(p) * 128 + Q_STAGES * GROUPS * 8192
-    ) * wide + TAIL_BYTES * has_tail(p)
-    scale = float(np.float32(p.factor * LOG2_E))
-    few = tensor_map(p, q, FEW)
-    more_k, more_v = (tensor_map(p, name, MORE_KEYS) for name in (k, v))
-    args = (*maps, few, more_k, more_v, "o", p.T, p.B * p.H, each, p.part, scale)
-    grid = (min(items, MULTIPROCESSORS),)
-    return [Launch("attention", grid, (defines(p)["THREADS"],), args, shared_bytes=shared, early=True)]
+    maps = (
+        *(tensor_map(p, name, rows) for name, rows in ((q, GROUPS * TILE), (k, block), (v, block))),
+        *(tensor_map(p, o, 16), tensor_map(p, q, FEW)),
+    )
+    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    args = (*maps, o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    shared = (stages(p) * 2 * block * 128 + Q_STAGES * GROUPS * TILE_BYTES) * wide(p)
+    shared += TAIL_BYTES * has_tail(p)
+    return [Launch("attention", (min(items, MULTIPROCESSORS),), (THREADS,), args, shared, early=True)]
 
 
 VARIANT = Variant(
@@ -109,7 +98,8 @@ VARIANT = Variant(
     plan=plan,
     defines=defines,
     refuses=refuses,
+    parent="attention/v8_wgmma",
     precision="fp16",
     min_arch=90,
-    idea="what lengths ask for",
+    idea="blocks stay, the loop takes no maximum, one warp reckons for all, odd queries go to spare warps",
 )
