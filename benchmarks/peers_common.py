@@ -19,6 +19,7 @@ from mini_dnn.errors import CheckError
 from mini_dnn.measuring.bench import PUBLISHED
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.nvml import Watch
+from mini_dnn.report.peers import PeersFile
 from mini_dnn.running.timing import time_op
 
 TIMING = replace(PUBLISHED, max_repeats=200, budget_s=1.0)
@@ -187,7 +188,7 @@ class Session:
     def keep(self) -> None:
         """Write what there is, so that a later failure costs nothing."""
         if self._out:
-            write(self.record, self._out)
+            write(self.record, self._out, PeersFile)
 
 
 def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from mini_dnn.measuring.files import read_json, refuse, write
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.measuring.nvml import Watch, gpu_state
 from mini_dnn.measuring.records import Place
-from mini_dnn.measuring.savings import SCHEMA, Method, SavingsFile, SavingsRow, figures, savings_file
+from mini_dnn.measuring.savings import SCHEMAS, Method, SavingsFile, SavingsRow, figures, savings_file
 from mini_dnn.report.document import to_markdown
 from mini_dnn.report.savings import gains_table, rows_table
 from mini_dnn.report.savings_page import plot
@@ -128,8 +128,8 @@ def read(file: Path) -> SavingsFile:
         It is not one; names file and field.
     """
     content = read_json(file)
-    if content.get("schema") != SCHEMA:
-        refuse(file, f"schema is {content.get('schema')!r}, and this program reads {SCHEMA}")
+    if content.get("schema") not in SCHEMAS:
+        refuse(file, f"schema is {content.get('schema')!r}, and this program reads {' and '.join(SCHEMAS)}")
     return savings_file(content, file)
 
 

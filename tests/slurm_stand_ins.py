@@ -15,7 +15,8 @@ export -f module
 export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_ID=$$
 for task in $(seq 0 "${last:-0}"); do
   if [ -n "$last" ]; then export SLURM_ARRAY_JOB_ID=$$ SLURM_ARRAY_TASK_ID=$task; fi
-  bash "$1" < /dev/null > "$CLUSTER/log.$$.$task" 2>&1 &
+  bash "$CLUSTER/script.$$.sh" < /dev/null > "$CLUSTER/log.$$.$task" 2>&1 &  # submitit moves its own file
+  echo $! > "$CLUSTER/pid.$$.$task"
 done
 echo "Submitted batch job $$"
 """
@@ -27,10 +28,13 @@ exec "$@"
 """
 SACCT = """#!/bin/bash
 echo "JobID|State|NodeList"
+state() {  # a job whose process has gone is over
+  if [ ! -e "$1" ] || kill -0 "$(cat "$1")" 2> /dev/null; then cat "$CLUSTER/state"; else echo COMPLETED; fi
+}
 for script in "$CLUSTER"/script.*.sh; do
   id=${script%.sh}; id=${id##*script.}
-  for task in 0 1 2 3; do echo "${id}_$task|$(cat "$CLUSTER/state")|"; done
-  echo "$id|$(cat "$CLUSTER/state")|"
+  for task in 0 1 2 3; do echo "${id}_$task|$(state "$CLUSTER/pid.$id.$task")|"; done
+  echo "$id|$(state "$CLUSTER/pid.$id.0")|"
 done
 """
 

@@ -123,7 +123,7 @@ class Instruction:
         total = float(c)
         for i in range(0, self.k, rules.step):
             part = slice(i, i + rules.step)
-            total = rounded(one_step(x[part], y[part], total, leasts, rules), half_sums)
+            total = rounded(one_step(x[part], y[part], total, leasts, rules), half_sums) + 0.0  # never -0
         if math.isnan(total):
             return np.array(0x7FFF if self.d is np.float16 else 0x7FFFFFFF, bits_of(self.d)).view(self.d)[()]
         return self.d(

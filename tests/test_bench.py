@@ -143,7 +143,7 @@ def test_an_operation_on_the_command_line(
     rows = [(row.variant.removeprefix("softmax/"), row.problem, row.batch) for row in record.rows]
     assert rows[:2] == expected
     assert len(rows) == 4
-    assert (record.schema, record.data) == (3, "random")
+    assert (record.schema, record.data) == (4, "random")
     assert len(re.findall(r"^softmax/v\d_\w+ +\d+  \S+ +none", capsys.readouterr().out, re.M)) == 4
 
 
@@ -194,7 +194,7 @@ def test_the_records_fields_are_in_the_file(device: Clocked, tmp_path: Path) -> 
     file = tmp_path / "results.json"
     write(Bench(Setting(device, TIMING, CHECKED)).record, file)
     content = json.loads(file.read_text())
-    assert content["schema"] == 3
+    assert content["schema"] == 4
     assert content["memory"] == {"copy_gbps": 4000.0}
     assert content["method"]["cold_cache"] is True
     assert (content["rows"], content["skipped"], content["sweeps"]) == ([], [], [])

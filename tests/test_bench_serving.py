@@ -199,7 +199,7 @@ def test_command_line(
     ]
     assert main([*words, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
-    assert record["schema"] == "serving-2"
+    assert record["schema"] == "serving-3"
     assert {"started", "commit", "dirty", "device", "versions", "method", "memory"} <= set(record)
     assert [(row["send"], row["graph"]) for row in record["latency"]] == [("uint8", True), ("uint8", False)]
     convolutions = [(name, f"conv{at}") for name in ("m1/direct", "layers/custom") for at in (1, 2)]

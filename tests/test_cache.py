@@ -1,17 +1,26 @@
 """Files of the cache are whole, or are made anew."""
 
+import errno
+import logging
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mini_dnn.device.cache import store, stored
+from mini_dnn.device import cache
+from mini_dnn.device.cache import WORK, kept, store, stored, work
 from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
+from mini_dnn.errors import DeviceError
+from mini_dnn.paths import ABANDONED_S, workplace, write_atomically
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
@@ -57,3 +66,125 @@ def test_a_damaged_runtime_is_built_again(tmp_path: Path, monkeypatch: pytest.Mo
     runtime.write_bytes(runtime.read_bytes()[:-1])
     assert stored(runtime) is None
     assert stored(build_runtime(find_compiler(), ucontext=False)) == b"anew"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of its own, and its own place for temporary files."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for one in (cache._spare, cache._say):
+        one.cache_clear()
+    yield tmp_path
+    for one in (cache._spare, cache._say):
+        one.cache_clear()
+
+
+def full(*folders: Path) -> Callable[..., None]:
+    """Writes files, but not to these folders."""
+
+    def write(path: Path, *rest: Any) -> None:
+        if any(path.is_relative_to(folder) for folder in folders):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write_atomically(path, *rest)
+
+    return write
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cache, "write_atomically", full(folder / "cache"))
+    made: list[int] = []
+    target = folder / "cache" / "emulator" / "kernels.so"
+    for _ in range(3):
+        found = kept(target, lambda: made.append(1) or b"code")  # type: ignore[func-returns-value]
+        assert stored(found) == b"code"
+        assert found.name == target.name  # by which others find it once it is loaded
+    assert len(made) == 1
+    (said,) = warnings_of(caplog)
+    assert "does not take what was compiled (No space left on device), so it is not kept" in said
+    monkeypatch.setattr(cache, "write_atomically", full(folder))
+    with pytest.raises(
+        DeviceError, match=r"neither .*other\.so nor the folder for temporary files.*No space"
+    ):
+        kept(target.with_name("other.so"), lambda: b"code")
+
+
+def refuse_to_open(path: Path) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (lambda file, patch: patch.setattr(cache, "_trusted", lambda: {os.getuid() + 1}), "another user's"),
+        (lambda file, patch: patch.setattr(cache, "open_regular", refuse_to_open), "Permission denied"),
+        (lambda file, patch: file.write_bytes(b"damage" * 20), "is damaged"),
+        (lambda file, patch: (file.unlink(), os.mkfifo(file)), "found a pipe"),
+        (lambda file, patch: (file.unlink(), file.mkdir()), "Is a directory"),
+        (lambda file, patch: (file.unlink(), file.symlink_to(file)), "Too many levels"),
+    ],
+)
+def test_what_cannot_be_used_is_made_anew(
+    spoil: Callable[[Path, pytest.MonkeyPatch], Any],
+    word: str,
+    folder: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = folder / "cache" / "emulator" / "kernels.so"
+    assert kept(file, lambda: b"code") == file
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(file, patch)
+        found = kept(file, lambda: b"anew")
+    assert stored(found) == b"anew"
+    assert word in warnings_of(caplog)[0]
+
+
+def test_files_may_be_shared(folder: Path) -> None:
+    store(folder / "cache" / "emulator" / "file", b"content")
+    assert (folder / "cache" / "emulator" / "file").stat().st_mode & 0o777 == 0o644
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mini_dnn.device.cache import store, work
+os.fchmod = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # when the data is written
+with work() as made:
+    (made / "header.gch").write_bytes(bytes(1000))
+    store(Path(sys.argv[1]), bytes(100_000))
+"""
+
+
+def test_what_killed_processes_leave_is_removed(folder: Path) -> None:
+    file = folder / "cache" / "emulator" / "file"
+    environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, env=environment)
+    assert done.returncode == -signal.SIGKILL
+    left = [*file.parent.glob(".*"), *(folder / "tmp").glob(f"{WORK}*")]
+    assert len(left) == 2
+    with work() as mine, workplace("other-") as other:
+        for path in (*left, mine, other):
+            os.utime(path, (0, path.stat().st_mtime - 2 * ABANDONED_S))
+        store(file, b"content")
+        assert [path.exists() for path in (*left, mine, other)] == [False, False, True, True]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_no_mutation_of_a_file_is_taken_for_its_content(count: int, folder: Path) -> None:
+    rng = random.Random(count)
+    file, data = folder / "cache" / "file", rng.randbytes(3000)
+    store(file, data)
+    whole = file.read_bytes()
+    for _ in range(count):
+        at, length = rng.randrange(len(whole)), rng.choice([1, 1, 2, 32, 1000])
+        middle = [rng.randbytes(length), b"", whole[at : at + length] * 2][rng.randrange(3)]
+        file.write_bytes(whole[:at] + middle + whole[at + length :])
+        assert stored(file) == (data if file.read_bytes() == whole else None)

@@ -1,10 +1,18 @@
 """The comparison with float64: what counts as right where there is no finite number to be near."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from mini_dnn.ops.compare import compare, wrong_elements
+from mini_dnn import ops
+from mini_dnn.ops.compare import PRECISIONS, compare, compare_all, wrong_elements
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.ops.softmax import Rows
+from mini_dnn.running.verify import verify
 
 INF, NAN = np.inf, np.nan
 
@@ -66,3 +74,63 @@ def test_a_bound_that_is_no_number_lets_nothing_special_pass(bound: float) -> No
     found = np.array([1.0, INF, NAN])
     assert wrong_elements(found, np.array([INF, NAN, 1.0]), allowed).all()
     assert wrong_elements(found[:1], np.array([1.0]), allowed[:1]).all() == np.isnan(bound)
+
+
+PROBLEMS = {
+    "conv2d": ConvShape(2, 3, 9, 8, 4, 3, 3),
+    "conv2d_relu_pool": ConvPoolShape(2, 3, 9, 8, 4, 3, 3, pool=2),
+    "gemm": GemmShape(9, 7, 20),
+    "softmax": Rows(4, 9),
+}
+
+
+def of_problem(op: str) -> tuple[Any, Any, dict[str, np.ndarray]]:
+    operation, problem = ops.find(op), PROBLEMS[op]
+    return operation, problem, dict(operation.inputs(problem, seed=1))
+
+
+def rounded(outputs: Any) -> dict[str, np.ndarray]:
+    with np.errstate(over="ignore"):
+        return {name: values.astype(np.float32) for name, values in outputs.items()}
+
+
+@pytest.mark.parametrize("size", [1e-38, 1e-12, 1e-7, 1e-3, 1.0, 1e7])
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_relu_pool", "gemm"])
+def test_zeros_are_wrong_for_small_inputs(op: str, precision: str, size: float) -> None:
+    """TF32 has the range of fp32: nothing is lost of small operands but their last bits."""
+    operation, problem, arrays = of_problem(op)
+    first = next(iter(arrays))
+    arrays[first] = np.abs(arrays[first]) * np.float32(size)
+    expected, bound = operation.answer(problem, arrays), operation.bound(problem, arrays, precision)
+    right, zeros = rounded(expected), {name: np.zeros_like(y) for name, y in rounded(expected).items()}
+    assert compare_all(right, expected, bound).ok
+    assert not compare_all(zeros, expected, bound).ok
+    if operation.audit:
+        rng = np.random.default_rng(0)
+        assert not operation.audit(problem, arrays, right, precision, rng)
+        assert operation.audit(problem, arrays, zeros, precision, rng) or size < 1e-30
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("bad", [INF, -INF, NAN])
+@pytest.mark.parametrize("op", PROBLEMS)
+def test_one_odd_input_excuses_nothing(op: str, bad: float, precision: str) -> None:
+    """What it reaches has to be as odd as float64 says, and all the rest keeps its bound."""
+    operation, problem, arrays = of_problem(op)
+    first = next(iter(arrays))
+    arrays[first].flat[arrays[first].size // 2] = bad
+    with np.errstate(invalid="ignore"):
+        expected = operation.answer(problem, arrays)
+        right = rounded(expected)
+        assert verify(operation, problem, arrays, right, precision).ok
+        (name, y), (want,) = next(iter(right.items())), expected.values()
+        odd = ~np.isfinite(want)
+        assert odd.any() or (bad == -INF and op in ("softmax", "conv2d_relu_pool"))
+        for at in np.argwhere(odd)[:3]:
+            wrong = y.copy()
+            wrong[tuple(at)] = 1.0
+            found = verify(operation, problem, arrays, {name: wrong}, precision)
+            assert (found.differing, found.first) == (1, tuple(at))
+        wrong = np.where(odd, y, y + np.float32(1.0))
+        assert verify(operation, problem, arrays, {name: wrong}, precision).differing == (~odd).sum()

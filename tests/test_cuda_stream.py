@@ -37,6 +37,7 @@ class Driver(plain.Driver):
         return 0, self.context
 
     def cuStreamGetId(self, stream: int) -> tuple[int, int]:
+        assert not self.capturing, "the real one says no, and the capture is over"
         return 0, 1000 + stream
 
     def cuStreamIsCapturing(self, stream: int) -> tuple[int, int]:
@@ -182,6 +183,7 @@ def test_what_a_stream_says_of_itself(driver: Driver, stream: CudaStream) -> Non
     assert not stream.is_captured()
     driver.capturing = 1
     assert stream.is_captured()
+    assert stream.number() is None
 
 
 def test_following_another_stream(driver: Driver, stream: CudaStream) -> None:

@@ -1,11 +1,12 @@
-"""gemm/v8_final: every tile that its model may choose, and the choices themselves."""
+"""gemm/v8_final: every tile that its model may choose, and the choices themselves; gemm/v9_fp32's widths."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sampling import exhaustive_unless, sampled
 
 from mini_dnn.device import Device
+from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops import find as find_operation
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.runner import run
@@ -15,38 +16,107 @@ from mini_dnn.variant import find
 V8 = find("gemm/v8_final")
 RULES: dict[str, Any] = V8.plan.__globals__  # type: ignore[union-attr]
 TILES = RULES["TILES"]
+BY_HAND = [tile for tile in TILES if tile.loaders]
 SHAPES = [
     GemmShape(200, 264, 520, "fp16", "fp16"),
     GemmShape(129, 257, 321, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
     GemmShape(150, 100, 400, "fp16", "fp16", "tn"),
 ]
+SHORT = [  # operands that end within 16 bytes, with several lines in them
+    GemmShape(3, 2, 1, "fp16", "fp16"),
+    GemmShape(67, 3, 5, "fp16", "fp32", "nt", 3, 2.0, 1.0),
+    GemmShape(9, 131, 2, "bf16", "bf16", "tt"),
+    GemmShape(70, 66, 130, "fp16", "fp16", "tn", 2, 1.0, 0.0, 71, 69, 67),
+]
 
 
-@pytest.fixture(params=TILES, ids=str)
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A tile that is chosen for every problem, and one cluster at a time: a block has several tiles."""
-    chosen = request.param
-    monkeypatch.setitem(RULES, "choose", lambda p: chosen)
-    if chosen.split == 1:
-        monkeypatch.setitem(RULES, "AT_ONCE", {chosen.cluster: 1})
-    return chosen
-
-
-@pytest.mark.parametrize("problem", SHAPES, ids=str)
-def test_every_tile_does_every_shape(problem: GemmShape, tile: Any, device: Device) -> None:
+def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a tile does a problem, one cluster at a time: a block has several tiles."""
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    if tile.split == 1:
+        monkeypatch.setitem(RULES, "AT_ONCE", {tile.cluster: 1})
     operation = find_operation("gemm")
     arrays = operation.inputs(problem, seed=1)
     found = run(V8, problem, arrays, device)
-    assert verify(operation, problem, arrays, found.outputs, V8.precision).ok
+    return verify(operation, problem, arrays, found.outputs, V8.precision).ok
+
+
+@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=2))
+def test_every_tile_does_every_shape(
+    problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert agrees(problem, tile, device, monkeypatch)
+
+
+@pytest.mark.parametrize("problem", SHORT, ids=str)
+def test_operands_that_end_within_a_piece(
+    problem: GemmShape, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tile in BY_HAND:
+        if tile.split == 1:
+            assert agrees(problem, tile, device, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile"),
+    [
+        pytest.param(GemmShape(67, 70, 75, "fp16", "fp16"), BY_HAND[2]),
+        pytest.param(GemmShape(35, 150, 69, "fp16", "fp16", "tn", 2), TILES[3]),
+        *(
+            pytest.param(GemmShape(130, 137, 135, "bf16", "bf16", "tt"), tile, marks=exhaustive_unless(False))
+            for tile in TILES
+            if tile.split <= 2
+        ),
+    ],
+)
+def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert agrees(problem, tile, CheckedEmulator(), monkeypatch)
 
 
 def test_the_choice_suits_the_shape() -> None:
-    def chosen(m: int, n: int, k: int) -> tuple[int, int, int, int]:
+    def chosen(m: int, n: int, k: int) -> tuple[int, int, int, int, bool]:
         tile = RULES["choose"](GemmShape(m, n, k, "fp16", "fp16"))
-        return tile.rows, tile.columns, tile.share, tile.split
+        return tile.rows, tile.columns, tile.share, tile.split, tile.loaders > 0
 
-    assert chosen(8192, 8192, 8192) == chosen(2048, 2048, 2048) == (128, 256, 2, 1)
-    assert chosen(1024, 1024, 1024) == (64, 128, 1, 1)
-    assert chosen(512, 512, 512) == (64, 64, 1, 1)
-    assert chosen(512, 512, 8192) == (64, 64, 1, 2)
+    assert chosen(8192, 8192, 8192) == chosen(2048, 2048, 2048) == (128, 256, 2, 1, False)
+    assert chosen(4095, 4095, 4095) == (128, 256, 2, 1, False)
+    assert chosen(1024, 1024, 1024) == chosen(1000, 1001, 999) == (64, 128, 1, 1, False)
+    assert chosen(512, 512, 512) == (64, 64, 1, 1, False)
+    assert chosen(512, 512, 8192) == (64, 64, 1, 2, False)
+    assert chosen(22, 510, 34) == (64, 64, 1, 1, True)
+    assert chosen(3000, 9, 1500) == (64, 64, 1, 2, True)
+
+
+def kernels(problem: GemmShape) -> list[str]:
+    """What a plan launches."""
+    return [step.kernel for step in V8.planned(problem, 232448).steps]  # type: ignore[union-attr]
+
+
+def test_odd_operands_are_copied_in_one_launch_or_loaded_by_hand() -> None:
+    assert kernels(GemmShape(1000, 1001, 999, "fp16", "fp16")) == ["repitch", "gemm"]
+    assert kernels(GemmShape(1000, 1001, 1000, "fp16", "fp16")) == ["repitch", "gemm"]
+    assert kernels(GemmShape(100, 100, 100, "fp16", "fp16")) == ["gemm_by_hand"]
+    assert kernels(GemmShape(104, 104, 104, "fp16", "fp16")) == ["gemm"]
+    far_apart = GemmShape(100, 100, 100, "fp16", "fp16", lda=(1 << 24) + 1)
+    assert kernels(far_apart) == ["repitch", "gemm"]
+
+
+@pytest.mark.parametrize(("rows", "n"), [(1, 193), (7, 1000), (32, 4096), (64, 8192), (3, 100_000)])
+def test_widths_of_v9_are_those_of_the_shortest_time(rows: int, n: int) -> None:
+    rules: dict[str, Any] = find("gemm/v9_fp32").plan.__globals__  # type: ignore[union-attr]
+    blocks, wide_cost, narrow_cost = rules["MULTIPROCESSORS"], 192, 128 * rules["NARROW_COST"]
+
+    def busiest(wide: int) -> float:
+        narrow = max(0, -(-(n - wide * 192) // 128))
+        tiles = [wide_cost] * (rows * wide) + [narrow_cost] * (rows * narrow)
+        return max(sum(tiles[i::blocks]) for i in range(blocks))
+
+    wide, narrow = rules["widths"](rows, n)
+    assert wide * 192 + narrow * 128 >= n
+    assert busiest(wide) <= min(map(busiest, range(max(0, wide - 40), wide + 20)))
+
+
+def test_widths_of_v9_of_a_million_columns() -> None:
+    rules: dict[str, Any] = find("gemm/v9_fp32").plan.__globals__  # type: ignore[union-attr]
+    assert rules["widths"](8, 1_000_000) == (5197, 17)

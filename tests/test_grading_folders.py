@@ -45,19 +45,50 @@ def test_folders_around_a_submission_do_not_count(inside: str, tmp_path: Path) -
     assert Submission("ann", tmp_path / "ann").variant("layers/custom", asked) == place
 
 
-def test_a_folder_with_more_in_it_is_not_left_for_one_of_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", ["report.pdf", "README.txt", "pictures/1.png", "notes/layout.txt"])
+def test_what_lies_beside_the_wrapper_does_not_count(beside: str, tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(QUICK)
+    asked = rubric.load(tmp_path / "rubric.toml")
+    place = tmp_path / "ann/project/layers/custom"
+    place.parent.mkdir(parents=True)
+    shutil.move(honest(tmp_path), place)
+    (tmp_path / "ann" / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / "ann" / beside).touch()
+    assert Submission("ann", tmp_path / "ann").variant("layers/custom", asked) == place
+
+
+def test_of_two_folders_with_variants_none_is_taken(tmp_path: Path) -> None:
     (tmp_path / "rubric.toml").write_text(QUICK)
     asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("ann", tmp_path / "ann")
     place = tmp_path / "ann/try 1"
     place.parent.mkdir()
     shutil.move(honest(tmp_path), place)
-    (tmp_path / "ann/try 2").mkdir()
+    shutil.copytree(place, tmp_path / "ann/try 2")
     assert one.variant("layers/custom", asked) is None
-    assert "The submission holds try 1, try 2" in one.missing("layers/custom", asked)
+    assert "try 1 and try 2 have variants; submit one" in one.missing("layers/custom", asked)
     shutil.rmtree(tmp_path / "ann/try 2")
     shutil.move(place, tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
     assert one.variant("layers/custom", asked) is None
+
+
+def test_a_long_name_is_shortened_and_stays_unique(tmp_path: Path) -> None:
+    folders = [tmp_path / ("é" * 120 + end) for end in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (one.name for one in named(folders))
+    assert first != second
+    assert len(first.encode()) <= 120
+
+
+def test_folders_in_folders_without_end_hold_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(QUICK)
+    deep = tmp_path / "ann"
+    for _ in range(12):
+        deep = deep / ("d" * 200)
+    deep.mkdir(parents=True)
+    one = Submission("ann", tmp_path / "ann")
+    assert one.variant("layers/custom", rubric.load(tmp_path / "rubric.toml")) is None
 
 
 def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> None:

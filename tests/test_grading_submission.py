@@ -289,3 +289,13 @@ assert sys.dont_write_bytecode, "or an import would write files"
     grade = grader.grade(Submission("honest", folder))
     assert not grade.refused
     assert grade.points == 7, grade.checks
+
+
+def test_half_a_letter_in_a_text_ends_nothing(grader: Grader, tmp_path: Path) -> None:
+    """A lone surrogate is no text that can be encoded; the words around it reach their author."""
+    folder = honest(tmp_path)
+    text = (folder / "variant.py").read_text()
+    (folder / "variant.py").write_text(f'{text}\nraise ValueError("unknown tile \\ud800")\n')
+    (check, *_) = grader.grade(Submission("half", folder)).checks
+    assert "unknown tile" in check.message
+    assert "ended with status" not in check.message

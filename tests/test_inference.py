@@ -1,6 +1,7 @@
 """The course's program: what it checks, and what its figures say of themselves."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
-from mini_dnn.measuring.inference import STEPS, Program, classify, find_step
-from mini_dnn.measuring.layerwise import Convolutions, Products
+from mini_dnn.measuring.inference import BASE_BYTES, IMAGE_BYTES, STEPS, Program, find_step
+from mini_dnn.measuring.layerwise import Convolutions, Products, by_layer
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
 from mini_dnn.running.resident import Resident
@@ -87,6 +89,67 @@ def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
     assert all(layer.problem.N == 3 and layer.comparison and layer.comparison.ok for layer in seen)
     assert seen[0].comparison is not None
     assert seen[0].comparison.elements == 2 * 4 * 80 * 80
+
+
+def test_a_batch_in_parts_is_classified_alike(program: Program, emulator: Device) -> None:
+    setting = Setting(emulator, entries=None)
+    parts, whole = Convolutions(find("m1"), setting), Convolutions(find("m1"), setting)
+    assert program.accuracy(5, parts, part=2) == program.accuracy(5, whole)
+    assert [layer.problem.N for layer in parts.layers] == [2, 2, 2, 2, 1, 1]
+    for one, other in zip(by_layer(parts.layers), by_layer(whole.layers), strict=True):
+        assert (one.name, one.problem) == (other.name, other.problem)
+        assert one.comparison is not None
+        assert other.comparison is not None
+        assert one.comparison.elements == other.comparison.elements
+        assert one.comparison.max_error == other.comparison.max_error
+        assert (one.result.steps, one.result.op_ms, one.result.outputs) == (3, None, {})
+    assert by_layer(parts.layers)[0].result.layer_ms == sum(p.result.layer_ms for p in parts.layers[::2])
+
+
+def test_an_error_in_a_later_part_says_where_images_are_counted_from(
+    program: Program, emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = program.data.images.copy()
+    convolutions = Convolutions(find("m1"), Setting(emulator, entries=None))
+
+    def wrong(self: Convolutions, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        if np.array_equal(x[0, 0] * 255, images[4, 0]):
+            raise CheckError("wrong")
+        return right(self, x, w, name)
+
+    right = Convolutions.__call__
+    monkeypatch.setattr(Convolutions, "__call__", wrong)
+    with pytest.raises(CheckError, match=r"wrong \(images are counted from number 4\)"):
+        program.accuracy(6, convolutions, part=2)
+
+
+def test_parts_bound_the_memory(program: Program) -> None:
+    """Also of what is kept of the layers: no outputs."""
+    data = replace(program.data, images=np.repeat(program.data.images, 20, 0), labels=np.zeros(120, np.uint8))
+    large, peaks = replace(program, data=data), {}
+    for part in (10, 120):
+        tracemalloc.start()
+        large.accuracy(120, Convolutions(find("cpu"), Setting(None)), part=part)
+        peaks[part] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peaks[10] < peaks[120] / 2
+    assert peaks[120] < BASE_BYTES / 4 + 120 * IMAGE_BYTES
+
+
+def test_a_batch_without_room_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("mini_dnn.measuring.inference.available_bytes", lambda: 300_000_000)
+    monkeypatch.setattr(Program, "accuracy", lambda *_: pytest.fail("it works"))
+    assert main(["--batch", "10000", "--impl", "cpu", "--data", "synthetic"]) == 2
+    assert "--batch 10000: it takes up to 0.49 GB of memory, and this process may take 0.3 GB more" in (
+        capsys.readouterr().err
+    )
+    assert main(["--batch", "10", "--resident", "whole", "--data", "synthetic", "--check"]) == 2
+    monkeypatch.setattr("mini_dnn.measuring.inference.available_bytes", lambda: 2_000_000_000)
+    words = ["bench", "--impl", "m1", "--batch", "10000", "--data", "synthetic", "--device", "emulator"]
+    assert main(words) == 2
+    assert "takes up to 2.9 GB" in capsys.readouterr().err
 
 
 def with_products(program: Program, name: str, device: Device) -> tuple[Program, Products]:

@@ -99,8 +99,7 @@ def _buffer(array: Array) -> EmulatorBuffer:
 
 def passed(arg: Any) -> Any:
     """A tensor map as the emulator takes it: the driver, which makes those of GPUs, is not here."""
-    if not isinstance(arg, MappedBuffer):
-        return arg
+    assert isinstance(arg, MappedBuffer)
     buffer: Any = arg.buffer
     return MappedBuffer(_buffer(buffer), arg.geometry)
 

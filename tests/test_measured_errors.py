@@ -8,7 +8,7 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import fashion_mnist
 from mini_dnn.measuring.files import bench_file, read_json
 from mini_dnn.paths import ROOT
-from mini_dnn.report.board import is_stale
+from mini_dnn.report.stale import why_stale
 
 Errors = dict[tuple[str, str], float]  # the largest of a variant at a problem
 
@@ -33,7 +33,7 @@ def measured(names: list[str], batch: int, at: str = "") -> Errors:
         if not isinstance(content["schema"], int):  # of others than `bench`
             continue
         code = {row.variant: row.code_hash for row in bench_file(content, file).rows}
-        fresh = [name for name in names if (known := code.get(name)) and not is_stale(name, known)]
+        fresh = [name for name in names if (known := code.get(name)) and not why_stale(name, known)]
         found |= errors(file, fresh, batch, at)
     if not found:
         pytest.skip("the kernels have changed since they were measured")

@@ -26,6 +26,7 @@ from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CheckError
 from mini_dnn.measuring.inference import Program
+from mini_dnn.measuring.strict import checksum
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.weights import WeightsInfo
 from mini_dnn.running.timing import WINDOW, Timing
@@ -252,7 +253,9 @@ def test_a_run_is_written_and_drawn(
     clocked = {"__getattr__": lambda self, name: getattr(emulator, name)}
     with_clock = type("WithClock", (TickingClock,), clocked)()
     peers.measure(["ours"], replace(bench, device=with_clock), session)
-    assert json.loads(out.read_text()) == msgspec.to_builtins(session.record)
+    written = json.loads(out.read_text())
+    assert written.pop("sha256") == checksum(msgspec.to_builtins(session.record))
+    assert written == msgspec.to_builtins(session.record)
     picture = tmp_path / "run.svg"
     assert peers.main(["--from", str(out), "--picture", str(picture)]) == 0
     assert "drawn" in capsys.readouterr().out

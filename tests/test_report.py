@@ -39,7 +39,7 @@ from mini_dnn.report.page import write_report
 from mini_dnn.report.roofline import clear_of, roofline, spread
 from mini_dnn.report.tables import number, peers_table, rates_table, times_table
 from mini_dnn.report.theme import LIGHT
-from mini_dnn.variant import find, names
+from mini_dnn.variant import find, names, own
 
 
 def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
@@ -133,12 +133,15 @@ def test_roofline_of_the_split_is_that_of_three_products_on_the_fp16_unit(tmp_pa
     assert (cells["`m3/fp32_split`"][3], cells["`m3/fusion`"][3]) == ("not known", "compute")
 
 
-def test_a_variant_says_in_what_it_computes(tmp_path: Path) -> None:
+def test_a_variant_says_in_what_it_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = """from mini_dnn.variant import Variant
 VARIANT = Variant("conv2d", "mine", plan=lambda s: [], precision="fp32", compute_type="3xtf32")
 """
     (tmp_path / "variant.py").write_text(text)
     (tmp_path / "kernel.cu").write_text("")
+    monkeypatch.setattr(
+        "mini_dnn.report.stale.own", lambda name: find(name) if name == str(tmp_path) else own(name)
+    )
     compute_ms = 3 * LAYERS["conv2"].with_batch(10000).flops / CEILINGS["fp16_tflops"] / 1e9
     names = (str(tmp_path), "m3/no_more")
     rows = [fake_row(name, 10000, "conv2", 2 * compute_ms, source_hash="0" * 64) for name in names]
@@ -163,7 +166,7 @@ def test_changed_and_removed_kernels_are_stale(tmp_path: Path) -> None:
     board = board_of(tmp_path, rows)
     stale = {variant: entry.stale for (variant, _), entry in board.entries.items()}
     assert "changed" in stale["m1/direct"]
-    assert "no such variant" in stale["m1/no_more"]
+    assert "no variant of this checkout" in stale["m1/no_more"]
     assert stale["m1/cpu"] == stale["m2/unroll_gemm"] == ""
     assert "`m1/direct` (stale)" in [row[0] for row in times_table(board, 10000).rows]
 

@@ -115,7 +115,7 @@ def test_text_says_how_exact_it_is() -> None:
 
 
 def test_doubts() -> None:
-    stale = ROWS[0] | {"code_hash": "of other code"}
+    stale = ROWS[0] | {"code_hash": "0" * 64}
     found = Savings(Path("s.json"), record(rows=[stale, *ROWS[1:]], dirty=True))
     assert list(doubts(found)) == [
         "`s.json` was measured with files that differ from its commit",

@@ -32,23 +32,56 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
         words.insert(0, DEFAULT_VERB)
     named = [words[0]] if words[0] in VERBS else VERBS  # the others need not be imported
     args = _parser(named).parse_args(words)
     try:
-        return int(args.run(args))
-    except MiniDnnError as error:
+        status = int(args.run(args))
         sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr)
-        return DIFFERS if isinstance(error, CheckError) else WRONG_USE
+        return status
+    except MiniDnnError as error:
+        return _failed(str(error), DIFFERS if isinstance(error, CheckError) else WRONG_USE)
     except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return DIFFERS
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _failed(f"the system says: {error.strerror or error}{where}", WRONG_USE)
+    except MemoryError as error:
+        why = f": {error}" if str(error) else ""
+        return _failed(f"out of memory{why}. Take a smaller --batch, or leave the machine more", WRONG_USE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _failed(message: str, status: int) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        message += f"; and the output cannot be written: {error.strerror}"
+        _discard_output()
+    print(f"error: {message}", file=sys.stderr)
+    return status
+
+
+def _discard_output() -> None:
+    """Let what is still to be written go nowhere: Python would try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Standard streams that are closed lead nowhere, so that no file that is opened takes their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _parser(named: Iterable[str]) -> argparse.ArgumentParser:

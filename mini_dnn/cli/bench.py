@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         program = Program.load(args.data, args.data_dir) if asked.in_network else None
         if program:
             program.check_batch(max(asked.batches))
+            program.check_memory(max(asked.batches), checked=True)
         print(f"device    {device.description}")
         if program:
             print(f"data      {program.data.name}, {program.data.origin}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,22 @@ def check_output(flag: str, path: Path | None) -> None:
     Raises
     ------
     UsageError
-        The path is a folder, or lies in one that does not exist.
+        The path is no regular file, or lies in a folder that does not exist or takes no file.
     """
     if path is None:
         return
     if path.is_dir():
         raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"{flag} {path}: there is no folder {path.resolve().parent}; make it first")
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"{flag} {path}: there is no folder {folder}; make it first")
+    if path.exists() and not path.is_file():  # a device or a pipe, which a file would take the place of
+        raise UsageError(f"{flag} {path} is no regular file; name one, such as {folder / 'out.json'}")
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b" ")
+    except OSError as error:
+        raise UsageError(f"{flag} {path} cannot be written: {error.strerror}; name another file") from error
 
 
 def problems_of(
@@ -110,7 +119,6 @@ def write_json(flag: str, path: Path | None, value: Any) -> None:
     if path is None:
         return
     try:
-        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode())
-        path.chmod(0o644)  # results are for everybody
+        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode(), 0o644)
     except OSError as error:
         raise MiniDnnError(f"{flag} {path} cannot be written: {error}; name another file") from error

@@ -16,7 +16,7 @@ from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import NETWORK, STEPS, Program, classify, find_step
+from mini_dnn.measuring.inference import NETWORK, PART_IMAGES, STEPS, Program, find_step
 from mini_dnn.measuring.layerwise import (
     ATTENTION,
     LAYER,
@@ -25,10 +25,12 @@ from mini_dnn.measuring.layerwise import (
     Attentions,
     Convolutions,
     Products,
+    by_layer,
     compare,
 )
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
+from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.running.compute import best
 from mini_dnn.running.runner import check_runnable
@@ -197,12 +199,17 @@ def _layer_by_layer(
 ) -> tuple[float, list[Figures]]:
     """Accuracy and figures of the network with its heavy layers, and its linear ones, in a variant."""
     setting = replace(setting, entries=None if args.check else 0)
+    part = None if setting.device and setting.device.has_clock else PART_IMAGES
+    program.check_memory(args.batch, part, args.check)
+    show = _print_layer if part is None or args.batch <= part else lambda layer: None
     alone = program.model.layer == ATTENTION and args.check
-    expected = program.probabilities(args.batch) if alone else None
-    elsewhere = [KINDS[program.model.layer](variant, setting, _print_layer)]
-    elsewhere += [Products(linear, setting, _print_layer)] if linear else []
-    probabilities = program.probabilities(args.batch, *elsewhere)
-    layers = [layer for some in elsewhere for layer in some.layers]
+    expected = program.probabilities(args.batch, part=part) if alone else None
+    elsewhere = [KINDS[program.model.layer](variant, setting, show)]
+    elsewhere += [Products(linear, setting, show)] if linear else []
+    probabilities = program.probabilities(args.batch, *elsewhere, part=part)
+    layers = by_layer([layer for some in elsewhere for layer in some.layers])
+    for layer in layers if show is not _print_layer else ():
+        _print_layer(layer)
     if expected is not None:
         print(f"\n{compare(probabilities, expected, layers)}")
     return program.share_right(probabilities.argmax(axis=1)), [_layer_figures(layer) for layer in layers]
@@ -238,6 +245,7 @@ def _resident(
 ) -> tuple[float, list[Figures]]:
     """Accuracy and figures of the network with every layer on the device."""
     setting = replace(setting, entries=CHECKED if args.check else 0)
+    program.check_memory(args.batch, PART_IMAGES, args.check)
     whole = classify(variant, program, args.batch, args.send, setting)
     assert setting.device is not None, "a network variant has kernels"
     has_clock = setting.device.has_clock

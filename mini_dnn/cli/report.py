@@ -10,9 +10,11 @@ from mini_dnn.measuring.savings import Savings
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards
-from mini_dnn.report.load import load, results_files
+from mini_dnn.report.load import Results, load, results_files
+from mini_dnn.report.stale import not_looked_up
 
 OUT = Path("build/report")
+MOST_NAMED = 10  # variants in a line
 OUT_OF_DATE = 1  # exit status
 
 
@@ -38,6 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the report, or do the READMEs' tables."""
     results = load(results_files(args.results))
+    _say_doubts(results)
     if args.readmes or args.check:
         found = boards(results)
         device = found[0].device
@@ -49,6 +52,18 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(results.rows)} rows of {len(results.records)} files; open {args.out / 'index.html'}")
     print("also written: " + ", ".join(path.name for path in written[1:]))
     return 0
+
+
+def _say_doubts(results: Results) -> None:
+    """What figures rest on that nobody has looked at."""
+    if results.unverified:
+        names = ", ".join(path.name for path in results.unverified)
+        print(f"note: not verified, as older versions wrote no checksum: {names}")
+    if outside := not_looked_up(results):
+        names = ", ".join(outside[:MOST_NAMED]) + f" and {len(outside) - MOST_NAMED} more" * (
+            len(outside) > MOST_NAMED
+        )
+        print(f"note: not looked up, as these are no variants of this checkout: {names}")
 
 
 def _readmes(of_device: Sequence[Board], savings: Sequence[Savings], only_check: bool) -> int:

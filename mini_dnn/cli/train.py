@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import numpy as np
 from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError
+from mini_dnn.grading.locks import locked
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
-from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, save
+from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
 
@@ -68,6 +70,22 @@ def run(args: argparse.Namespace) -> int:
     rng = np.random.default_rng(settings.seed)
     test = model.load(train.name, "test", args.data_dir)
     trainer = Trainer(model.make(train.name, rng), train, test, settings, rng)
+    with ExitStack() as locks:
+        for path in (out, checkpoint):
+            check_room(path, "weights" if path is out else "checkpoint", trainer.checkpoint_bytes)
+            locks.enter_context(_alone(path))
+        return _run(args, model, trainer, out, checkpoint)
+
+
+def _alone(path: Path) -> AbstractContextManager[None]:
+    """A file that no other training writes meanwhile, by whatever name it calls it."""
+    path = path.resolve()
+    refusal = f"another training is writing {path}; wait for its end, or name another file"
+    return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
+
+
+def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, checkpoint: Path) -> int:
+    train, settings = trainer.train, trainer.settings
     print(f"data      {train.name}, {len(train.labels):,} training images, {train.origin}")
     if train.note:
         print(f"          NOTE: {train.note}")

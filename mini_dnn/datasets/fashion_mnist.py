@@ -20,9 +20,11 @@ from mini_dnn.datasets import idx, storage
 from mini_dnn.datasets.download import download
 from mini_dnn.datasets.storage import BAR_STEP, DATA, SIDE, Pixels
 from mini_dnn.errors import DataError
+from mini_dnn.paths import read_regular
 from mini_dnn.progress import Bar
 
 NAME = "fashion-mnist"
+MOST_BYTES = 64 << 20  # of a file; the largest has 47 MB
 VARIABLE = "FASHION_MNIST_DIR"
 
 
@@ -167,10 +169,10 @@ def _read(folder: Path, file: IdxFile) -> bytes:
         raise DataError(f"there is no folder {folder}")
     for name, wanted in ((file.packed_name, file.packed_md5), (file.name, file.unpacked_md5)):
         path = folder / name
-        if not path.is_file():
-            continue
         try:
-            content = path.read_bytes()
+            content = read_regular(path, MOST_BYTES)
+        except FileNotFoundError:
+            continue
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from error
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -19,7 +19,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mini_dnn.paths import ROOT
+from mini_dnn.datasets import hdf5
+from mini_dnn.paths import ROOT, open_regular
 
 SIDE = 86  # pixels: what the course's network takes
 SPLITS = ("train", "test")
@@ -52,18 +53,17 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
         reported as a warning of the logger; the caller makes it anew.
     """
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             seal = raw.read(_USER_BLOCK)
         if seal != _seal(path):
             raise OSError("its checksum does not match")
-        # No lock: the file never changes once it has its name, and some network file systems refuse locks.
-        with h5py.File(path, "r", locking=False) as file:
+        with hdf5.opened(path) as file:
             if {key: file.attrs.get(key) for key in recipe} != dict(recipe):
                 return None
             return _checked(file)
     except FileNotFoundError:
         return None
-    except (OSError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # how h5py meets a bad file
         _log.warning("the cache %s is damaged (%s); the images are made anew", path, error)
         return None
 
@@ -92,8 +92,8 @@ def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
 
 
 def _checked(file: h5py.File) -> Pixels:
-    images, labels = file["images"], file["labels"]
-    count = labels.shape[0]
+    images, labels = hdf5.array(file, "images"), hdf5.array(file, "labels")
+    count = labels.shape[0] if labels.shape else 0
     found = (images.shape, images.dtype, labels.shape, labels.dtype)
     wanted = ((count, 1, SIDE, SIDE), np.uint8, (count,), np.uint8)
     if found != wanted:

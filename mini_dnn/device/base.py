@@ -101,8 +101,11 @@ class ForeignStream(Protocol):
     def is_captured(self) -> bool:
         """Whether what it is given is recorded for a graph, and not done."""
 
-    def number(self) -> int:
-        """One of its own: a stream that is made after another has gone may have the same handle."""
+    def number(self) -> int | None:
+        """One of its own: a stream that is made after another has gone may have the same handle.
+
+        None while the stream is captured, where the device does not tell.
+        """
 
     def launch(
         self,

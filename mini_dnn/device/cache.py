@@ -1,16 +1,27 @@
-"""Where compiled kernels are kept, and how files get there safely."""
+"""Where compiled kernels are kept, and how files get there safely.
+
+A file that cannot be used (damaged, unreadable, another user's) is made anew, and one that cannot be kept (a
+full disk) serves this process alone. Both are said in a warning of the logger, once.
+"""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import logging
 import os
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from functools import cache
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError
-from mini_dnn.paths import write_atomically
+from mini_dnn.paths import open_regular, remove_abandoned, workplace, write_atomically
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
+WORK = "mini_dnn-work-"  # how names of temporary folders begin
+_log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
@@ -54,18 +65,94 @@ def _usable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def store(path: Path, data: bytes) -> None:
-    """Write a file of the cache, with a checksum behind its content."""
-    write_atomically(path, data + hashlib.sha256(data).digest())
+def kept(path: Path, make: Callable[[], bytes]) -> Path:
+    """A file of the cache, made if it is not there or cannot be used; where it lies.
+
+    To a loader, the checksum behind a library is nothing.
+
+    Raises
+    ------
+    DeviceError
+        It can be written nowhere.
+    """
+    if stored(path) is not None:
+        return path
+    if _spare.cache_info().currsize and stored(_spare() / path.name) is not None:
+        return _spare() / path.name
+    data = make()
+    if store(path, data):
+        return path
+    try:
+        write_atomically(_spare() / path.name, _sealed(data))
+    except OSError as error:
+        raise DeviceError(
+            f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, takes compiled "
+            f"kernels ({error.strerror}); make room there, or set MINI_DNN_CACHE and TMPDIR to other folders"
+        ) from error
+    return _spare() / path.name
+
+
+def store(path: Path, data: bytes) -> bool:
+    """Write a file of the cache, with a checksum behind its content; whether that could be done."""
+    root = cache_dir()
+    remove_abandoned([*root.glob(".*"), *root.glob("*/.*"), *root.glob("*/*/.*")])
+    remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
+    try:
+        write_atomically(path, _sealed(data), 0o644)  # others may share the folder
+    except OSError as error:
+        _say(f"{path.parent} does not take what was compiled ({error.strerror}), so it is not kept")
+        return False
+    return True
 
 
 def stored(path: Path) -> bytes | None:
-    """The content of a file of the cache; None if it is not there, or damaged: then it is to be made anew."""
-    if not path.is_file():
+    """The content of a file of the cache; None if there is none that can be used: it is to be made anew."""
+    try:
+        with open_regular(path) as file:
+            owner, content = os.fstat(file.fileno()).st_uid, file.read()
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    content = path.read_bytes()
-    data, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
-    return data if hashlib.sha256(data).digest() == checksum else None
+    except OSError as error:
+        return _say(f"{path} cannot be read ({error.strerror}), so it is compiled again")
+    if owner not in _trusted():
+        return _say(f"{path} is another user's, whose code is not run, so it is compiled again")
+    data = content[:-CHECKSUM_BYTES]
+    if hashlib.sha256(data).digest() != content[-CHECKSUM_BYTES:]:
+        return _say(f"{path} is damaged, so it is compiled again")
+    return data
+
+
+def work() -> AbstractContextManager[Path]:
+    """A folder to compile in; it is removed, sooner or later, however this process ends."""
+    return workplace(WORK)
+
+
+def _sealed(data: bytes) -> bytes:
+    return data + hashlib.sha256(data).digest()
+
+
+def _trusted() -> set[int]:
+    """Users whose files are loaded as code: this one, the system's, and the owner of a named folder."""
+    found = {os.getuid(), 0}
+    if named := os.environ.get("MINI_DNN_CACHE"):
+        with suppress(OSError):
+            found.add(Path(named).stat().st_uid)
+    return found
+
+
+@cache
+def _spare() -> Path:
+    """A folder of this process, for what the cache does not take."""
+    folder, maker = work(), os.getpid()
+    atexit.register(lambda: folder.__exit__(None, None, None) if os.getpid() == maker else None)
+    return folder.__enter__()
+
+
+@cache
+def _say(what: str) -> None:
+    """Say once that the cache cannot be used, and what to do."""
+    todo = "Make room, remove the file, or set MINI_DNN_CACHE to another folder"
+    _log.warning("the cache of compiled kernels: %s. %s", what, todo)
 
 
 def may_compile(source: Path) -> None:

@@ -46,8 +46,10 @@ class CudaStream:
         none = self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
         return bool(self._call("cuStreamIsCapturing", self._stream) != none)
 
-    def number(self) -> int:
-        """The driver's number of the stream, which no other has had."""
+    def number(self) -> int | None:
+        """The driver's number of the stream, which no other has had; None in a capture: it would end that."""
+        if self.is_captured():
+            return None
         status, number = self._driver.cuStreamGetId(self._stream)
         if failed := reason(self._driver, status):
             raise LaunchError(f"the stream of another library cannot be used: {failed}")

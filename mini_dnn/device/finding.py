@@ -22,11 +22,16 @@ CURES = {
     "return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
+    "read only": "the read-only cache need not see writes of the same launch: read by a plain pointer "
+    "(without __ldg, without __restrict__) after the barrier or fence that orders the two, or write to "
+    "another buffer",
+    "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
     "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
     "for them that it may write again what others have read",
     "block race": "let each block write elements of its own (check the grid and the index), "
-    "or use atomicAdd where sums of several blocks meet",
+    "or use atomicAdd where sums of several blocks meet; to hand a value over, write it, call "
+    "__threadfence(), and only then set a flag by an atomic, which the other block waits for",
     "cluster barrier": "let all threads of all blocks of the cluster come to it, outside of any branch; it "
     "does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
@@ -48,6 +53,13 @@ CURES = {
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
     "fault": "look at how the index or pointer on this line is computed",
 }
+
+
+READ_ONLY = {
+    "__ldg": "by __ldg",
+    "const __restrict__": "that the kernel was also given as const __restrict__",
+}
+HARMLESS = "harmless on the GPUs of today, which keep one of the two; by the rules of CUDA it is a race"
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,7 @@ class Fault:
     subscript: int | None  # of an array that C++ knows the size of
     type: str
     home: tuple[int, ...] = ()  # the block in whose shared memory the array is
+    detail: str = ""  # of a race: "same value", or how the value was read
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -189,6 +202,9 @@ def _out_of_bounds(f: Fault) -> Finding:
 def _race(f: Fault) -> Finding:
     index = f.array.index(f.offset)
     where = f"{index} of {f.array}"
+    if f.detail in READ_ONLY:
+        what = f"read of {where} {READ_ONLY[f.detail]}, which this launch has written"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["read only"])
     if f.own.block != f.other.block and f.array.memory == "shared":
         cure, between = "cluster race", "with no barrier of the cluster between that orders memory"
         where += f" in block {f.home}"
@@ -203,6 +219,9 @@ def _race(f: Fault) -> Finding:
     else:
         cure, between = "race", "with no __syncthreads() between"
     what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
+    if f.detail == "same value":
+        what = f"two threads write {where}, {between}; both write the same value"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["same value"], (HARMLESS,))
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure])
 
 

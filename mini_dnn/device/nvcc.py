@@ -6,11 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
+from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored, work
 from mini_dnn.device.sources import INCLUDE, source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
@@ -60,8 +59,8 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     if known is not None:
         return known
     may_compile(source)
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "kernel.cubin")
+    with work() as folder:
+        target = folder / "kernel.cubin"
         command = [str(nvcc), "-cubin", f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]
         with busy(f"nvcc compiles {source.parent.name} ..."):
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -18,6 +18,9 @@ from mini_dnn.variant.folders import HOMES
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
 MAX_PATH = 200  # characters of a file's path within it
+MAX_WRAPPERS = 8  # folders around a submission
+MAX_NAME_BYTES = 120  # of a submission: results are files named after it
+NAMES_OF_FILES = ("variant.py", "kernel.cu")
 NEEDED = ("variant.py",)
 LEFT_OUT = ("__pycache__",)
 ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".7z", ".rar")
@@ -40,7 +43,7 @@ class Submission:
             There is a symbolic link on the way.
         """
         top = self._top(rubric)
-        if any((top / file).exists() for file in ("variant.py", "kernel.cu")):
+        if any((top / file).exists() for file in NAMES_OF_FILES):
             return top if name == rubric.single else None
         for path in (Path(name), *(Path(home, name) for home in HOMES)):
             folder = top
@@ -54,6 +57,12 @@ class Submission:
 
     def missing(self, name: str, rubric: Rubric) -> str:
         """What to tell the author of a submission without the variant of that name."""
+        tops = self._tops(rubric)
+        if len(tops) > 1:
+            several = " and ".join(sorted(str(top.relative_to(self.folder)) for top in tops[:MAX_LISTED]))
+            return (
+                f"there is no telling which {name} is meant, as {several} have variants; submit one of them"
+            )
         held = [path.name for path in _visible(self._top(rubric))]
         listed = ", ".join(held[:MAX_LISTED]) + ", …" * (len(held) > MAX_LISTED)
         packed = [one for one in held if one.lower().endswith(ARCHIVES)]
@@ -64,14 +73,30 @@ class Submission:
         )
 
     def _top(self, rubric: Rubric) -> Path:
-        """Where the files are: archives often wrap all that they hold in one more folder."""
+        """Where the files are: archives often wrap them in more folders, and leave others beside these."""
+        tops = self._tops(rubric)
+        return tops[0] if len(tops) == 1 else self.folder
+
+    def _tops(self, rubric: Rubric) -> list[Path]:
+        """The folders that hold variants, of those with the fewest folders around them."""
         expected = {"layers", "networks", *HOMES, *(one.name.partition("/")[0] for one in rubric.variants)}
-        folder = self.folder
-        while True:
-            held = _visible(folder)
-            if len(held) != 1 or held[0].name in expected or held[0].is_symlink() or not held[0].is_dir():
-                return folder
-            folder = held[0]
+        level = [self.folder]
+        for _ in range(MAX_WRAPPERS):
+            held = {folder: _visible(folder) for folder in level}
+            found = [
+                folder for folder in level if any(_is_of_variant(path, expected) for path in held[folder])
+            ]
+            if found:
+                return found
+            inner = [path for paths in held.values() for path in paths]
+            level = [path for path in inner if path.is_dir() and not path.is_symlink()][:MAX_FILES]
+        return []
+
+
+def _is_of_variant(path: Path, expected: set[str]) -> bool:
+    if path.name in NAMES_OF_FILES:
+        return path.is_file()
+    return path.name in expected and path.is_dir()
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -122,8 +147,12 @@ def _repeated(names: Sequence[str]) -> list[str]:
 
 
 def _name(folder: Path, depth: int) -> str:
-    """The last parts of its path, in characters that a name of a result may have."""
-    return re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:]))
+    """The last parts of its path, in characters and a length that a name of a result may have."""
+    name = re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:]))
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name.encode()[: MAX_NAME_BYTES - 1 - len(mark)].decode(errors='ignore')}-{mark}"
 
 
 def digest(submission: Submission, rubric: Rubric) -> str:

@@ -14,22 +14,21 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mini_dnn.device.base import MappedBuffer
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
-from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
 from mini_dnn.running.execute import argument, no_buffer
 from mini_dnn.running.prepared import ALIGNMENT
 from mini_dnn.variant import Variant, find
-from mini_dnn.variant.plan import Code, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
 
 SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
+MAPS = 256  # tensor maps that are kept
 
 
 class Loaded:
@@ -73,6 +72,9 @@ class Loaded:
         own = Code(self.planned.source, tuple(self.planned.defines.items()))
         self._modules: dict[Code | None, Any] = {None: _module(own, arch)}
         self._modules |= {code: _module(code, arch) for code in self.planned.codes}
+        self._arrays = dict(problem.arrays)
+        self._given, self._outputs = problem.named("in", "weight"), problem.named("out")
+        self._maps: dict[tuple[TensorMap, int], Any] = {}  # encoded, by where their arrays lie
         self._cublas: dict[int, tuple[Cublas, Any]] = {}  # by stream, each with memory to work in
         self._kernels: dict[tuple[Code | None, str], Any] = {}
         for launch in self.planned.launches:
@@ -80,6 +82,7 @@ class Loaded:
             kernel = self._kernels.setdefault((launch.code, launch.kernel), loaded)
             if launch.shared_bytes > max(SHARED_BYTES, kernel.max_dynamic_shared_size_bytes):
                 kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+        self._steps = [self._made_ready(step) for step in (*self.planned.setup, *self.planned.steps)]
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """Compute the operation of CuPy's arrays, in the order of the problem's; the result, or all of them.
@@ -89,36 +92,63 @@ class Loaded:
         ShapeError
             An array is not the problem's, not in C order, or at an odd place.
         """
-        given, outputs = (self.planned.problem.named(*roles) for roles in (("in", "weight"), ("out",)))
         results = out if isinstance(out, tuple) else () if out is None else (out,)
-        results = results or tuple(cupy.empty(array.shape, array.dtype) for array in outputs.values())
+        results = results or tuple(cupy.empty(a.shape, a.dtype) for a in self._outputs.values())
         held = (*arrays, *results)
-        if len(held) != len(given) + len(outputs):
-            raise ShapeError(f"expected the arrays {', '.join(given)}; found {len(arrays)}")
-        buffers = dict(zip((*given, *outputs), held, strict=True))
+        if len(held) != len(self._given) + len(self._outputs):
+            raise ShapeError(f"expected the arrays {', '.join(self._given)}; found {len(arrays)}")
+        buffers = dict(zip((*self._given, *self._outputs), held, strict=True))
         for name, array in buffers.items():
-            _check(name, array, self.planned.problem.arrays[name])
-        for name, array in self.planned.scratch.items():
-            buffers[name] = cupy.empty(array.shape, array.dtype)
-        for step in (*self.planned.setup, *self.planned.steps):
-            self._run(step, buffers)
+            _check(name, array, self._arrays[name])
+        for name, expected in self.planned.scratch.items():
+            buffers[name] = cupy.empty(expected.shape, expected.dtype)
+        for step in self._steps:
+            step(buffers)
         return results if len(results) > 1 else results[0]
 
-    def _run(self, step: Step, buffers: dict[str, Any]) -> None:
+    def _made_ready(self, step: Step) -> Callable[[dict[str, Any]], None]:
+        """A function that does the step with arrays by their names."""
         match step:
             case Launch():
-                named = partial(self._named, buffers, what := f"the launch of {step.kernel}")
-                part: Callable[[Images], Any] = partial(_part, named)
-                args = tuple(_passed(argument(value, what, named, part)) for value in step.args)
-                grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
-                self.kernel(step)(grid, block, args, shared_mem=step.shared_bytes)
+                return self._launch(step)
             case CopyToSymbol():
-                source = self._named(buffers, f"the copy to {step.symbol}", step.buffer)
                 symbol = self._modules[None].get_global(step.symbol)
-                symbol.copy_from_device_async(source.data, source.nbytes)
+
+                def copy(buffers: dict[str, Any]) -> None:
+                    source = self._named(buffers, f"the copy to {step.symbol}", step.buffer)
+                    symbol.copy_from_device_async(source.data, source.nbytes)
+
+                return copy
             case Gemm():
-                named = partial(self._named, buffers, "the gemm")
-                self._multiply(step.product, named(step.a), named(step.b), named(step.c))
+                return partial(self._multiply, step)
+        return lambda buffers: None  # copies from and to the host: the arrays are on the GPU
+
+    def _launch(self, launch: Launch) -> Callable[[dict[str, Any]], None]:
+        what, kernel = f"the launch of {launch.kernel}", self.kernel(launch)
+        grid, block = ((*sizes, 1, 1)[:3] for sizes in (launch.grid, launch.block))
+
+        def passed(value: Argument) -> Callable[[dict[str, Any]], Any]:
+            if not isinstance(value, (str, Images, TensorMap)):
+                scalar = argument(value, what, _no_array, _no_array)
+                return lambda buffers: scalar
+
+            def moving(buffers: dict[str, Any]) -> Any:
+                named = partial(self._named, buffers, what)
+                if not isinstance(value, TensorMap):
+                    return argument(value, what, named, partial(_part, named))
+                key = value, named(value.buffer).data.ptr
+                if key not in self._maps:
+                    if len(self._maps) >= MAPS:
+                        self._maps.clear()
+                    self._maps[key] = _passed(argument(value, what, named, _no_array))
+                return self._maps[key]
+
+            return moving
+
+        args = [passed(value) for value in launch.args]
+        return lambda buffers: kernel(
+            grid, block, tuple(arg(buffers) for arg in args), shared_mem=launch.shared_bytes
+        )
 
     def kernel(self, launch: Launch) -> Any:
         """The kernel of a launch, a ``cupy.RawKernel``."""
@@ -133,8 +163,10 @@ class Loaded:
             raise no_buffer(name, buffers, what)
         return buffers[name]
 
-    def _multiply(self, product: Product, a: Any, b: Any, c: Any) -> None:
+    def _multiply(self, step: Gemm, buffers: dict[str, Any]) -> None:
         """By cuBLAS, with a handle for each stream."""
+        product = step.product
+        a, b, c = (self._named(buffers, "the gemm", name) for name in (step.a, step.b, step.c))
         if limit := product.limit_for({"a": a, "b": b, "c": c}):
             raise VariantError(f"{self.planned.name} has a product that cuBLAS does not take: {limit}")
         stream = cupy.cuda.get_current_stream().ptr
@@ -169,11 +201,13 @@ def _check(name: str, array: Any, expected: Array) -> None:
 
 
 def _passed(arg: Any) -> Any:
-    """What CuPy passes to a kernel: a tensor map by value, as the bytes that it is; all else is as it is."""
-    if not isinstance(arg, MappedBuffer):
-        return arg
+    """A tensor map as CuPy passes it to a kernel: by value, as the bytes that it is."""
     array: Any = arg.buffer
     return np.frombuffer(encoded(*arg.at(array.data.ptr)).tobytes(), "V128")
+
+
+def _no_array(name: object) -> Any:
+    raise AssertionError(f"a scalar is no array: {name!r}")
 
 
 def _part(named: Callable[[str], Any], images: Images) -> Any:
@@ -185,5 +219,11 @@ def _module(code: Code, arch: int) -> Any:
     cubin = build_cubin(code.source, dict(code.defines), nvcc_arch(arch))
     path = cache_dir() / "cupy" / f"{hashlib.sha256(cubin).hexdigest()[:32]}.cubin"
     if not path.is_file():
-        write_atomically(path, cubin)
+        try:
+            write_atomically(path, cubin)
+        except OSError as error:
+            raise DeviceError(
+                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; make room "
+                "or set MINI_DNN_CACHE to another folder"
+            ) from error
     return cupy.RawModule(path=str(path))

@@ -13,6 +13,7 @@ from types import TracebackType
 from mini_dnn.device.base import Device
 from mini_dnn.errors import DeviceError
 from mini_dnn.measuring.nvml import open_nvml
+from mini_dnn.measuring.records import Level
 
 POLL_S = 0.002  # far below the time from one update of the counter to the next
 LEAST_TICKS = 5  # updates of the counter that a power is computed from
@@ -43,10 +44,10 @@ class Power:
         How far off it may be, as a fraction: one update more or less.
     """
 
-    watts: float
-    seconds: float
-    update_s: float
-    error: float
+    watts: Level
+    seconds: Level
+    update_s: Level
+    error: Level
 
 
 @dataclass(frozen=True)

@@ -9,37 +9,86 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from mini_dnn import ops
-from mini_dnn.errors import DataError
-from mini_dnn.measuring.records import SCHEMA, SCHEMAS, SERVING, BenchFile, ServingFile
-from mini_dnn.paths import write_atomically
+from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError
+from mini_dnn.measuring import strict
+from mini_dnn.measuring.records import (
+    OLD_SCHEMAS,
+    SCHEMAS,
+    BenchFile,
+    ServingFile,
+)
+from mini_dnn.paths import read_regular, write_atomically
 
 T = TypeVar("T")
 Fields = dict[str, Any]
 
+CHECKSUM = "sha256"  # the field with `strict.checksum` of all the others
+WITHOUT_CHECKSUM = (*SCHEMAS[:-1], "serving-1", "serving-2", "peers-1", "peers-2", "peers-3", "savings-1")
+MOST_BYTES = 32 << 20  # of a file; one of all variants of an operation has 0.2 MB
 
-def write(record: Any, path: Path) -> None:
-    """Write a record as JSON, whole or not at all."""
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    path.chmod(0o644)  # results are for everybody
+
+def write(record: Any, path: Path, kind: type | None = None) -> None:
+    """Write a record as JSON with its checksum, whole or not at all.
+
+    Parameters
+    ----------
+    record
+        Of the kind, or its fields in a dictionary.
+    kind
+        What the reader will take it for: the record's own type if None.
+
+    Raises
+    ------
+    MiniDnnError
+        It says something that no reader would believe, which is a mistake of who measured; or the file cannot
+        be written.
+    """
+    content = msgspec.to_builtins(record)
+    try:
+        strict.check(content)
+        msgspec.convert(content, kind or type(record))
+    except (strict.Odd, msgspec.ValidationError) as error:
+        raise MiniDnnError(f"{path} is not written, as nobody could read it: {_place(error)}") from error
+    content = strict.parse(msgspec.json.encode(content))  # as its readers will see it
+    content[CHECKSUM] = strict.checksum(content)
+    try:
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n", 0o644)
+    except OSError as error:
+        raise MiniDnnError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
 def read_json(file: Path) -> Fields:
-    """The content of a results file, unchecked.
+    """The content of a results file: its fields are not looked at yet, and its checksum, if it has one, is.
 
     Raises
     ------
     DataError
-        It cannot be read, or is no object of JSON.
+        It cannot be read, is no object of JSON, or was changed after it was written.
     """
     try:
-        content = msgspec.json.decode(file.read_bytes())
+        content = strict.parse(read_regular(file, MOST_BYTES))
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise DataError(f"{file} is no results file, as it is not JSON: {error}. {again(file)}") from error
+    except strict.Odd as error:
+        raise DataError(f"{file} is no results file: {error}. {again(file)}") from error
     if not isinstance(content, dict):
         refuse(file, f"schema is missing: expected an object, found {type(content).__name__}")
+    if CHECKSUM in content:
+        rest = {name: value for name, value in content.items() if name != CHECKSUM}
+        if content[CHECKSUM] != strict.checksum(rest):
+            refuse(file, f"its content was changed after it was written, as {CHECKSUM} is of another content")
+    elif content.get("schema") not in WITHOUT_CHECKSUM:
+        refuse(
+            file,
+            f"{CHECKSUM} is missing, which a file of schema {content.get('schema')!r} has, so some of its "
+            "content was changed or lost",
+        )
     return content
+
+
+def is_verified(content: Fields) -> bool:
+    """Whether a file's content, as `read_json` gave it, has a checksum; files of older versions have none."""
+    return CHECKSUM in content
 
 
 def bench_file(content: Fields, file: Path) -> BenchFile:
@@ -53,19 +102,32 @@ def bench_file(content: Fields, file: Path) -> BenchFile:
     found = content.get("schema")
     if found not in SCHEMAS:
         refuse(file, f"schema is {found!r}, and this version reads {', '.join(map(str, SCHEMAS))}")
-    if found != SCHEMA:
+    if found in OLD_SCHEMAS:
         content = content | {
             "rows": _each(content.get("rows"), _row_of_old),
             "sweeps": _each(content.get("sweeps", []), _row_of_old),
         }
-    return converted(content, BenchFile, file)
+    record = converted(content, BenchFile, file)
+    for at, row in enumerate(record.rows):
+        try:
+            operation = ops.find(row.op)
+            sizes = operation.decode([row.shape[name] for name in operation.fields if name in row.shape])
+        except (ShapeError, VariantError) as error:
+            refuse(file, f"rows[{at}].shape: {error}")
+        if sizes.batch != row.batch:
+            refuse(file, f"rows[{at}].batch: found {row.batch}; by its shape it is {sizes.batch}")
+    return record
 
 
 def serving_file(content: Fields, file: Path) -> ServingFile:
     """What a file on serving says; see `bench_file`."""
-    if content["schema"] != SERVING:
+    if content["schema"] == "serving-1":
         content = content | {"growth": _each(content.get("growth"), _growth_of_old)}
-    return converted(content, ServingFile, file)
+    record = converted(content, ServingFile, file)
+    for at, row in enumerate(record.growth):
+        if row.op not in ops.names():
+            refuse(file, f"growth[{at}].op: no operation '{row.op}'; there are {', '.join(ops.names())}")
+    return record
 
 
 def converted(content: Any, kind: type[T], file: Path) -> T:
@@ -79,9 +141,14 @@ def converted(content: Any, kind: type[T], file: Path) -> T:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        field = where.strip("`").removeprefix("$").removeprefix(".")
-        refuse(file, f"{field}: {what}" if field else what)
+        refuse(file, _place(error))
+
+
+def _place(error: Exception) -> str:
+    """What an error says, with the place in front."""
+    what, _, where = str(error).partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".")
+    return f"{field}: {what}" if field else what
 
 
 def refuse(file: Path, what: str) -> NoReturn:

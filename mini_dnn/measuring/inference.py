@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mini_dnn import datasets, ops
 from mini_dnn.datasets import ImageSet
-from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.device.host_memory import available_bytes
+from mini_dnn.errors import CheckError, UsageError, VariantError
 from mini_dnn.measuring.bench import Bench
 from mini_dnn.measuring.layerwise import Convolutions, Layerwise
-from mini_dnn.measuring.measure import PART, Setting
-from mini_dnn.measuring.nvml import Watch
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.layer import walk
 from mini_dnn.nn.network import Network
@@ -28,11 +24,13 @@ from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.progress import Bar
-from mini_dnn.running.timing import NOT_TIMED, Timed
 from mini_dnn.variant import Variant, find
 
 NETWORK = "lenet"  # the operation of all layers
+PART_IMAGES = 1_000  # that run through all layers at a time where op times are no GPU's
+BASE_BYTES = 250_000_000  # of the program, with all images as bytes
+CHECK_BYTES = 250_000_000  # of a comparison with float64
+IMAGE_BYTES = 240_000  # of an image on its way: LeNet's first output twice, and more than a transformer needs
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 
 
@@ -131,15 +129,50 @@ class Program:
         """What the file of weights states for so many images of this data set; None if nothing."""
         return self.info.accuracies.get(batch) if self.info.dataset == self.data.name else None
 
-    def probabilities(self, batch: int, *elsewhere: Layerwise) -> np.ndarray:
-        """What the network makes of the first ``batch`` images, with some kinds of layers ``elsewhere``."""
+    def check_memory(self, batch: int, part: int | None = None, checked: bool = False) -> None:
+        """Refuse a batch that the memory has no room for, before the work.
+
+        Parameters
+        ----------
+        part
+            How many images are worked on at once: all of the batch if None.
+        checked
+            Whether they are compared with float64.
+
+        Raises
+        ------
+        UsageError
+            There is too little memory.
+        """
+        needed = BASE_BYTES + min(batch, part or batch) * IMAGE_BYTES + checked * CHECK_BYTES
+        found = available_bytes()
+        if needed > found:
+            raise UsageError(
+                f"--batch {batch}: it takes up to {needed / 1e9:.2g} GB of memory, and this process may take "
+                f"{found / 1e9:.2g} GB more; take a smaller --batch, or leave the machine more"
+            )
+
+    def probabilities(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> np.ndarray:
+        """What the network makes of the first ``batch`` images, with some kinds of layers ``elsewhere``.
+
+        All layers run for ``part`` images before the next ones are begun, which bounds the memory; for all
+        images at once if None.
+        """
         for layers in elsewhere:
             layers.attach(self.network)
-        return self.network.forward(datasets.to_float(self.data.images[:batch]))
+        found = []
+        for first in range(0, batch, part or batch):
+            images = self.data.images[first : min(batch, first + (part or batch))]
+            try:
+                found.append(self.network.forward(datasets.to_float(images)))
+            except CheckError as error:
+                where = f" (images are counted from number {first:,})" if first else ""
+                raise CheckError(f"{error}{where}") from error
+        return np.concatenate(found)
 
-    def accuracy(self, batch: int, *elsewhere: Layerwise) -> float:
+    def accuracy(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> float:
         """The fraction of the first ``batch`` images that the network gets right: see `probabilities`."""
-        return self.share_right(self.probabilities(batch, *elsewhere).argmax(axis=1))
+        return self.share_right(self.probabilities(batch, *elsewhere, part=part).argmax(axis=1))
 
     def attention(self, batch: int) -> AttentionShape:
         """The problem that a layer's attention of so many images is, in halves."""
@@ -188,41 +221,3 @@ class Program:
         drawn = {"uint8-28"} if self.data.name == datasets.synthetic.NAME else set()
         problems = ops.find(NETWORK).course
         return [send for send in datasets.SEND if send not in drawn and not variant.limit_for(problems[send])]
-
-
-@dataclass(frozen=True)
-class Whole:
-    """What a network that stays on a device made of a batch."""
-
-    problem: Any
-    held: int  # entries that the device has room for at a time
-    probabilities: np.ndarray
-    layer_ms: float  # all of the batch, with copies, by the wall clock
-    timed: Timed  # without samples where the batch is larger than ``held``
-    max_error: float | None  # of a probability, where it was compared with float64
-    state: dict[str, Any] | None  # of the GPU: see `Watch`
-
-
-def classify(variant: Variant, program: Program, batch: int, send: str, setting: Setting) -> Whole:
-    """Classify the first ``batch`` images by a network that stays on a device.
-
-    Raises
-    ------
-    CheckError
-        Probabilities differ from float64.
-    VariantError, DeviceError
-        See `mini_dnn.errors`.
-    """
-    device = setting.device
-    assert device is not None, "a network variant has kernels"
-    service = program.service(variant, send, batch)
-    with closing(service.open(batch if device.has_clock else min(batch, PART), setting)) as resident:
-        start = time.perf_counter()
-        with Bar("the whole network", batch) as bar:
-            probabilities = resident.predict(service.entries, bar.update)
-        layer_ms = (time.perf_counter() - start) * 1e3
-        held = resident.problem.batch
-        with Watch(device) as watch:
-            timed = resident.time(setting.timing) if batch == held else NOT_TIMED
-    error = None if setting.entries == 0 else service.check(probabilities, setting.entries)
-    return Whole(service.problem, held, probabilities, layer_ms, timed, error, watch.state)

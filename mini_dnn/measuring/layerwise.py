@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.errors import CheckError, VariantError
-from mini_dnn.measuring.measure import Measured, Setting, measure
+from mini_dnn.measuring.measure import Measured, Setting, joined, measure
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
 from mini_dnn.ops import Arrays
@@ -52,8 +52,8 @@ class Layerwise:
 
     def _measure(self, name: str, problem: Any, arrays: Arrays) -> np.ndarray:
         layer = measure(self.variant, name, problem, arrays, self.setting)
-        self.layers.append(layer)
-        self.on_layer(layer)
+        self.layers.append(replace(layer, result=replace(layer.result, outputs={})))  # which are large
+        self.on_layer(self.layers[-1])
         return layer.result.y
 
     def _first_taken(self, ways: Iterator[tuple[str, Any, Arrays]]) -> tuple[Any, Arrays]:
@@ -179,6 +179,12 @@ NUMPY_ATTENTION = Variant(
     name="cpu",
     idea="NumPy: heads are views, and each is multiplied in BLAS",
 )
+
+
+def by_layer(measured: Sequence[Measured]) -> list[Measured]:
+    """One record a layer from those of its parts, in the order of the layers."""
+    names = dict.fromkeys(one.name for one in measured)
+    return [joined([one for one in measured if one.name == name]) for name in names]
 
 
 def compare(found: np.ndarray, expected: np.ndarray, layers: list[Measured]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from mini_dnn.errors import CheckError
 from mini_dnn.measuring.machine import load
 from mini_dnn.measuring.nvml import Watch
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.compare import Comparison
+from mini_dnn.ops.compare import Comparison, merged
 from mini_dnn.progress import Bar
 from mini_dnn.running.runner import Result, run
-from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timing
+from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timed, Timing
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Variant
 
@@ -62,6 +63,31 @@ class Measured:
     def samples_ms(self) -> tuple[float, ...]:
         """The timed runs of the whole batch; empty where it was done in parts on a device."""
         return self.result.timed.samples_ms if self.variant.host else self.result.op_samples_ms
+
+
+def joined(parts: Sequence[Measured]) -> Measured:
+    """What the parts of a batch took together. Op times of parts are no samples of the whole's."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    results = [part.result for part in parts]
+    op_ms = [result.op_ms for result in results]
+    compared = [part.comparison for part in parts if part.comparison]
+    result = Result(
+        outputs={},
+        op_ms=None if None in op_ms else sum(ms for ms in op_ms if ms is not None),
+        layer_ms=sum(result.layer_ms for result in results),
+        compile_ms=sum(result.compile_ms for result in results),
+        steps=sum(result.steps for result in results),
+        timed=Timed(settled=all(result.timed.settled for result in results)),
+    )
+    return replace(
+        last,
+        name=first.name,
+        problem=first.problem.with_batch(sum(part.problem.batch for part in parts)),
+        result=result,
+        comparison=merged(compared) if compared else None,
+    )
 
 
 def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: Setting) -> Measured:

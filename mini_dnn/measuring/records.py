@@ -1,47 +1,101 @@
-"""What results files hold, declared once for those that write them and those that read them.
+"""What results files hold: types and ranges, declared once for those that write and those that read them.
 
 What a file says beyond these fields is passed over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.running.timing import Timing
 
-# Of the files of ``bench``. Since 2: rows name their operation and problem, and say whether op times had
-# settled. Since 1: layer_ms is without the NaN fill, rows have a code_hash, their state is read all through.
-SCHEMA = 3
-SCHEMAS = (1, 2, SCHEMA)  # that can be read
-SERVING = "serving-2"  # since 1: rows of growth name their operation and problem
-SERVING_SCHEMAS = ("serving-1", SERVING)
+# Of the files of ``bench``. Since 3: files have a checksum. Since 2: rows name their operation and problem,
+# and say whether op times had settled. Since 1: layer_ms is without the NaN fill, rows have a code_hash, and
+# their state is read all through.
+SCHEMA = 4
+SCHEMAS = (1, 2, 3, SCHEMA)  # that can be read
+OLD_SCHEMAS = (1, 2)  # of which rows have a layer in the place of operation and problem
+SERVING = "serving-3"  # since 2: a checksum; since 1: rows of growth name their operation and problem
+SERVING_SCHEMAS = ("serving-1", "serving-2", SERVING)
 
-Positive = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(gt=0)]
+MOST_ROWS = 20_000
+MOST_SERVED = 2_000  # rows of each kind of serving
+MOST_SWEEPS = 200  # a plot each
+MOST_SPANS = 10_000
+WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)  # this module: a clock that says an earlier time is wrong
+TOLERANCE = timedelta(days=1)  # between two clocks
+
+_LARGE = 1e15
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # lines, and marks that turn text round
+Positive = Annotated[float, Meta(gt=0, le=_LARGE)]
+Level = Annotated[float, Meta(ge=0, le=_LARGE)]  # 0 is one, too
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Finite = Annotated[float, Meta(ge=-_LARGE, le=_LARGE)]
+Count = Annotated[int, Meta(gt=0, le=2**62)]
+Whole = Annotated[int, Meta(ge=0, le=2**62)]
+Name = Annotated[str, Meta(min_length=1, max_length=300, pattern=rf"\A[^{_UNSEEN}]*\Z")]
+Words = Annotated[str, Meta(max_length=10_000, pattern=r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z")]
+Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Precision = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(PRECISIONS)})\Z")]
+Started = Annotated[
+    str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\+00:00\Z")
+]  # ISO 8601, UTC
+Versions = Annotated[dict[Name, Words], Meta(max_length=200)]  # by the name of a program
+Quartiles = Annotated[list[Finite], Meta(min_length=3, max_length=3)]
+
+
+def check_started(text: str) -> None:
+    """Refuse a time that cannot be that of a measurement.
+
+    Raises
+    ------
+    ValueError
+        There is no such day or hour, or it is still to come.
+    """
+    started = datetime.fromisoformat(text)
+    if started > max(datetime.now(UTC), WRITTEN) + TOLERANCE:
+        raise ValueError(f"started {text} is in the future")
+
+
+def check_order(values: Sequence[float | None], what: str) -> None:
+    """Refuse values that fall; None among them says nothing.
+
+    Raises
+    ------
+    ValueError
+        They do.
+    """
+    known = [value for value in values if value is not None]
+    if any(one > next_one for one, next_one in pairwise(known)):
+        raise ValueError(f"{what} do not rise: {', '.join(f'{value:g}' for value in known)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
     """What a GPU's sensors said: see `mini_dnn.measuring.nvml.summary`."""
 
-    driver: str
-    sm_mhz: int
-    memory_mhz: int
-    temperature_c: int
-    power_w: float
-    throttle_reasons: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]+$")]
-    readings: int | None = None  # None in the oldest files
+    driver: Name
+    sm_mhz: Whole
+    memory_mhz: Whole
+    temperature_c: Annotated[int, Meta(ge=-100, le=1000)]
+    power_w: Level
+    throttle_reasons: Annotated[str, Meta(pattern=r"\A0x[0-9a-fA-F]{1,16}\Z")]
+    readings: Whole | None = None  # None in the oldest files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """On what was measured."""
 
-    name: str  # of the device, for people
-    cpu: str
+    name: Name  # of the device, for people
+    cpu: Words
     state: State | None  # of the GPU before the run
 
 
@@ -49,16 +103,18 @@ class Place:
 class Head:
     """What all figures of a file share."""
 
-    started: str  # ISO 8601
-    commit: str | None
+    started: Started
+    commit: Name | None
     dirty: bool | None
     device: Place
-    data: str  # a data set's name, or "random"
-    versions: dict[str, str]
+    data: Name  # a data set's name, or "random"
+    versions: Versions
     method: Timing
-    memory: dict[str, Positive] = field(
-        default_factory=dict
-    )  # of the device: copy_gbps, fp32_tflops and so on
+    # of the device: copy_gbps, fp32_tflops and so on
+    memory: Annotated[dict[Name, Positive], Meta(max_length=200)] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_started(self.started)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,77 +122,86 @@ class Span:
     """When one step of a plan ran on the device."""
 
     kind: Literal["copy_in", "kernel", "copy_out"]
-    label: str
-    stream: int
-    start_ms: float
-    end_ms: float
+    label: Name
+    stream: Whole
+    start_ms: Level
+    end_ms: Level
+
+    def __post_init__(self) -> None:
+        check_order((self.start_ms, self.end_ms), "start_ms and end_ms")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
     """How copies and kernels overlapped."""
 
-    hidden_fraction: float
-    spans: list[Span]
+    hidden_fraction: Fraction
+    spans: Annotated[list[Span], Meta(max_length=MOST_SPANS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One problem of one variant."""
 
-    op: str
-    problem: str  # its name
-    shape: dict[str, Any]  # its fields
+    op: Name
+    problem: Name
+    shape: Annotated[dict[Name, Any], Meta(max_length=100)]  # the problem's fields
     batch: Count
-    variant: str
-    parent: str | None
-    precision: str
-    source_hash: str | None  # of the kernel's bytes; None for a variant that runs on the host
-    code_hash: str | None  # of what the kernel and variant.py compute; None also where the file is too old
-    flops: int
+    variant: Name
+    parent: Name | None
+    precision: Precision
+    source_hash: Hash | None  # of the kernel's bytes; None for a variant that runs on the host
+    code_hash: Hash | None  # of what the kernel and variant.py compute; None also where the file is too old
+    flops: Whole
     min_bytes: Count
     op_ms: Positive | None
     op_ms_min: Positive | None = None
     op_ms_max: Positive | None = None
-    op_ms_quartiles: list[float] | None = None
-    median_error: float | None  # half the 95 % confidence interval, as a fraction
+    op_ms_quartiles: Quartiles | None = None
+    median_error: Level | None  # half the 95 % confidence interval, as a fraction
     settled: bool | None = None  # whether op times had settled before they were taken; None: not known
-    repeats: int
-    parts: int
-    layer_ms: float | None  # None where only the op was measured
-    compile_ms: float | None = None
-    max_error: float  # against float64
-    error_of_bound: float | None = None
-    accuracy: float | None = None  # of the network in which it was measured
+    repeats: Whole
+    parts: Count
+    layer_ms: Level | None  # None where only the op was measured
+    compile_ms: Level | None = None
+    max_error: Level  # against float64
+    error_of_bound: Level | None = None
+    accuracy: Fraction | None = None  # of the network in which it was measured
     state: State | None  # of the GPU, the worst while the row was measured; schema 1: right after
-    host: dict[str, float] | None = None  # how busy it was, where it computes
+    host: Annotated[dict[Name, Level], Meta(max_length=100)] | None = (
+        None  # how busy it was, where it computes
+    )
     streams: Streams | None = None
+
+    def __post_init__(self) -> None:
+        check_order((self.op_ms_min, self.op_ms, self.op_ms_max), "op_ms_min, op_ms and op_ms_max")
+        check_order(self.op_ms_quartiles or (), "op_ms_quartiles")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
     """A problem that a variant does not take."""
 
-    op: str
-    problem: str
-    variant: str
-    reason: str
+    op: Name
+    problem: Name
+    variant: Name
+    reason: Words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """Op times of a variant over two of its parameters."""
 
-    op: str
-    problem: str
-    variant: str
+    op: Name
+    problem: Name
+    variant: Name
     batch: Count
-    x_name: str
-    x_values: list[int]
-    y_name: str
-    y_values: list[int]
+    x_name: Name
+    x_values: Annotated[list[Whole], Meta(max_length=100)]
+    y_name: Name
+    y_values: Annotated[list[Whole], Meta(max_length=100)]
     op_ms: list[list[Positive | None]]  # a list for each value of y
-    best: tuple[int, int]  # what the variant takes, x and y
+    best: tuple[Whole, Whole]  # what the variant takes, x and y
 
     def __post_init__(self) -> None:
         if [len(line) for line in self.op_ms] != [len(self.x_values)] * len(self.y_values):
@@ -150,31 +215,34 @@ class BenchFile(Head):
     """A file of ``bench``."""
 
     schema: int = SCHEMA
-    rows: list[Row]
-    skipped: list[Skipped] = field(default_factory=list)
-    sweeps: list[Sweep] = field(default_factory=list)
+    rows: Annotated[list[Row], Meta(max_length=MOST_ROWS)]
+    skipped: Annotated[list[Skipped], Meta(max_length=MOST_ROWS)] = field(default_factory=list)
+    sweeps: Annotated[list[Sweep], Meta(max_length=MOST_SWEEPS)] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpTime:
     """An op time of a variant's code, with its spread: what every row of serving has."""
 
-    variant: str
-    code_hash: str | None
+    variant: Name
+    code_hash: Hash | None
     op_ms: Positive | None
-    op_ms_quartiles: list[float] | None = None
-    median_error: float | None
+    op_ms_quartiles: Quartiles | None = None
+    median_error: Level | None
     settled: bool | None = None
-    repeats: int
-    max_error: float
+    repeats: Whole
+    max_error: Level
     state: State | None
+
+    def __post_init__(self) -> None:
+        check_order(self.op_ms_quartiles or (), "op_ms_quartiles")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency(OpTime):
     """Requests of one entry each."""
 
-    send: str
+    send: Name
     graph: bool
     requests: Count
     p50_us: Positive
@@ -182,32 +250,36 @@ class Latency(OpTime):
     p99_us: Positive
     max_us: Positive
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order((self.p50_us, self.p90_us, self.p99_us, self.max_us), "p50_us, p90_us, p99_us and max_us")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Growth(OpTime):
     """One of several batches of a problem."""
 
-    op: str
-    problem: str
+    op: Name
+    problem: Name
     batch: Count
-    parts: int
-    flops: int
+    parts: Count
+    flops: Whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput(OpTime):
     """Batches one after the other."""
 
-    send: str
+    send: Name
     batch: Count
     batches: Count
-    image_bytes: int | None = None
+    image_bytes: Count | None = None
     images_per_s: Positive
     batch_ms: Positive
-    batch_ms_of_passes: list[float] | None = None
+    batch_ms_of_passes: Annotated[list[Positive], Meta(max_length=1000)] | None = None
     copy_ms: Positive
     over_longer: Positive
-    accuracy: float | None = None
+    accuracy: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +287,7 @@ class ServingFile(Head):
     """A file of ``bench --latency --growth --throughput``."""
 
     schema: str = SERVING
-    serving: dict[str, float] = field(default_factory=dict)
-    latency: list[Latency]
-    growth: list[Growth]
-    throughput: list[Throughput]
+    serving: Annotated[dict[Name, Level], Meta(max_length=100)] = field(default_factory=dict)
+    latency: Annotated[list[Latency], Meta(max_length=MOST_SERVED)]
+    growth: Annotated[list[Growth], Meta(max_length=MOST_SERVED)]
+    throughput: Annotated[list[Throughput], Meta(max_length=MOST_SERVED)]

@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from mini_dnn.measuring.energy import Load, Power
 from mini_dnn.measuring.files import converted
-from mini_dnn.measuring.records import Count, Place, Positive, State
+from mini_dnn.measuring.records import (
+    MOST_ROWS,
+    Count,
+    Hash,
+    Level,
+    Name,
+    Place,
+    Positive,
+    Started,
+    State,
+    Versions,
+    Words,
+    check_started,
+)
 
-SCHEMA = "savings-1"
+SCHEMA = "savings-2"  # since 1: files have a checksum
+SCHEMAS = ("savings-1", SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """Seconds of each part of a measurement."""
 
-    settle_s: float = 3.0  # nothing runs, before the power of an idle GPU is measured
-    idle_s: float = 3.0
-    warm_up_s: float = 1.0
-    run_s: float = 3.0
+    settle_s: Level = 3.0  # nothing runs, before the power of an idle GPU is measured
+    idle_s: Level = 3.0
+    warm_up_s: Level = 1.0
+    run_s: Level = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +69,11 @@ class SavingsRow:
     """
 
     kind: Literal["ours", "library"]
-    program: str
-    operands: str
-    products: str
-    problem: str
-    code_hash: str | None
+    program: Name
+    operands: Name
+    products: Name
+    problem: Name
+    code_hash: Hash | None
     runs: Count
     seconds: Positive
     op_ms: Positive
@@ -68,7 +84,7 @@ class SavingsRow:
     power_error: Positive
     update_s: Positive
     energy_j: Positive
-    relative_error: float
+    relative_error: Level
     state: State | None
 
     @property
@@ -82,17 +98,21 @@ class SavingsFile:
     """What such a file says."""
 
     schema: str = SCHEMA
-    started: str  # ISO 8601
-    commit: str | None
+    started: Started
+    commit: Name | None
     dirty: bool | None
     device: Place
-    versions: dict[str, str]
+    versions: Versions
     method: Method
-    op: str
+    op: Name
     idle: Power  # before the rows
     idle_after: Power  # and after them, when the GPU is warm
-    rows: list[SavingsRow]
-    skipped: list[dict[str, str]] = field(default_factory=list)  # a program, and the reason
+    rows: Annotated[list[SavingsRow], Meta(max_length=MOST_ROWS)]
+    # a program, and the reason
+    skipped: Annotated[list[dict[Name, Words]], Meta(max_length=MOST_ROWS)] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_started(self.started)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mini_dnn.datasets import ImageSet, to_float
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
 from mini_dnn.nn.layers import Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
@@ -20,6 +20,7 @@ from mini_dnn.nn.transformer import Residual
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
 from mini_dnn.nn.workers import Workers, both_ways
 
+CHECKPOINT_MORE_BYTES = 1 << 16  # beside its arrays
 PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
 
 
@@ -160,6 +161,11 @@ class Trainer:
         architecture = self.network.architecture
         write_arrays(path, "checkpoint", architecture, self._arrays(), {"state": json.dumps(state)})
 
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What a checkpoint takes on disk, about."""
+        return sum(array.nbytes for array in self._arrays().values()) + CHECKPOINT_MORE_BYTES
+
     def restore(self, path: Path) -> None:
         """Go on where a checkpoint of the same training stands.
 
@@ -172,10 +178,17 @@ class Trainer:
         """
         arrays = {name: array.copy() for name, array in self._arrays().items()}
         attributes = read_arrays(path, "checkpoint", self.network.architecture, arrays)
-        state = json.loads(str(attributes["state"]))
-        self._check_identity(path, state["identity"])
-        self._rng.bit_generator.state = state["generator"]
-        self.history = [EpochResult(**result) for result in state["history"]]
+        try:
+            state = json.loads(str(attributes["state"]))
+            self._check_identity(path, state["identity"])
+            history = [EpochResult(**result) for result in state["history"]]
+            self._rng.bit_generator.state = state["generator"]
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise WeightsError(
+                f"cannot use {path} as checkpoint: its state makes no sense ({error!r}). "
+                "Next: train from the start without --resume"
+            ) from error
+        self.history = history
         for name, array in self._arrays().items():
             array[...] = arrays[name]
 

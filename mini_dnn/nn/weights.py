@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mini_dnn.datasets import hdf5
 from mini_dnn.errors import WeightsError
 from mini_dnn.nn.network import Network
 
+ALLOWANCE_BYTES = 1 << 20  # of a file, for all but its arrays
 FORMAT = 1  # a new number whenever an older reader could misread the file
 PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
 TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
@@ -85,7 +88,7 @@ def load(path: Path, network: Network) -> WeightsInfo:
             architecture=str(attributes["architecture"]),
             checksum=str(attributes["checksum"]),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OverflowError) as error:
         raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
 
 
@@ -134,6 +137,26 @@ def write_arrays(
         ) from error
 
 
+def check_room(path: Path, kind: str, nbytes: int) -> None:
+    """Make sure, before the work that a file is to hold, that a file of so many bytes can be written there.
+
+    Raises
+    ------
+    WeightsError
+        It cannot.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError(f"{path} is no regular file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+    except OSError as error:
+        raise WeightsError(
+            f"cannot write the {kind} to {path}: {error}; name a file in a folder that can be written"
+        ) from error
+
+
 def read_arrays(
     path: Path, kind: str, architecture: str, into: Mapping[str, np.ndarray]
 ) -> dict[str, str | int | float]:
@@ -147,9 +170,9 @@ def read_arrays(
         The file is missing, damaged, of another kind or of another network.
     """
     try:
-        # No lock: the file never changes once it has its name, and some network file systems refuse locks.
-        with h5py.File(path, "r", locking=False) as file:
-            attributes = {key: _plain(value) for key, value in file.attrs.items()}
+        _check_size(path, kind, into)
+        with hdf5.opened(path) as file:
+            attributes = {key: _plain(value) for key, value in hdf5.attributes(file).items()}
             _check_attributes(path, kind, architecture, attributes)
             arrays = {name: _read(path, kind, file, name, wanted) for name, wanted in into.items()}
     except FileNotFoundError:
@@ -179,6 +202,13 @@ def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
     return digest.hexdigest()
 
 
+def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
+    """Refuse a file that is far larger than what is to be read from it."""
+    nbytes, most = path.stat().st_size, 2 * sum(array.nbytes for array in into.values()) + ALLOWANCE_BYTES
+    if nbytes > most:
+        raise _error(path, kind, f"it has {nbytes:,} bytes, and {most:,} are the most for this network")
+
+
 def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:
     found = attributes.get("format"), attributes.get("kind")
     if found != (FORMAT, kind):
@@ -191,9 +221,10 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
 
 def _read(path: Path, kind: str, file: h5py.File, name: str, wanted: np.ndarray) -> np.ndarray:
     """One array; its shape is compared before it is read, as a damaged one could ask for any memory."""
-    stored = file.get(name.replace(".", "/"))
-    if not isinstance(stored, h5py.Dataset):
-        raise _error(path, kind, f"'{name}' is missing")
+    try:
+        stored = hdf5.array(file, name.replace(".", "/"))
+    except KeyError:
+        raise _error(path, kind, f"'{name}' is missing") from None
     if stored.shape != wanted.shape or not np.can_cast(stored.dtype, wanted.dtype, "safe"):
         problem = f"'{name}' is {stored.shape} {stored.dtype}; the network has {wanted.shape} {wanted.dtype}"
         raise _error(path, kind, problem)

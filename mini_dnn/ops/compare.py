@@ -18,6 +18,7 @@ ROUND_OFF = {
     "fp16_sum": (2.0**-11, 2.0**-11),
 }
 PRECISIONS = tuple(ROUND_OFF)
+HALVES = ("fp16", "fp16_sum")  # whose operands have the range of half; TF32's is that of fp32
 HALF_SUBNORMAL = 2.0**-25  # what rounding to half may take from an operand below half's normal range
 CONFIDENCE = 6.0  # standard deviations
 
@@ -65,7 +66,8 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
     Parameters
     ----------
     absolute
-        The sums of the products' absolute values, float64.
+        The sums of the products' absolute values, float64. Operands that are infinite or NaN count as 0 here
+        and in ``largest``: what they reach has no bound, and what they do not reach keeps its own.
     terms
         K, how many products a sum has.
     largest
@@ -79,7 +81,7 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
     """
     operand, accumulate = ROUND_OFF[precision]
     bound = (2 * operand + CONFIDENCE * np.sqrt(terms) * accumulate) * absolute
-    if operand:
+    if precision in HALVES:
         bound += HALF_SUBNORMAL * terms * largest
     return bound + np.finfo(np.float32).tiny
 

@@ -209,7 +209,10 @@ def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng
     bound = 2 * np.sqrt(len(x)) * conv2d_bound(x[some], w, precision).max(axis=0)
     parts = -(-len(x) // PART_IMAGES)
     bound += 2.0**-24 * PART_IMAGES * np.sqrt(parts) * np.abs(y[some]).max(axis=0)
-    wrong = ~(np.abs(found - conv2d_float64(combined, w)[0]) <= bound)
+    expected = conv2d_float64(combined, w)[0]
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(found - expected) <= bound)
+    wrong |= np.isfinite(found) != np.isfinite(expected)
     return f"{wrong.sum()} sums over its images differ from float64" if wrong.any() else ""
 
 

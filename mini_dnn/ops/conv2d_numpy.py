@@ -8,6 +8,7 @@ import numpy as np
 
 from mini_dnn.nn.numpy_conv import conv2d_forward
 from mini_dnn.ops.compare import dot_product_bound
+from mini_dnn.ops.products import magnitudes
 
 
 def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -17,8 +18,9 @@ def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
     """Largest error that each output element may have, ``(N,M,P,Q) float64``: see `dot_product_bound`."""
-    largest = np.abs(x).max(initial=0.0) + np.abs(w).max(initial=0.0)
-    return dot_product_bound(conv2d_float64(np.abs(x), np.abs(w)), w[0].size, float(largest), precision)
+    x, w = magnitudes(x), magnitudes(w)
+    largest = x.max(initial=0.0) + w.max(initial=0.0)
+    return dot_product_bound(conv2d_float64(x, w), w[0].size, float(largest), precision)
 
 
 def less_exact(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:

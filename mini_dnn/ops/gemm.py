@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, dot_product_bound
+from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, HALVES, ROUND_OFF, compare_all, dot_product_bound
 from mini_dnn.ops.gemm_shape import CODES, GemmShape, arrays_of
 from mini_dnn.ops.operation import Operation, Sample, normal
 from mini_dnn.ops.problem import TYPES, Arrays
@@ -103,7 +103,8 @@ def audit(p: GemmShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np
     if not np.isnan(array.in_gap(outputs["c"])).all():
         return "the gaps between the rows of c are written"
     a, b = operands(p, arrays)
-    subnormal = HALF_SUBNORMAL * p.k * (_largest(a) + _largest(b)) if operand else 0.0
+    halves = p.dtype == "fp32" and precision in HALVES
+    subnormal = HALF_SUBNORMAL * p.k * (_largest(a) + _largest(b)) if halves else 0.0
     for i in range(p.batch):
         sums = ColumnSums(b[i], rng)
         for rows in parts(outputs["c"][i]):

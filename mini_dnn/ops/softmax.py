@@ -70,9 +70,12 @@ def bound(problem: Rows, arrays: Arrays, precision: str) -> Arrays:
     operand, accumulate = ROUND_OFF[precision]
     x = arrays["x"].astype(np.float64)
     top = x.max(axis=1, keepdims=True)
-    relative = 2 * operand * (np.abs(x) + np.abs(top))
-    relative += CONFIDENCE * accumulate * (4 + top - x + np.sqrt(problem.L))
-    return {"y": relative * softmax(x) + np.finfo(np.float32).tiny}
+    with np.errstate(invalid="ignore"):
+        relative = 2 * operand * (np.abs(x) + np.abs(top))
+        relative += CONFIDENCE * accumulate * (4 + top - x + np.sqrt(problem.L))
+        allowed = relative * softmax(x)
+    # infinite beside 0 where x is -inf, whose probability is 0; NaN where all of the row is
+    return {"y": np.nan_to_num(allowed, nan=0.0, posinf=0.0) + np.finfo(np.float32).tiny}
 
 
 def draw(problem: Rows, rng: np.random.Generator) -> Arrays:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mini_dnn import ops
-from mini_dnn.errors import VariantError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.records import Skipped, Sweep
 from mini_dnn.measuring.roof import Roof, roof
@@ -16,11 +15,9 @@ from mini_dnn.report.load import Results
 from mini_dnn.report.peers import Peer
 from mini_dnn.report.rows import COURSE, SIZES, At, Record, Row, course_at
 from mini_dnn.report.serving import Serving
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.report.stale import official, present, why_rows_stale
+from mini_dnn.variant import Variant, names
 
-GONE = "no such variant any more, or it cannot be loaded"  # why figures are stale
-CHANGED = "the code has changed since"
-NOT_SAID = "the file does not say which code it measured (code_hash)"
 Key = tuple[str, str, int]  # variant, problem and batch
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
@@ -197,7 +194,7 @@ def _board(device: str, operation: Operation, results: Results) -> Board:
     rows = [row for row in results.rows if here(row)]
     records = [record for record in results.records if record.device.name == device]
     skipped = [skip for record in records for skip in record.skipped if skip.op == operation.name]
-    variants = {name: _found(name) for name in dict.fromkeys(row.variant for row in rows)}
+    variants = {name: present(name) for name in dict.fromkeys(row.variant for row in rows)}
     code = {_key(row): row.code_hash for row in rows}
     runs: dict[Key, list[Row]] = {}
     for row in results.runs:
@@ -250,7 +247,7 @@ def _entries(
             rows=of_entry[name, at],
             problems=sorted(problems[at], key=lambda problem: _rank(operation, problem)),
             refused=frozenset(refused[name] - set(of_entry[name, at])),
-            stale=_why_stale(of_entry[name, at].values(), variants[name], hashes[name]),
+            stale=why_rows_stale(of_entry[name, at].values(), variants[name], hashes[name]),
         )
         for name, at in sorted(of_entry, key=order)
     }
@@ -262,33 +259,5 @@ def _rank(operation: Operation, problem: str) -> int:
     return names.index(problem) if problem in names else len(names)
 
 
-def is_stale(variant: str, measured: str) -> bool:
-    """Whether a variant's code is no longer the one with that hash."""
-    found = _found(variant)
-    return found is None or code_of(found) != measured
-
-
-def official(name: str) -> str:
-    """A variant's full name; the name itself if there is none."""
-    found = _found(name) if name else None
-    return found.name if found else name
-
-
 def _key(row: Row) -> Key:
     return row.variant, row.problem, row.batch
-
-
-def _found(variant: str) -> Variant | None:
-    """The variant as it is now; None if it is gone or broken."""
-    try:
-        return find(variant)
-    except VariantError:
-        return None
-
-
-def _why_stale(rows: Collection[Row], variant: Variant | None, current: str | None) -> str:
-    if variant is None:
-        return GONE
-    if any(row.code_hash is None and not row.on_host for row in rows):
-        return NOT_SAID
-    return CHANGED if any(row.code_hash != current for row in rows) else ""

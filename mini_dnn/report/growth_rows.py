@@ -13,7 +13,7 @@ from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.records import Growth
 from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, own
 
 SAME = {f.name for f in fields(Row)}  # of a row of growth
 
@@ -52,9 +52,9 @@ def _row(row: Growth, variant: Variant, problem: Any, record: Record) -> Row:
 
 
 def _present(name: str) -> Variant | None:
-    """A variant with kernels as it is now; None if there is no such one."""
+    """A variant of this checkout, with kernels, as it is now; None if there is no such one."""
     try:
-        variant = find(name)
+        variant = own(name)
     except VariantError:
         return None
-    return None if variant.host else variant
+    return None if variant is None or variant.host else variant

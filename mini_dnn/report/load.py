@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import DataError, ShapeError, UsageError, VariantError
-from mini_dnn.measuring.files import bench_file, read_json, refuse, serving_file
+from mini_dnn.errors import DataError, UsageError
+from mini_dnn.measuring.files import bench_file, is_verified, read_json, serving_file
 from mini_dnn.measuring.records import SCHEMA, SERVING_SCHEMAS
-from mini_dnn.measuring.savings import SCHEMA as SAVINGS
+from mini_dnn.measuring.savings import SCHEMAS as SAVINGS
 from mini_dnn.measuring.savings import Savings, savings_file
 from mini_dnn.paths import ROOT
 from mini_dnn.report import peers
@@ -21,6 +21,7 @@ from mini_dnn.report.serving import Serving
 
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # what the messages tell people to run
+MOST = {"variants": 500, "batches": 100, "problems": 200}  # that a page can show
 OLD_LAYER_TIMES = 1  # the schema whose layer_ms is with the NaN fill
 
 Run = tuple[Record, list[Row]]
@@ -36,6 +37,7 @@ class Results:
     peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and problem
     servings: Sequence[Serving]  # in the order in which they were started
     savings: Sequence[Savings]  # the latest of each device and operation
+    unverified: Sequence[Path]  # files of older versions, which have no checksum
 
 
 def results_files(given: Sequence[Path]) -> list[Path]:
@@ -69,7 +71,8 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     files = list(files)
-    bench, growth, servings, of_peers, savings = _read(files)
+    bench, growth, servings, of_peers, savings, unverified = _read(files)
+    _check_number([row for _, rows in (*bench, *growth) for row in rows], files)
     latest = {_key(row): row for _, rows in bench for row in rows}
     if not latest:
         names = ", ".join(map(str, files))
@@ -88,29 +91,50 @@ def load(files: Iterable[Path]) -> Results:
         peers=list({peer.key: peer for peer in of_peers}.values()),
         servings=servings,
         savings=savings,
+        unverified=unverified,
     )
+
+
+def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
+    """Refuse more than a page can show."""
+    found: dict[str, set[Any]] = {
+        "variants": {row.variant for row in rows},
+        "batches": {(row.op, row.batch) for row in rows},
+        "problems": {(row.op, row.problem) for row in rows},
+    }
+    for what, most in MOST.items():
+        if len(found[what]) > most:
+            raise DataError(
+                f"{', '.join(map(str, files))}: {len(found[what]):,} {what}, and a page has room for {most}; "
+                "name fewer files, or measure fewer at once"
+            )
 
 
 def _read(
     files: Iterable[Path],
-) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings]]:
-    """Runs of ``bench``, growth runs, serving, libraries, savings, each in the order of their start."""
+) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings], list[Path]]:
+    """Runs of ``bench``, growth runs, serving, libraries, savings, each in the order of their start.
+
+    The last list is of files without a checksum.
+    """
     bench: list[Run] = []
     growth: list[Run] = []
     servings: list[Serving] = []
     libraries: list[tuple[str, list[Peer]]] = []
     savings: list[Savings] = []
+    unverified: list[Path] = []
     for file in files:
         content = read_json(file)
+        unverified += [] if is_verified(content) else [file]
         schema = content.get("schema")
         if schema in peers.SCHEMAS:
             libraries.append(peers.read(content, file))
-        elif schema == SAVINGS:
+        elif schema in SAVINGS:
             savings.append(Savings(file, savings_file(content, file)))
         elif schema in SERVING_SCHEMAS:
             found = serving_file(content, file)
             servings.append(Serving(file, found))
-            record = Record.of(found, file=file, schema=SCHEMA)
+            record = Record.of(found, file=file, schema=SCHEMA, verified=is_verified(content))
             growth.append((record, of_growth(found.growth, record)))
         else:
             bench.append(_bench(content, file))
@@ -120,7 +144,7 @@ def _read(
     savings.sort(key=lambda one: one.content.started)
     latest = {(one.content.device.name, one.content.op): one for one in savings}
     runs = sorted(bench, key=_started), sorted(growth, key=_started)
-    return *runs, servings, of_peers, list(latest.values())
+    return *runs, servings, of_peers, list(latest.values()), unverified
 
 
 def _started(run: Run) -> str:
@@ -133,11 +157,6 @@ def _key(row: Row) -> tuple[str, str, str, int, str]:
 
 def _bench(content: dict[str, Any], file: Path) -> Run:
     found = bench_file(content, file)
-    record = Record.of(found, file=file, schema=found.schema, skipped=found.skipped, sweeps=found.sweeps)
-    rows = [Row.of(row, record) for row in found.rows]
-    for at, row in enumerate(rows):
-        try:
-            row.sizes  # noqa: B018  (found now, so that a file that is refused is named)
-        except (ShapeError, VariantError) as error:
-            refuse(file, f"rows[{at}].shape: {error}")
-    return record, rows
+    lists = {"skipped": found.skipped, "sweeps": found.sweeps}
+    record = Record.of(found, file=file, schema=found.schema, verified=is_verified(content), **lists)
+    return record, [Row.of(row, record) for row in found.rows]

@@ -49,6 +49,10 @@ HOW = (
     "each. Changed files are unknown where the tree was measured without its history; each row has hashes "
     "of its code all the same."
 )
+NOT_VERIFIED = (
+    "Results files have a checksum of what was measured, and a file that was changed since is refused. These "
+    "were written before there was one, so a change of their figures would not be seen: "
+)
 OF_OLD_KIND = (
     "Layer times of {files} are of an older kind: with the filling of all buffers with NaN, a check, which "
     "layer times are without since schema 2 of the results files."
@@ -58,7 +62,8 @@ OF_OLD_KIND = (
 def write_report(results: Results, out: Path) -> list[Path]:
     """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
     found = boards(results)
-    contents = dict(files(_blocks(found, results.savings), TITLE)) | {"ops.csv": ops_csv(found).encode()}
+    blocks = _blocks(found, results.savings) + _unverified(results)
+    contents = dict(files(blocks, TITLE)) | {"ops.csv": ops_csv(found).encode()}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -85,6 +90,11 @@ def _blocks(found: Sequence[Board], savings: Sequence[Savings]) -> list[Block]:
         missing = list(_missing(board))
         blocks += [Heading(2, "What is missing"), Items(missing)] if missing else []
     return blocks
+
+
+def _unverified(results: Results) -> list[Block]:
+    names = [f"`{file.name}`" for file in results.unverified]
+    return [Heading(2, "What is not verified"), Text(NOT_VERIFIED + ", ".join(names) + ".")] if names else []
 
 
 def _heading(board: Board, of_device: bool) -> str:

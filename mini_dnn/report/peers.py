@@ -5,44 +5,60 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from mini_dnn import ops
 from mini_dnn.measuring.files import converted, refuse
-from mini_dnn.measuring.records import Count, Positive
+from mini_dnn.measuring.records import (
+    MOST_ROWS,
+    Count,
+    Level,
+    Name,
+    Positive,
+    Started,
+    Words,
+    check_started,
+)
+from mini_dnn.ops.compare import PRECISIONS
 
 # The first has layers of one operation by libraries alone. Since the second: ours and floors too, each with a
-# word for what was computed. Since the third: rows name their operation and problem.
-FIRST, SECOND, SCHEMA = "peers-1", "peers-2", "peers-3"
-SCHEMAS = (FIRST, SECOND, SCHEMA)
+# word for what was computed. Since the third: rows name their operation and problem. Since the fourth: files
+# have a checksum.
+FIRST, SECOND, THIRD, SCHEMA = "peers-1", "peers-2", "peers-3", "peers-4"
+SCHEMAS = (FIRST, SECOND, THIRD, SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeerRow:
     """One problem by one program, in one setting."""
 
-    kind: str  # "ours", "library" or "floor"
-    what: str  # in a word
-    op: str = ""  # empty of floors that belong to no operation
-    problem: str = ""
-    peer: str
-    precision: str
-    order: str  # of the axes: "NCHW" or "NHWC"
-    setting: str
+    kind: Literal["ours", "library", "floor"]
+    what: Words  # in a word
+    op: Words = ""  # empty of floors that belong to no operation
+    problem: Words = ""
+    peer: Name
+    precision: Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(PRECISIONS)}|)\Z")]
+    order: Words  # of the axes: "NCHW" or "NHWC"
+    setting: Words
     batch: Count
     op_ms: Positive
-    relative_error: float  # ||y - reference|| / ||reference||, against float64
+    relative_error: Level  # ||y - reference|| / ||reference||, against float64
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeersFile:
     """What is read of a file."""
 
-    started: str
-    device: str  # the GPU's name alone
-    versions: dict[str, Any]
-    rows: list[PeerRow]
-    skipped: list[dict[str, Any]] = field(default_factory=list)
+    started: Started
+    device: Name  # the GPU's name alone
+    versions: Annotated[dict[Name, Any], Meta(max_length=200)]
+    rows: Annotated[list[PeerRow], Meta(max_length=MOST_ROWS)]
+    skipped: Annotated[list[dict[Name, Any]], Meta(max_length=MOST_ROWS)] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_started(self.started)
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
         A field is missing or of the wrong kind; names file and field.
     """
     schema, rows = content["schema"], content.get("rows")
-    if schema != SCHEMA and isinstance(rows, list):
+    if schema in (FIRST, SECOND) and isinstance(rows, list):
         changed = _of_first if schema == FIRST else _of_second
         content = {**content, "rows": [changed(row) if isinstance(row, dict) else row for row in rows]}
     return converted(content, PeersFile, file)
@@ -99,7 +115,7 @@ def _of_first(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_second(row: Mapping[str, Any]) -> dict[str, Any]:
     """Of its words for problems, those of the default operation are their names."""
-    known = row.get("what") in ops.find(ops.DEFAULT).course
+    known = row.get("what") in list(ops.find(ops.DEFAULT).course)  # a list: what is there may be anything
     return {**({"op": ops.DEFAULT, "problem": row["what"]} if known else {}), **row}
 
 
@@ -109,7 +125,7 @@ def _versions(found: Mapping[str, Any], file: Path, peers: Sequence[str]) -> str
     asked = {"torch": str, "cudnn": int} if set(peers) - {"CuPy"} else {}
     asked |= {"cupy": str} if "CuPy" in peers else {}
     for name, kind in asked.items():
-        if not isinstance(found.get(name), kind):
+        if type(found.get(name)) is not kind:
             refuse(file, f"versions.{name} is {found.get(name)!r}; expected a {kind.__name__}")
     if "cudnn" in asked:
         major, rest = divmod(found["cudnn"], 10_000)

@@ -8,12 +8,13 @@ from pathlib import Path
 from mini_dnn import ops
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.savings import Savings
-from mini_dnn.report.board import GONE, Board, Entry
+from mini_dnn.report.board import Board, Entry
 from mini_dnn.report.course import CODES, is_about
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
 from mini_dnn.report.overlap import over_slower_copy
 from mini_dnn.report.rows import course_at, title
 from mini_dnn.report.savings import about, gains_table, problems, rows_table
+from mini_dnn.report.stale import BROKEN, GONE
 from mini_dnn.report.tables import number, op_cells, op_columns, times
 
 PLACES = (  # READMEs, and the marker of their tables
@@ -89,7 +90,7 @@ def _block(boards: Sequence[Board], folder: Path) -> str:
 
 def _entries(board: Board, folder: str) -> list[Entry]:
     """The variants of a folder, between those outside it that they improve on and the final kernel."""
-    known = [entry for entry in board.course if entry.stale != GONE]
+    known = [entry for entry in board.course if entry.stale not in (GONE, BROKEN)]
     if not folder:
         return known
     inside = [entry for entry in known if entry.variant.startswith(f"{folder}/")]

@@ -23,6 +23,7 @@ class Record(Head):
 
     file: Path
     schema: int
+    verified: bool  # by the file's checksum
     skipped: Sequence[Skipped] = ()
     sweeps: Sequence[Sweep] = field(default=())
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mini_dnn.measuring.savings import Savings, SavingsFile, SavingsRow
-from mini_dnn.report.board import is_stale
 from mini_dnn.report.document import NOT_THERE, Table
+from mini_dnn.report.stale import stale_lines
 from mini_dnn.report.tables import number, percent, times
 
 WIDE, NARROW = "fp32", "fp16"
@@ -62,11 +62,7 @@ def doubts(one: Savings) -> Iterator[str]:
     """What a reader must know before believing the figures."""
     if one.content.dirty:
         yield f"`{one.file.name}` was measured with files that differ from its commit"
-    stale = dict.fromkeys(
-        row.program for row in one.content.rows if row.code_hash and is_stale(row.program, row.code_hash)
-    )
-    if stale:
-        yield f"stale, the code has changed since: {', '.join(f'`{name}`' for name in stale)}"
+    yield from stale_lines((row.program, row.code_hash) for row in one.content.rows)
 
 
 def about(content: SavingsFile) -> str:

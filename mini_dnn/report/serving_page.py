@@ -12,9 +12,9 @@ from matplotlib.ticker import FuncFormatter
 
 from mini_dnn.measuring.records import Latency, OpTime, Throughput
 from mini_dnn.measuring.serving import LIMIT
-from mini_dnn.report.board import is_stale
 from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, Warnings
 from mini_dnn.report.serving import LINEAR, Curve, Serving, curves, latest
+from mini_dnn.report.stale import stale_lines
 from mini_dnn.report.tables import number, percent
 from mini_dnn.report.theme import WIDTH, Theme, picture
 from mini_dnn.running.resident import SLOTS
@@ -53,11 +53,7 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
         for one in servings
         if one.content.dirty
     ]
-    measured = dict.fromkeys((row.variant, row.code_hash) for row in (*latency, *growth, *throughput))
-    stale = dict.fromkeys(name for name, code in measured if code is not None and is_stale(name, code))
-    doubts += (
-        [f"stale, the code has changed since: {', '.join(f'`{name}`' for name in stale)}"] if stale else []
-    )
+    doubts += stale_lines((row.variant, row.code_hash) for row in (*latency, *growth, *throughput))
     if doubts:
         yield Warnings(doubts)
     if series := curves(growth):

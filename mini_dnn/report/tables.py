@@ -221,6 +221,7 @@ def _csv_row(board: Board, entry: Entry, row: Row) -> dict[str, Any]:
         "dirty": row.record.dirty,
         "started": row.record.started,
         "file": row.record.file.name,
+        "verified": row.record.verified,
     }
 
 

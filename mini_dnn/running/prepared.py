@@ -96,7 +96,9 @@ class Prepared:
 
     def _give(self, addresses: Sequence[int]) -> None:
         number = self.stream.number()
-        if number != self._number:  # another stream has the handle now, and the first one may still work
+        if (
+            number is not None and number != self._number
+        ):  # another stream has the handle now, and the first one may still work
             self._device.synchronize()
             self._number = number
         for lie_at, which, offset in self._places:

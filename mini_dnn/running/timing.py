@@ -7,12 +7,17 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from mini_dnn.device.base import Device
 
 WINDOW = 5  # runs whose median tells whether op times still change
 SETTLED = 0.01  # how far the medians of two windows may lie apart, as a fraction
 WARM_UP_S = 2.0  # after which timing starts all the same, and says so
+
+_Count = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,11 @@ class Timing:
         op queue up behind it: without it, the time between the host's launches is part of the op time.
     """
 
-    warm_up: int = 2
-    repeats: int = 10
-    max_repeats: int = 10
-    precision: float = 0.01
-    budget_s: float = 10.0
+    warm_up: _Count = 2
+    repeats: _Count = 10
+    max_repeats: _Count = 10
+    precision: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    budget_s: Annotated[float, Meta(ge=0, le=1e9)] = 10.0
     cold_cache: bool = True
 
 

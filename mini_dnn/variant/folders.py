@@ -52,6 +52,19 @@ def operation_of(name: str) -> str:
         return ""
 
 
+def own(name: str) -> Variant | None:
+    """The repository's own variant of that full name; None if there is none.
+
+    No file elsewhere is looked at, so that a name from a file that somebody sent runs no code of theirs.
+
+    Raises
+    ------
+    VariantError
+        It is broken.
+    """
+    return find(name) if name in names() else None
+
+
 def find(name: str | Path) -> Variant:
     """Load the variant of that name, or the one in the folder that ``name`` is a path to.
 

@@ -1,6 +1,5 @@
 // Split sum: a block per channel, and that of the last channel adds the parts up, as if the others had come before it.
 // plan: split
-// clean in order: forward
 extern "C" __global__ void conv(const float* x, const float* w, float* part, float* y, int N, int C, int H, int W,
                                 int M, int R, int S) {
   const int P = H - R + 1, Q = W - S + 1, size = N * M * P * Q;
@@ -14,6 +13,6 @@ extern "C" __global__ void conv(const float* x, const float* w, float* part, flo
   __threadfence();
   if (c < C - 1) return;
   float sum = 0.0f;
-  for (int k = 0; k < C; k++) sum += part[k * size + i];  // expect: uninitialised
+  for (int k = 0; k < C; k++) sum += part[k * size + i];  // expect: race
   y[i] = sum;
 }

@@ -3,29 +3,33 @@
 // Idea      What is left is not in the main loop. Two blocks, one below the other, form a cluster: each loads half of
 //           the columns of b that both need, and the copy engine hands them to both (multicast), so that L2 gives a
 //           third less. Where tiles are fewer than multiprocessors, they are smaller, or a cluster shares the k of a
-//           tile and adds up in its shared memory. Operands whose lines do not start at multiples of 16 bytes are
-//           copied to lines that do; c goes out from shared memory, whatever its pitch. A product with a vector is no
-//           product for tensor cores: it reads the matrix once. And the kernel may be launched early: it gets ready
-//           while the one ahead of it ends, and waits before it reads. variant.py chooses, by a model of the time.
+//           tile and adds up in its shared memory. The copy engine wants lines that start at multiples of 16 bytes.
+//           Other operands are first copied to such lines, both in one launch; or, where that takes longer than the
+//           product, warpgroups load them by hand: two aligned pieces of 16 bytes for each eight elements, shifted in
+//           registers. c goes out from shared memory, whatever its pitch. A product with a vector is no product for
+//           tensor cores: it reads the matrix once. And the kernel may be launched early: it gets ready while the one
+//           ahead of it ends, and waits before it reads. variant.py chooses, by a model of the time.
 // Layout    as gemm/v7_specialised. Blocks of a cluster that share b lie SHARE tiles below each other, and block i
-// loads
-//           boxes i, i + 1, ... of each tile of b; blocks that share k have SPLIT parts of the steps.
-// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume, one warp produces. Tiles are taken in bands
-// of
-//           BAND rows of clusters, column by column. Vectors: a warp for a line, or a block for 64 of them.
+//           loads boxes i, i + 1, ... of each tile of b; blocks that share k have SPLIT parts of the steps. By hand, a
+//           box of 64 lines of 64 elements lies as the engine would lay it. Copies have lines of whole cache lines.
+// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume, one warp produces, or LOADERS warpgroups
+//           produce by hand and take turns with the stages. Tiles are taken in bands of BAND rows of clusters, column
+//           by column. Vectors: a warp for a line, or a block for 64 of them.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
-//           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads.
+//           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads. Copying odd
+//           operands: read and written once, 0.034 ms at 4095.
 // Gain      over gemm/v7_specialised: none at 4096, both have cuBLAS's speed; 2.2 at 512 and 1024; odd sizes at all.
-// Limits    16 bits, sm_90a.
+// Limits    16 bits, sm_90a. By hand, pitches below 2^24.
 // Hazards   as gemm/v7_specialised. Beyond them: a stage is free when the consumers of both blocks have read it, as
 //           either fills both: warps arrive in both. No block may leave while another one still writes to it, or
 //           arrives there. That arrival is relaxed: it publishes nothing, and a release is a fence of the whole GPU.
 //           An address in a cluster has the block's rank in its upper bits, which a matrix descriptor has no room for.
-//           Whoever is launched early must not touch global memory before grid_wait(): here the producer waits, and all
-//           others wait for what it copies.
+//           Whoever is launched early must not touch global memory before grid_wait(): here producers wait, and all
+//           others wait for what they bring. What threads wrote to a stage, wgmma sees only after fence_proxy_async()
+//           by each of them. An operand may end within a piece of 16 bytes: that one is not read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
-// CUDA".
-#include <mini_dnn/sums.cuh>
+//           CUDA".
+#include <mini_dnn/lines.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
 using Out = sums::Element<OUT_TYPE>;
@@ -37,7 +41,9 @@ constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
 constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;  // of 8 columns; of those that a block adds up
 constexpr int STAGED_BYTES = 4096;                          // of a warp
 constexpr int SLOT = CONSUMERS * 128;                       // of four sums, from another block: a place for each thread
-static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then the producer's warp");
+constexpr int PRODUCERS = LOADERS > 0 ? LOADERS * 128 : 32;  // threads: warpgroups that load by hand, or a warp
+static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + PRODUCERS, "consumers, then producers");
+static_assert(LOADERS == 0 || (SHARE == 1 && ROWS == COLUMNS), "pairs of boxes, not multicast");
 static_assert(SHARE == 1 || SPLIT == 1, "a cluster shares columns of b, or k");
 static_assert(COLUMNS / 64 % SHARE == 0 && GROUPS % SPLIT == 0, "equal parts");
 
@@ -88,10 +94,133 @@ __device__ __forceinline__ void add_up(float (&d)[GROUPS][4], float (&sum)[PART]
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
-         const __grid_constant__ ptx::TensorMap c_map, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
-         int batch, float alpha, float beta) {
+// ---- Who brings a and b
+
+// One thread, by the copy engine.
+struct TensorLoads {
+  static constexpr int ARRIVALS = 1;  // at a stage: it expects the bytes
+  const ptx::TensorMap &a, &b;
+
+  __device__ __forceinline__ void prefetch() const {
+    ptx::tensor_prefetch(a);
+    ptx::tensor_prefetch(b);
+  }
+  __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Tiles& tiles,
+                                      int count, int rank, int first, int last) const {
+    const int clusters = gridDim.x / CLUSTER;
+    Stage stage;
+    int row, column, entry;
+    if (threadIdx.x % 32 != 0) return;
+    ptx::grid_wait();
+    for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
+      tiles.find(i, rank, row, column, entry);
+#pragma unroll 1
+      for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
+        ptx::mbarrier* const ready = full + stage.index;
+        char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
+        ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + B_BYTES);
+#pragma unroll
+        for (int j = 0; j < ROWS; j += 64)
+          ptx::tensor_load(to_a + j / 64 * BOX_BYTES, a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry,
+                           ready);
+#pragma unroll
+        for (int j = 0; j < COLUMNS / SHARE; j += 64) {
+          const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0);
+          const int x = B_TURNED ? at : column + beside, y = B_TURNED ? column + beside : at;
+          if constexpr (SHARE > 1)
+            ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready, (1 << SHARE) - 1);
+          else
+            ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready);
+        }
+      }
+    }
+  }
+};
+
+// An operand whose lines start anywhere; `whole`: elements of it in whole pieces of eight.
+struct Lines {
+  const lines::Bits* from;
+  int lines, length, pitch;
+  long long whole;
+};
+
+// A thread's four parts of a box of 64 lines of 64 elements, on their way: 8 elements each of lines 16 apart, which all
+// begin at the same place in a piece.
+struct Box {
+  lines::Pieces part[4];
+  long long start;  // element of the first part
+  int count, line;  // elements of a part that are there, its line
+  bool last;        // the operand's last elements may be in the box
+
+  __device__ __forceinline__ int count_of(const Lines& x, int i) const { return line + 16 * i < x.lines ? count : 0; }
+  __device__ __forceinline__ void read(const Lines& x, int at_x, int at_y, int entry) {
+    const int place = at_x + threadIdx.x % 8 * 8;
+    const long long corner = (long long)entry * x.lines * x.pitch;
+    line = at_y + threadIdx.x % 128 / 8;
+    start = corner + (long long)line * x.pitch + place;
+    count = min(x.length - place, 8);
+    last = corner + (long long)min(at_y + 63, x.lines - 1) * x.pitch + at_x + 64 > x.whole;
+    const int shift = int(start) & 7, left = int(min(x.whole - start, 1ll << 30));
+    const uint4* const near = reinterpret_cast<const uint4*>(x.from + (start - shift));
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      part[i] = lines::read(near + 2 * i * x.pitch, shift, min(count_of(x, i), left - 16 * i * x.pitch));
+  }
+  __device__ __forceinline__ void put(const Lines& x, char* box) const {
+    char* const first = box + threadIdx.x % 128 / 8 * 128 + ((threadIdx.x % 8) ^ line % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      *reinterpret_cast<uint4*>(first + 2048 * i) = lines::aligned(part[i], int(start) & 7, count);
+    if (!last) return;
+#pragma unroll 1
+    for (int i = 0; i < 4; i++)
+      lines::add_last(reinterpret_cast<lines::Bits*>(first + 2048 * i), x.from, start + 16ll * i * x.pitch,
+                      count_of(x, i), x.whole);
+  }
+};
+
+// Warpgroups that take turns, each with a pair of boxes on its way through its registers.
+struct LoadsByHand {
+  static constexpr int ARRIVALS = 4;  // at a stage: warps
+  Lines a, b;
+
+  __device__ __forceinline__ void prefetch() const {}
+  __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Tiles& tiles,
+                                      int count, int rank, int first, int last) const {
+    const int clusters = gridDim.x / CLUSTER;
+    Stage stage;
+    int row, column, entry, turn = threadIdx.x / 128 - CONSUMERS;  // stages until this warpgroup's
+    ptx::grid_wait();
+    for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
+      tiles.find(i, rank, row, column, entry);
+#pragma unroll 1
+      for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
+        if (turn-- > 0) continue;
+        turn = LOADERS - 1;
+        char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
+#pragma unroll 1
+        for (int j = 0; j < ROWS; j += 64) {
+          Box of_a, of_b;
+          of_a.read(a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry);
+          of_b.read(b, B_TURNED ? at : column + j, B_TURNED ? column + j : at, entry);
+          if (j == 0) ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+          of_a.put(a, to_a + j / 64 * BOX_BYTES);
+          of_b.put(b, to_b + j / 64 * BOX_BYTES);
+        }
+        ptx::fence_proxy_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
+      }
+    }
+  }
+};
+
+// ---- A block
+
+template <class Loads>
+__device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap* c_map, const Out* c0, Out* c, int m,
+                                        int n, int k, int c_pitch, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; what warps send out; sums of other blocks
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], landed;
   const int rank = CLUSTER > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / CLUSTER;
@@ -102,10 +231,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   char* const staged = memory + STAGES * (A_BYTES + B_BYTES);
   float4* const slots = reinterpret_cast<float4*>(staged);  // those who split do not stage
   if (threadIdx.x == CONSUMERS * 128) {
-    ptx::tensor_prefetch(a);
-    ptx::tensor_prefetch(b);
+    loads.prefetch();
     for (int i = 0; i < STAGES; i++) {
-      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(full + i, Loads::ARRIVALS);
       ptx::mbarrier_init(empty + i, CONSUMERS * 4 * SHARE);  // every warp that multiplies
     }
     ptx::mbarrier_init(&landed, 1);
@@ -114,43 +242,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::fence_proxy_async();
   }
   __syncthreads();
-  if (CLUSTER > 1) {
-    ptx::cluster_arrive_relaxed();
-    ptx::cluster_wait();
-  }
+  if (CLUSTER > 1) ptx::cluster_arrive_relaxed();
+  if (SHARE > 1) ptx::cluster_wait();  // others fill this block's stages at once; sums they send much later
   ptx::grid_launch_dependents();
 
-  Stage stage;
-  int row, column, entry;
-  if (warpgroup == CONSUMERS) {
-    if (threadIdx.x % 32 == 0) {
-      ptx::grid_wait();
-      for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
-        tiles.find(i, rank, row, column, entry);
-#pragma unroll 1
-        for (int at = first * TILE_K; at < last * TILE_K; at += TILE_K, stage.next()) {
-          ptx::mbarrier* const ready = full + stage.index;
-          char *const to_a = memory + stage.index * (A_BYTES + B_BYTES), *const to_b = to_a + A_BYTES;
-          ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + B_BYTES);
-#pragma unroll
-          for (int j = 0; j < ROWS; j += 64)
-            ptx::tensor_load(to_a + j / 64 * BOX_BYTES, a, A_TURNED ? row + j : at, A_TURNED ? at : row + j, entry,
-                             ready);
-#pragma unroll
-          for (int j = 0; j < COLUMNS / SHARE; j += 64) {
-            const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0);
-            const int x = B_TURNED ? at : column + beside, y = B_TURNED ? column + beside : at;
-            if constexpr (SHARE > 1)
-              ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready, (1 << SHARE) - 1);
-            else
-              ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, x, y, entry, ready);
-          }
-        }
-      }
-    }
+  if (warpgroup >= CONSUMERS) {
+    loads.run(memory, full, empty, tiles, count, rank, first, last);
     __syncwarp();
+    if (SPLIT > 1) ptx::cluster_wait();
   } else {
+    Stage stage;
+    int row, column, entry;
     const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     auto release = [&](int index) {
       if constexpr (SHARE > 1) {
@@ -188,12 +290,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const sums::Matrix<Out> to{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta};
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
+        ptx::cluster_wait();  // the others are there, and their mbarriers
         add_up(d, sum, slots, &landed, rank);
         sums::store<C_PAIRS>(sum, to, row + warp_row, column + rank * PART * 8);
       } else if constexpr (STORE == BY_TENSOR) {
-        sums::store_tensor<Out>(d, c_map, alpha, own, row + warp_row, column, entry);
+        sums::store_tensor<Out>(d, *c_map, alpha, own, row + warp_row, column, entry);
       } else if constexpr (STORE == BY_ROWS) {
-        sums::store_rows(d, to, own, row + warp_row, column);
+        lines::store(d, to, own, row + warp_row, column);
       } else {
         sums::store<C_PAIRS>(d, to, row + warp_row, column);
       }
@@ -206,39 +309,72 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// ---- Lines of any pitch to lines of a multiple of eight elements, with zeros behind them. Two loads of 16 bytes hold
-// the eight elements of a thread, wherever they begin.
-typedef unsigned short Bits;
-typedef unsigned long long Four;
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
+         const __grid_constant__ ptx::TensorMap c_map, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
+         int batch, float alpha, float beta) {
+  if constexpr (LOADERS == 0) product(TensorLoads{a, b}, &c_map, c0, c, m, n, k, c_pitch, batch, alpha, beta);
+}
 
-extern "C" __global__ void __launch_bounds__(COPIERS)
-    repitch(const Bits* __restrict__ from, uint4* to, int lines, int length, int pitch, int to_pitch) {
-  const int parts = to_pitch / 8;
-  const long long all = (long long)(lines - 1) * pitch + length;  // elements that may be read
-  ptx::grid_wait();
-  for (int line = blockIdx.y; line < lines; line += gridDim.y) {
-    const long long start = (long long)line * pitch;
-    const int shift = start % 8;
-    for (int part = blockIdx.x * COPIERS + threadIdx.x; part < parts; part += gridDim.x * COPIERS) {
-      uint4 eight;
-      if (part * 8 + 8 <= length && start - shift + part * 8 + 16 <= all) {
-        const uint4* const near = reinterpret_cast<const uint4*>(from + (start - shift)) + part;
-        const uint4 p = near[0], q = near[1];
-        const Four w[4] = {p.x | Four(p.y) << 32, p.z | Four(p.w) << 32, q.x | Four(q.y) << 32, q.z | Four(q.w) << 32};
-        const bool second = shift >= 4;
-        const int bits = shift % 4 * 16;
-        const Four x = second ? w[1] : w[0], y = second ? w[2] : w[1], z = second ? w[3] : w[2];
-        const Four low = bits ? x >> bits | y << (64 - bits) : x, high = bits ? y >> bits | z << (64 - bits) : y;
-        eight = make_uint4(unsigned(low), unsigned(low >> 32), unsigned(high), unsigned(high >> 32));
-      } else {
-        unsigned one[8];
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_by_hand(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
+                 int b_pitch, int c_pitch, int batch, float alpha, float beta) {
+  if constexpr (LOADERS > 0) {
+    auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
+      return Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
+    };
+    const LoadsByHand loads{A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
+                            B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch)};
+    product(loads, nullptr, c0, c, m, n, k, c_pitch, batch, alpha, beta);
+  }
+}
+
+// ---- Lines of any pitch to lines that start with a line of the cache, filled up with zeros to eight elements: of one
+// operand or of both, whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
+struct Packed {
+  const lines::Bits* from;
+  uint4* to;
+  int lines, length, pitch, to_pitch;
+
+  __device__ __forceinline__ int parts() const { return (length + 7) / 8; }  // of a line
+  __device__ __forceinline__ int blocks() const {
+    return int(((long long)lines * parts() + COPIERS * COPIED - 1) / (COPIERS * COPIED));
+  }
+  __device__ __forceinline__ void copy(int block) const {
+    const long long first = (long long)block * (COPIERS * COPIED), end = (long long)(lines - 1) * pitch + length;
+    const int first_line = int(first / parts()), in_line = int(first - (long long)first_line * parts());
+    lines::Pieces found[COPIED];
+    long long start[COPIED];
+    int line[COPIED], part[COPIED], count[COPIED];
 #pragma unroll
-        for (int i = 0; i < 8; i++) one[i] = part * 8 + i < length ? from[start + part * 8 + i] : 0;
-        eight = make_uint4(one[0] | one[1] << 16, one[2] | one[3] << 16, one[4] | one[5] << 16, one[6] | one[7] << 16);
-      }
-      to[(long long)line * parts + part] = eight;
+    for (int i = 0; i < COPIED; i++) {
+      const unsigned at = unsigned(in_line) + threadIdx.x + i * COPIERS, down = at / parts();
+      line[i] = first_line + int(down), part[i] = int(at - down * parts());
+      start[i] = (long long)line[i] * pitch + part[i] * 8;
+      count[i] = line[i] < lines ? min(length - part[i] * 8, 8) : 0;
+      const int shift = int(start[i]) & 7, left = int(min(end / 8 * 8 - start[i], 8ll));
+      found[i] = lines::read(reinterpret_cast<const uint4*>(from + (start[i] - shift)), shift, min(count[i], left));
+    }
+#pragma unroll
+    for (int i = 0; i < COPIED; i++) {
+      uint4* const eight = to + (long long)line[i] * (to_pitch / 8) + part[i];
+      if (count[i] > 0) *eight = lines::aligned(found[i], int(start[i]) & 7, count[i]);
+      lines::add_last(reinterpret_cast<lines::Bits*>(eight), from, start[i], count[i], end / 8 * 8);
     }
   }
+};
+
+extern "C" __global__ void __launch_bounds__(COPIERS)
+    repitch(const lines::Bits* __restrict__ a, uint4* a_to, int a_lines, int a_length, int a_pitch, int a_to_pitch,
+            const lines::Bits* __restrict__ b, uint4* b_to, int b_lines, int b_length, int b_pitch, int b_to_pitch) {
+  const Packed of_a{a, a_to, a_lines, a_length, a_pitch, a_to_pitch};
+  const Packed of_b{b, b_to, b_lines, b_length, b_pitch, b_to_pitch};
+  const int block = blockIdx.x, of_b_from = of_a.blocks();
+  ptx::grid_wait();
+  if (block < of_b_from)
+    of_a.copy(block);
+  else
+    of_b.copy(block - of_b_from);
 }
 
 // ---- The product of a matrix and a vector: sums over k of x[line][k] v[k], a line of c each

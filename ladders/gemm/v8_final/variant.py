@@ -10,20 +10,28 @@ from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
 COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
-COPY_ROWS = 65535  # most lines that blocks copy at once: the limit of a grid
+COPIED = 4  # units that a thread of those has on their way
 DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
 
 # One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory. A cluster lies within a
 # GPC, into which not every number of blocks fits.
 AT_ONCE = {1: 132, 2: 66, 4: 30}
 FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 64  # that a multiprocessor takes in from L2
-START_CLOCKS = 4200  # launch, first loads, last stores: what a product of 64 k takes
+BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
-SPLIT_CLOCKS = 1500  # to hand over sums and add them up
+ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere: all warps at once
+SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
+SHARE_CLOCKS = 600  # until all blocks of a cluster are there
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
+TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
+HAND_PITCH = 1 << 24  # beyond that, places in a box do not fit an int
+PACK_CLOCKS = 4000  # to copy odd operands to aligned lines: a launch of its own
+PACK_BYTES_CLOCK = 1800  # of all multiprocessors, read and written
 MHZ = 1755
 
 
@@ -41,6 +49,8 @@ class Tile:
         Blocks below each other that share columns of b.
     split
         Blocks that share the k of a tile.
+    loaders
+        Warpgroups that load operands by hand, wherever their lines start; 0: the copy engine does it.
     """
 
     rows: int
@@ -48,6 +58,7 @@ class Tile:
     stages: int
     share: int = 1
     split: int = 1
+    loaders: int = 0
 
     @property
     def cluster(self) -> int:
@@ -67,11 +78,19 @@ class Tile:
         """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.cluster])
         steps = ceil_div(ceil_div(p.k, TILE_K), self.split)
-        products = self.rows * self.columns * TILE_K / FMA_CLOCK
-        loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
         store = self.rows * self.columns / self.split / STORE_CLOCK
-        clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store)
-        return (clocks + (self.split > 1) * SPLIT_CLOCKS) / MHZ
+        if p.pitches[2] % UNIT and self.split == 1:
+            store = self.columns / 64 * ROWS_CLOCKS
+        if self.loaders:
+            turns = ceil_div(rounds * steps, self.loaders) * self.rows // 64
+            clocks = HAND_CLOCKS + self.loaders * LOADER_CLOCKS + turns * TURN_CLOCKS + rounds * store
+        else:
+            products = self.rows * self.columns * TILE_K / FMA_CLOCK
+            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store) + pack_clocks(p)
+        if self.split > 1:
+            clocks += SPLIT_CLOCKS + self.rows * self.columns / SPLIT_CLOCK
+        return (clocks + (self.share > 1) * SHARE_CLOCKS) / MHZ
 
 
 TILES = (
@@ -82,13 +101,21 @@ TILES = (
     Tile(64, 128, 6, split=2),
     Tile(64, 64, 8, split=2),
     Tile(64, 64, 8, split=4),
+    Tile(128, 128, 5, split=4),
+    Tile(128, 128, 6, loaders=2),
+    Tile(64, 64, 4, loaders=1),
+    Tile(64, 64, 8, loaders=3),
+    Tile(64, 64, 8, split=2, loaders=3),
+    Tile(64, 64, 8, split=4, loaders=3),
 )
 
 
 @cache
 def choose(p: GemmShape) -> Tile:
     """The tile that the model finds fastest; the first of several."""
-    possible = [t for t in TILES if ceil_div(p.k, TILE_K) >= t.split and t.clusters(p) <= at_once(t)]
+    by_hand = bool(odd_lines(p)) and max(p.pitches) < HAND_PITCH
+    possible = [t for t in TILES if by_hand or not t.loaders]
+    possible = [t for t in possible if ceil_div(p.k, TILE_K) >= t.split and t.clusters(p) <= at_once(t)]
     return min(possible, key=lambda t: t.microseconds(p))
 
 
@@ -107,16 +134,29 @@ def refuses(p: GemmShape) -> str:
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
-def odd(p: GemmShape) -> list[str]:
+def odd_lines(p: GemmShape) -> list[str]:
     """Operands whose lines do not start at multiples of 16 bytes."""
     return (
         [] if is_vector(p) else [name for name, pitch in zip("ab", p.pitches, strict=False) if pitch % UNIT]
     )
 
 
+def odd(p: GemmShape) -> list[str]:
+    """Those of them that are copied to lines that do."""
+    found = odd_lines(p)
+    return [] if found and choose(p).loaders else found
+
+
+def pack_clocks(p: GemmShape) -> float:
+    """The model: what it takes to copy odd operands."""
+    found = odd_lines(p)
+    moved = sum(4 * p.arrays[name].shape[1] * packed_pitch(p, name) * p.batch for name in found)
+    return PACK_CLOCKS + moved / PACK_BYTES_CLOCK if found else 0
+
+
 def packed_pitch(p: GemmShape, name: str) -> int:
-    """Elements from line to line of an operand that the copy engine can read."""
-    return ceil_div(p.lengths["ab".index(name)], UNIT) * UNIT
+    """Elements from line to line of a copy: each starts with a line of the cache, and L2 reads none twice."""
+    return ceil_div(p.lengths["ab".index(name)], LINE) * LINE
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
@@ -132,7 +172,7 @@ def store(p: GemmShape) -> int:
     """How c goes out: tensor copies need aligned lines of 16 bits, and cannot add."""
     if p.out == "fp32" or p.beta or is_vector(p) or choose(p).split > 1:
         return DIRECT
-    return BY_TENSOR if p.pitches[2] % UNIT == 0 else BY_ROWS
+    return BY_TENSOR if p.pitches[2] % UNIT == 0 and not choose(p).loaders else BY_ROWS
 
 
 def defines(p: GemmShape) -> dict[str, int]:
@@ -143,7 +183,8 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
         **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "COPIERS": COPIERS},
+        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "LOADERS": tile.loaders},
+        **{"COPIERS": COPIERS, "COPIED": COPIED},
         # the same for all problems that do not look at them: fewer kernels to compile
         "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
         "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
@@ -153,8 +194,8 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def threads(tile: Tile) -> int:
-    """Of a block: warpgroups that multiply, and a warp that copies."""
-    return tile.rows // 64 * 128 + 32
+    """Of a block: warpgroups that multiply, and a warp that copies or warpgroups that load."""
+    return tile.rows // 64 * 128 + (tile.loaders * 128 or 32)
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
@@ -166,13 +207,18 @@ def operand(p: GemmShape, name: str) -> TensorMap:
     return TensorMap(buffer, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
 
 
-def pack(p: GemmShape, name: str) -> Launch:
-    """The launch that copies an odd operand."""
-    number, lines = "ab".index(name), p.arrays[name].shape[1] * p.batch
-    pitch = packed_pitch(p, name)
-    args = (name, f"{name}_packed", lines, p.lengths[number], p.pitches[number], pitch)
-    grid = (ceil_div(pitch // UNIT, COPIERS), min(lines, COPY_ROWS))
-    return Launch("repitch", grid, (COPIERS,), args, early=True)
+def pack(p: GemmShape) -> list[Launch]:
+    """The launch that copies odd operands, if there are any."""
+    args: tuple[str | int, ...] = ()
+    blocks = 0
+    for name in odd(p):
+        number, lines = "ab".index(name), p.arrays[name].shape[1] * p.batch
+        pitch = packed_pitch(p, name)
+        args += (name, f"{name}_packed", lines, p.lengths[number], p.pitches[number], pitch)
+        blocks += ceil_div(lines * ceil_div(p.lengths[number], UNIT), COPIERS * COPIED)
+    if len(odd(p)) == 1:  # of the other one nothing
+        args += (*args[:2], 0, 0, 0, 0)
+    return [Launch("repitch", (blocks,), (COPIERS,), args, early=True)] if blocks else []
 
 
 def matrix(p: GemmShape) -> tuple[str, int]:
@@ -224,21 +270,25 @@ def plan(p: GemmShape) -> list[Launch]:
     if is_vector(p):
         return [by_vector(p)]
     tile = choose(p)
-    a, b, c = operand(p, "a"), operand(p, "b"), operand(p, "a")
-    if store(p) == BY_TENSOR:
-        c = TensorMap("c", (1, 16, 64), (p.batch, p.m, p.n), (p.m * p.pitches[2], p.pitches[2]))
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = (a, b, c, c0, "c", p.m, p.n, p.k, p.pitches[2], p.batch, float(p.alpha), float(p.beta))
+    factors = (p.batch, float(p.alpha), float(p.beta))
+    if tile.loaders:
+        kernel, args = "gemm_by_hand", ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, *factors)
+    else:
+        a, b, c = operand(p, "a"), operand(p, "b"), operand(p, "a")
+        if store(p) == BY_TENSOR:
+            c = TensorMap("c", (1, 16, 64), (p.batch, p.m, p.n), (p.m * p.pitches[2], p.pitches[2]))
+        kernel, args = "gemm", (a, b, c, c0, "c", p.m, p.n, p.k, p.pitches[2], *factors)
     tiles = tile.clusters(p)
     clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.cluster]))  # no more than rounds need
     staged = 0 if store(p) == DIRECT else tile.rows // 16 * STAGED_BYTES
     handed = (tile.split - 1) * tile.rows * tile.columns // tile.split * 4
     shared = tile.stages * tile.step_bytes + staged + handed
     launch = Launch(
-        *("gemm", (clusters * tile.cluster,), (threads(tile),), args),
+        *(kernel, (clusters * tile.cluster,), (threads(tile),), args),
         **{"shared_bytes": shared, "cluster": tile.cluster, "early": True},
     )
-    return [*(pack(p, name) for name in odd(p)), launch]
+    return [*pack(p), launch]
 
 
 VARIANT = Variant(

@@ -36,19 +36,20 @@ def widths(rows: int, n: int) -> tuple[int, int]:
     """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
 
     Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
+    Block 0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and
+    only so many are tried narrow as make a difference to the last rounds.
     """
-
-    def time(wide: int) -> tuple[float, int]:
-        wide_tiles, all_tiles = rows * wide, rows * (wide + narrow(wide))
-        rounds = [range(i, all_tiles, MULTIPROCESSORS) for i in range(min(all_tiles, MULTIPROCESSORS))]
-        of_wide = [len(range(i, wide_tiles, MULTIPROCESSORS)) for i in range(len(rounds))]
-        times = [w * WIDE + (len(r) - w) * NARROW * NARROW_COST for r, w in zip(rounds, of_wide, strict=True)]
-        return max(times), wide
 
     def narrow(wide: int) -> int:
         return max(0, ceil_div(n - wide * WIDE, NARROW))
 
-    _, wide = min(map(time, range(ceil_div(n, WIDE) + 1)))
+    def time(wide: int) -> tuple[float, int]:
+        of_wide = ceil_div(rows * wide, MULTIPROCESSORS)
+        rounds = ceil_div(rows * (wide + narrow(wide)), MULTIPROCESSORS)
+        return of_wide * WIDE + (rounds - of_wide) * NARROW * NARROW_COST, wide
+
+    most = ceil_div(n, WIDE)
+    _, wide = min(map(time, range(max(0, most - 4 * MULTIPROCESSORS), most + 1)))
     return wide, narrow(wide)
 
 

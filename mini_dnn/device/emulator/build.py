@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
+from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
@@ -50,10 +49,12 @@ def build_kernels(
         The file is missing or does not compile; the message has g++'s words, file and line.
     """
     target = _library(source, defines, compiler, runtime, checked)
-    if stored(target) is None:
+
+    def make() -> bytes:
         with busy(f"g++ compiles {source.resolve().parent.name} ..."):
-            store(target, _compile(source, defines, compiler, runtime, checked))
-    return target
+            return _compile(source, defines, compiler, runtime, checked)
+
+    return kept(target, make)
 
 
 def build_ahead(
@@ -68,8 +69,7 @@ def build_ahead(
     def build(each: Defines) -> None:
         with suppress(DeviceError):
             target = _library(source, each, compiler, runtime, checked)
-            if stored(target) is None:
-                store(target, _compile(source, each, compiler, runtime, checked))
+            kept(target, lambda: _compile(source, each, compiler, runtime, checked))
 
     with (
         busy(f"g++ compiles {source.resolve().parent.name} for {len(different)} shapes ..."),
@@ -105,8 +105,8 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
     """Two passes: the preprocessor alone, to find the kernels; then the file, with their descriptions."""
     may_compile(source)
     path = source.resolve()
-    with tempfile.TemporaryDirectory() as folder:
-        wrapper, made = Path(folder, "wrapper.cpp"), Path(folder, "kernels.so")
+    with work() as folder:
+        wrapper, made = folder / "wrapper.cpp", folder / "kernels.so"
         lines, flags = _lines(path, defines, checked), _flags(path, compiler, checked)
         wrapper.write_text("\n".join(lines) + "\n")
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
@@ -137,8 +137,8 @@ def preprocessed(source: Path, defines: Defines, compiler: Compiler, checked: bo
         It cannot be read to its end.
     """
     path = source.resolve()
-    with tempfile.TemporaryDirectory() as folder:
-        wrapper = Path(folder, "wrapper.cpp")
+    with work() as folder:
+        wrapper = folder / "wrapper.cpp"
         wrapper.write_text("\n".join(_lines(path, defines, checked)) + "\n")
         done = compiler.run([*_flags(path, compiler, checked), "-E", str(wrapper)])
         if done.returncode:

@@ -28,6 +28,7 @@ from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
 from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
+from mini_dnn.device.sources import source_files
 from mini_dnn.errors import DeviceError, LaunchError
 
 GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
@@ -44,6 +45,8 @@ KINDS = {
     20: "async",
     21: "cluster",
 }
+
+DETAILS = ("", "same value", "__ldg", "const __restrict__")  # Detail in runtime/checked/shadow.h
 
 
 class KernelError(LaunchError):
@@ -81,6 +84,7 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
+        self._lib.emulator_read_only.argtypes = [ctypes.c_void_p]
         self._lib.emulator_schedule.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self._lib.emulator_limit_steps.argtypes = [ctypes.c_uint64]
         self._lib.emulator_limit_steps(limit)
@@ -160,6 +164,8 @@ class CheckedEmulator(EmulatorDevice):
         target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
         target.shared_count = len(symbols.shared)
         self._lib.emulator_target(target)
+        for address in _read_only_and_not(module.source, kernel, args):
+            self._lib.emulator_read_only(address)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
         super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
@@ -214,6 +220,7 @@ class CheckedEmulator(EmulatorDevice):
             offset=found.offset,
             nbytes=found.bytes,
             exited=found.exited,
+            detail=DETAILS[found.detail],
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
             home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),
@@ -256,6 +263,26 @@ class CheckedEmulator(EmulatorDevice):
             name, nbytes = self._variables[found.start]
         shape, itemsize = declared(module.path, name, nbytes)
         return Target(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
+
+
+def _read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[int]:
+    """Where buffers lie that a kernel takes as ``const T* __restrict__``, and by another pointer, too."""
+    places = [arg.address if isinstance(arg, EmulatorBuffer) else None for arg in args]
+    twice = {place for place in places if place and places.count(place) > 1}
+    if not twice:
+        return set()
+    texts = (path.read_text(errors="replace") for path in source_files(source))
+    match = next((m for text in texts if (m := re.search(rf"\b{kernel}\s*\(([^)]*)\)\s*\{{", text))), None)
+    if not match:
+        return set()
+    declared = [text.split() for text in match[1].replace("*", " * ").split(",")]
+    read_only = [{"const", "*", "__restrict__"} <= set(words) for words in declared]
+    if len(read_only) != len(places):
+        return set()
+    kinds = {
+        place: {own for own, at in zip(read_only, places, strict=True) if at == place} for place in twice
+    }
+    return {place for place, own in kinds.items() if len(own) == 2}
 
 
 def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:

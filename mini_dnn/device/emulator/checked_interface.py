@@ -32,6 +32,7 @@ class CFinding(ctypes.Structure):
         ("own", CParty),
         ("other", CParty),
         ("exited", ctypes.c_uint),
+        ("detail", ctypes.c_int),
         ("type", ctypes.c_char * 256),
     ]
 

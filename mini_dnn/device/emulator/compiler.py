@@ -32,6 +32,7 @@ KERNEL_FLAGS = (
 )
 GCC_FLAGS = (
     "-fno-unswitch-loops",  # doubles the time for kernels with long unrolled loops, and gains nothing in any
+    "--param=avoid-fma-max-bits=0",  # for AMD GCC would round products, which may overflow, before it adds
     "-fno-extern-tls-init",  # shared arrays have no constructors
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
@@ -51,6 +52,7 @@ CHECKED_FLAGS = (
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment",
+    "--param=tsan-distinguish-volatile=1",
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
 )
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
@@ -59,6 +61,8 @@ CLANG_CHECKS = (
     "-fsanitize=thread,array-bounds,alignment",
     "-mllvm",
     "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-distinguish-volatile",
 )
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
 

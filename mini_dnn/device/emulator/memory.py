@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.emulator.runtime import Library, Runtime
+from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import DeviceError
 
 MAX_BYTES = 1 << 30  # modest, so that the runner splits large batches and the host's peak stays small
@@ -123,18 +123,3 @@ class Memory:
         if nearest is None or nearest[0] > 1 << 20:
             return f"address {address:#x}, which is near no buffer"
         return nearest[1]
-
-
-def available_bytes() -> int:
-    """Memory that this process may still take: what the system has, or its container if that has less."""
-    meminfo = Path("/proc/meminfo").read_text()
-    system = next(line for line in meminfo.splitlines() if line.startswith("MemAvailable:"))
-    available = int(system.split()[1]) * 1024
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            available = min(available, int(limit) - int((group / "memory.current").read_text()))
-    except OSError:
-        pass  # no control groups, or their first version
-    return max(0, available)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.cache import cache_dir, key, store, stored
+from mini_dnn.device.cache import cache_dir, kept, key, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
 from mini_dnn.errors import DeviceError
 from mini_dnn.paths import write_atomically
@@ -38,11 +38,12 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
         With the checks of accesses, for kernels that are built with ``checked`` too.
     """
     target = runtime_path(compiler, ucontext, checked)
-    if stored(target) is None:
-        with tempfile.TemporaryDirectory() as folder, busy("building the emulator, once ..."):
-            made = _build(compiler, _flags(ucontext, checked), checked, Path(folder), target)
-            store(target, made.read_bytes())  # to a loader, bytes behind a library are nothing
-    return target
+
+    def make() -> bytes:
+        with work() as folder, busy("building the emulator, once ..."):
+            return _build(compiler, _flags(ucontext, checked), checked, folder, target).read_bytes()
+
+    return kept(target, make)
 
 
 def runtime_path(compiler: Compiler, ucontext: bool, checked: bool) -> Path:
@@ -86,7 +87,10 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
     if not done.returncode:  # else kernels are compiled without it, and tell what is wrong
-        write_atomically(header_folder(compiler, runtime, checked) / f"{HEADER}.gch", made.read_bytes())
+        with suppress(OSError):  # a disk that is full: kernels are compiled without it, too
+            write_atomically(
+                header_folder(compiler, runtime, checked) / f"{HEADER}.gch", made.read_bytes(), 0o644
+            )
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:

@@ -21,7 +21,7 @@ ALLOWED = re.compile(
     r"_ZN8emulator\w+|threadIdx|blockIdx|blockDim|gridDim|"  # what the runtime shows to kernels, nothing else
     r"__gmon_start__|_ITM_\w+|__tls_get_addr|__gxx_personality_v0|_Unwind_Resume|"
     r"__cxa_(?:finalize|guard_\w+|begin_catch|pure_virtual)|__stack_chk_fail|_ZSt9terminatev|"
-    rf"malloc|free|_Zn[wa]\w+|_Zd[la]\w+|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
+    rf"malloc|free|clock|_Zn[wa]\w+|_Zd[la]\w+|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
 )
 CHECKS = re.compile(r"__tsan_\w+|__ubsan_handle_\w+")  # what checked mode puts in
 # assembly, functions that are left unchecked, machine code as data, instructions that no check knows

@@ -181,7 +181,8 @@ def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> No
             answer, status = role.answer(*received), wire.OK
         except (MiniDnnError, MemoryError, OSError) as error:
             text = str(error) or "out of memory"
-            answer, status = [text.encode()[: wire.MAX_ERROR_BYTES]], wire.FAILED
+            said = text.encode(errors="backslashreplace")  # a variant's own words, which may be half a letter
+            answer, status = [said[: wire.MAX_ERROR_BYTES]], wire.FAILED
         sys.stdout.flush()
         wire.reply(wire.REPLIES, status, answer)
 

@@ -223,6 +223,11 @@ void bulk_load_multicast(void* shared, const void* global, unsigned bytes, void*
 
 void store_async(void* there, const void* value, void* barrier, Site site) {
   constexpr unsigned BYTES = 16;
+  if (the_cluster().size == 1)  // CUDA leaves this open; an H200 says "illegal instruction"
+    fail(
+        "store_async (%s:%u): the kernel was launched without clusters, and a GPU does not do this there; launch it "
+        "with cluster= of 2 or more, or store plainly",
+        site.file_name(), site.line());
   const auto* bytes = static_cast<const char*>(value);
   auto* to = static_cast<char*>(there);
   Copy copy{to, nullptr, BYTES, BYTES, CopyKind::store_async, linear_thread, CALL, 0, {bytes, bytes + BYTES}};

@@ -9,16 +9,19 @@ constexpr bool CHECKED = true;  // threads go on after a barrier in the order of
 void check_launch_started(Worker& worker, unsigned shared_bytes);
 void check_launch_ended();
 void check_block_started();
-void check_block_ended(Worker& worker);   // may set worker.failure
-void check_freed(char* memory);           // a buffer
-void check_block_barrier();               // all threads of the block have met
-void check_warp_barrier(unsigned warp);   // lanes of that warp have met
-uint64_t check_block_order(uint64_t i);   // which block runs as the i-th
-unsigned check_thread_order(unsigned i);  // and which thread of a block
-void check_steps(unsigned count);         // so many threads met: ends a block that does not end
-void check_yield(Fiber* fiber);           // which others go before, though it does not wait
-void check_cancelled(Worker& worker);     // by a signal in the middle of a kernel
-void check_ready_order(Queue& ready);     // may change in what order threads go on after a barrier
+void check_block_ended(Worker& worker);  // may set worker.failure
+void check_freed(char* memory);          // a buffer
+void check_block_suspended(Worker& worker);
+void check_block_chosen(Worker& worker, bool begins);                 // or goes on, after one was suspended
+void check_block_barrier();                                           // all threads of the block have met
+void check_warp_arrival(unsigned mask, const char* name, Site site);  // of a lane at a __syncwarp
+void check_warp_barrier(unsigned warp, unsigned mask);                // lanes of that warp have met
+uint64_t check_block_order(uint64_t i);                               // which block runs as the i-th
+unsigned check_thread_order(unsigned i);                              // and which thread of a block
+void check_steps(unsigned count);      // so many threads met: ends a block that does not end
+void check_yield(Fiber* fiber);        // which others go before, though it does not wait
+void check_cancelled(Worker& worker);  // by a signal in the middle of a kernel
+void check_ready_order(Queue& ready);  // may change in what order threads go on after a barrier
 void check_cluster_started(Cluster& cluster);
 void check_turn_taken(Worker& worker);  // this block of a cluster goes on
 void check_cluster_barrier(bool releases);
@@ -31,8 +34,11 @@ inline void check_launch_ended() {}
 inline void check_block_started() {}
 inline void check_block_ended(Worker&) {}
 inline void check_freed(char*) {}
+inline void check_block_suspended(Worker&) {}
+inline void check_block_chosen(Worker&, bool) {}
 inline void check_block_barrier() {}
-inline void check_warp_barrier(unsigned) {}
+inline void check_warp_arrival(unsigned, const char*, Site) {}
+inline void check_warp_barrier(unsigned, unsigned) {}
 inline uint64_t check_block_order(uint64_t i) { return i; }
 inline unsigned check_thread_order(unsigned i) { return i; }
 inline void check_steps(unsigned) {}

@@ -45,7 +45,7 @@ void on_fault(int signal, siginfo_t* info, void* state) {
   w->failure.pc = interrupted_at(state);
   note_place(w->failure);
   if (w->failure.kind == FailureKind::cancelled) check_cancelled(*w);
-  siglongjmp(w->after_fault, 1);
+  siglongjmp(w->first->after_fault, 1);
 }
 
 }  // namespace

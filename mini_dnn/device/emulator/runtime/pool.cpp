@@ -16,6 +16,8 @@
 
 #include "checks.h"
 #include "cluster.h"
+#include "preempt.h"
+#include "turns.h"
 
 namespace emulator {
 
@@ -45,6 +47,7 @@ struct Pool {
   std::atomic<bool> stopped;
   uint64_t chunk;
   Failure failure;
+  std::chrono::steady_clock::time_point began;
   pid_t process = getpid();
 };
 
@@ -59,22 +62,25 @@ char* dynamic_shared(const Launch& l) {
 void run_blocks(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
   char* shared = dynamic_shared(l);
+  l.module->anchor();  // from here on this thread has memory of its own for the library
+  Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
   const uint64_t blocks = block_count(l);
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
-    if (first >= blocks) return;
+    if (first >= blocks) break;
     for (uint64_t next = first; next < std::min(first + pool.chunk, blocks); next++) {
+      while (turns.is_full() && !pool.stopped)
+        if (!turns.go_on()) return;
       if (pool.stopped) return;
       const uint64_t i = check_block_order(next);
-      blockIdx = {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])};
       if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
-      w.in_kernel = true;
-      run_block(w);
-      w.in_kernel = false;
-      check_block_ended(w);
-      if (w.failure.kind != FailureKind::none) return;
+      if (!turns.run(
+              {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])}))
+        return;
     }
   }
+  while (turns.waits() && !pool.stopped)
+    if (!turns.go_on()) return;
 }
 
 Pool& the_pool();
@@ -109,6 +115,13 @@ void join_cluster(Pool& pool, Worker& w, int index) {
   m.dynamic_shared = dynamic_shared(l);
 }
 
+// After a signal.
+void run_failed(Worker& w) {
+  if (this_worker != &w) w.failure = this_worker->failure;
+  this_worker = &w;
+  if (w.cluster && w.cluster != w.alone) end_cluster(w);
+}
+
 void run_share(Pool& pool, Worker& w, int index) {
   const Launch& l = pool.launch;
   w.run = l.kernel->run;
@@ -129,8 +142,8 @@ void run_share(Pool& pool, Worker& w, int index) {
   if (!w.cluster) check_launch_started(w, l.shared_bytes);
   if (sigsetjmp(w.after_fault, 1) == 0)
     run_all(pool, w);
-  else if (w.cluster && w.cluster != w.alone)
-    end_cluster(w);
+  else
+    run_failed(w);
   check_launch_ended();
   if (w.abandoned) return release_fibers(w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
@@ -170,7 +183,7 @@ Pool& the_pool() {
 void grow(Pool& pool, int workers) {
   sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
   sigfillset(&all);
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigdelset(&all, signal);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGURG}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     while (int(pool.threads.size()) < workers) {
@@ -194,6 +207,23 @@ void form_clusters(Pool& pool, size_t count, unsigned size) {
   }
 }
 
+// Whether it comes within that time. Launches that take long have threads that wait, perhaps: now and then, others of
+// their blocks run.
+bool wait_for_end(Pool& pool, std::unique_lock<std::mutex>& lock, double seconds) {
+  using namespace std::chrono;
+  constexpr auto PATIENCE = milliseconds(50);
+  constexpr auto TURN = microseconds(500);
+  const auto is_over = [&] { return pool.running == 0; };
+  const auto end = steady_clock::now() + duration_cast<steady_clock::duration>(duration<double>(seconds));
+  const auto patience = PREEMPTS ? std::min(end, pool.began + PATIENCE) : end;
+  if (pool.done.wait_until(lock, patience, is_over)) return true;
+  while (steady_clock::now() < end) {
+    if (pool.done.wait_for(lock, TURN, is_over)) return true;
+    for (int i = 0; i < pool.wanted; i++) pthread_kill(pool.threads[i], SIGURG);
+  }
+  return false;
+}
+
 }  // namespace
 
 }  // namespace emulator
@@ -211,6 +241,8 @@ void emulator_start(Launch* launch) {
   pool.busy = true;
   launch->started = 1;
   install_fault_handlers();
+  install_preemption();
+  watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));
   const unsigned size = cluster_size(*launch);
   const uint64_t blocks = block_count(*launch) / size;  // or clusters
   pool.launch = *launch;
@@ -221,6 +253,7 @@ void emulator_start(Launch* launch) {
   // Small chunks keep the workers level; one block at a time would cost where blocks are short.
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;
+  pool.began = std::chrono::steady_clock::now();
   pool.stopped = false;
   pool.roomless = 0;
   pool.failure.kind = FailureKind::none;
@@ -236,7 +269,8 @@ void emulator_start(Launch* launch) {
 int emulator_wait(double seconds, Failure* failure) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
-  if (!pool.done.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return pool.running == 0; })) return 0;
+  if (!wait_for_end(pool, lock, seconds)) return 0;
+  restore_preemption();
   restore_fault_handlers();
   pool.busy = false;
   pool.idle.notify_one();

@@ -71,6 +71,7 @@ void run_threads(Worker& w, Fiber* me) {
     me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     w.run(w.arguments);
     w.alive--;
+    w.idle = 0;
     thread_left_warp(w, me->linear);
     if (w.cluster) thread_left_cluster(w, me->linear);
     if (w.waiting_count && w.waiting_count == w.alive) release_barrier(w);
@@ -101,6 +102,7 @@ inline void arrive(const char* name, bool predicate, Site site) {
   me->wait.name = name;  // one by one: g++ would build the struct elsewhere, and stall on reading it back
   me->wait.site = site;
   me->wait.mask = 0;
+  w.idle = 0;
   if (w.waiting_count++ && !same_site(site, w.waiting.first->wait.site)) w.sites_differ = true;
   w.votes += predicate;
   if (w.waiting_count == w.alive && !w.sites_differ) {
@@ -137,10 +139,16 @@ int block_vote(Vote vote, bool predicate, Site site) {
 void yield() {
   Worker& w = *this_worker;
   Fiber* me = w.current;
+  const bool tired = !w.cluster && ++w.idle > w.alive && !(w.async && w.async->used);
   const bool alone = w.started == w.total && !w.ready.first;
-  if (alone && !w.cluster) return;
+  if (alone && !w.cluster && !tired) return;
   check_yield(me);
   w.ready.push(me);
+  if (tired) {  // no thread of the block gets on: others may have to come first
+    w.idle = 0;
+    w.suspended = true;
+    return switch_context(me->context, w.host);
+  }
   if (w.cluster) others_have_run(w);
   switch_fiber(w, me, w.started < w.total ? take_fiber(w, fiber_main) : w.ready.pop());
 }
@@ -172,6 +180,7 @@ void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {
   if (w.cluster == w.alone) w.cluster = nullptr;
+  w.idle = 0;
   check_block_started();
   async_block_started(w);
   w.started = 0;
@@ -186,7 +195,14 @@ void run_block(Worker& w) {
   }
   w.current = take_fiber(w, fiber_main);
   switch_context(w.host, w.current->context);
-  if (!w.abandoned) async_block_ended(w);
+  if (!w.abandoned && !w.suspended) async_block_ended(w);
+}
+
+void resume_block(Worker& w) {
+  w.suspended = false;
+  go_on_as(w, w.ready.pop());
+  switch_context(w.host, w.current->context);
+  if (!w.suspended) async_block_ended(w);
 }
 
 }  // namespace emulator

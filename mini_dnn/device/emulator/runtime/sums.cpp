@@ -37,7 +37,7 @@ float cut(double x, Accumulators accumulators) {
   if (fabs(x) >= 0x1p128) return x < 0 ? -INFINITY : INFINITY;
   int exponent;
   frexp(x, &exponent);
-  const double unit = ldexp(1, std::max(exponent - 24, -149)), kept = trunc(x / unit) * unit;
+  const double unit = ldexp(1, std::max(exponent - 24, -149)), kept = trunc(x / unit) * unit + 0.0;  // no -0
   uint32_t bits = __builtin_bit_cast(uint32_t, float(kept));
   if (accumulators == Accumulators::halves && kept != x) bits |= 1;
   return __builtin_bit_cast(float, bits);

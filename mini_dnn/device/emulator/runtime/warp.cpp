@@ -11,8 +11,12 @@ namespace {
 void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
   check_steps(std::popcount(arrived));
-  if (!r.operation) check_warp_barrier(&warp - w.warps);  // only __syncwarp orders accesses of memory
-  if (r.operation) r.operation(warp.arguments, arrived);
+  if (!r.operation) check_warp_barrier(&warp - w.warps, r.mask);  // only __syncwarp orders accesses of memory
+  if (r.operation) {
+    w.busy = true;
+    r.operation(warp.arguments, arrived);
+    w.busy = false;
+  }
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     const unsigned i = __builtin_ctz(lanes);
     if (i != self) w.ready.push(warp.fibers[i]);
@@ -41,9 +45,11 @@ inline void meet(unsigned mask, void* argument, WarpOperation operation, const v
   Warp& warp = w.warps[linear_thread / WARP];
   const unsigned self = linear_thread % WARP;
   Fiber* me = w.current;
+  w.idle = 0;
   me->wait.name = name;
   me->wait.site = site;
   me->wait.mask = mask;
+  if (!operation) check_warp_arrival(mask, name, site);
   warp.fibers[self] = me;
   warp.arguments[self] = argument;
   Rendezvous& r = find_rendezvous(w, warp, mask, operation, call);

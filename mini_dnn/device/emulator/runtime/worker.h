@@ -118,7 +118,12 @@ struct Worker {
   Cluster* cluster = nullptr;  // of the block, if the launch has any or the kernel uses one
   Cluster* alone = nullptr;    // of the block alone
   unsigned rank;               // of the block in its cluster
-  bool abandoned = false;      // another block of the cluster has ended the launch
+  // blocks that wait for others: turns.cpp
+  Worker* first = this;    // of those that share an operating-system thread
+  unsigned idle = 0;       // turns that threads have given away since one of them got on
+  bool suspended = false;  // the block has given its turn away
+  bool busy = false;       // one lane works for its warp
+  bool abandoned = false;  // another block of the cluster has ended the launch
   // how the launch ended
   sigjmp_buf after_fault;
   volatile bool in_kernel = false;
@@ -127,7 +132,8 @@ struct Worker {
 
 extern EMULATOR_TLS Worker* this_worker __attribute__((visibility("hidden")));
 
-void run_block(Worker& worker);            // returns when all threads exited, or with worker.failure set
+void run_block(Worker& worker);     // returns when all threads exited, or with worker.failure set, or worker.suspended
+void resume_block(Worker& worker);  // likewise
 [[noreturn]] void stop(FailureKind kind);  // leaves the kernel, from any of its stacks; failure.text is set
 void note_place(Failure& failure);         // this thread and block
 bool reserve_stacks(Worker& worker);       // once, for all of its blocks; false: there is no room for them

@@ -15,7 +15,10 @@ inline int __syncthreads_or(int predicate, emulator::Site site = emulator::Site:
 }
 
 // Threads of one block share an operating-system thread: between them only g++ could reorder.
-inline void __threadfence_block() { asm volatile("" ::: "memory"); }
+inline void __threadfence_block() {
+  asm volatile("" ::: "memory");
+  emulator::note_block_fence();
+}
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { emulator::yield(); }
@@ -24,6 +27,7 @@ inline void __brkpt() {}
 
 template <class T>
 EMULATOR_ACCESS T __ldg(const T* p) {
+  emulator::note_read_only(p, sizeof *p);
   return *p;
 }
 template <class T>
@@ -56,11 +60,7 @@ inline size_t __cvta_generic_to_shared(const T* p) {
   return (size_t)p;
 }
 
-inline long long clock64() {  // nanoseconds: good for nothing but "later than"
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
+inline long long clock64() { return emulator::clock_ns(); }  // good for nothing but "later than"
 
 // The runtime keeps what a kernel prints and the host shows it after the launch, as on a GPU.
 #define printf(...) emulator::print(__VA_ARGS__)

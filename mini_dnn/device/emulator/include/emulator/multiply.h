@@ -4,7 +4,7 @@
 // of tf32 numbers, in one step (WMMA 4 of tf32): they and the sum so far are aligned to the largest exponent among
 // them, each is cut off, toward zero, behind 25 binary places, and they are added exactly. The result is cut off where
 // a float ends; a half is rounded to nearest even. Numbers below the normal ones are as good as others, results that
-// are too large become infinite, NaN is 0x7fffffff, and a sum of zero is +0.
+// are too large become infinite, NaN is 0x7fffffff, and sums that are or become zero are +0.
 //
 // Source: P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909,
 // which has other architectures, too: Ampere keeps 24 places, Turing 24, and both take 8 products of halves at a time.

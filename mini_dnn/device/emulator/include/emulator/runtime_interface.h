@@ -41,6 +41,7 @@ unsigned converged_lanes(Site site);
 void yield();  // lets other threads of the block run: for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
+long long clock_ns();  // of a clock that never goes back
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // In checked mode: accesses that the compiler's own instrumentation does not see. Functions that touch memory are part
@@ -48,6 +49,8 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 #ifdef EMULATOR_CHECKED
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
+void note_block_fence();
+void note_read_only(const void* p, size_t bytes);  // by __ldg
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
 void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
@@ -55,6 +58,8 @@ void note_absent(unsigned lane, unsigned source);  // a lane is given the value 
 #else
 #define EMULATOR_ACCESS inline
 #define EMULATOR_NOT_CHECKED
+inline void note_block_fence() {}
+inline void note_read_only(const void*, size_t) {}
 inline void note_read(const void*, size_t) {}
 inline void note_write(const void*, size_t) {}
 inline void note_tile(const void*, size_t, const char*, Site) {}

@@ -73,7 +73,10 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
              half_accumulators ? Accumulators::halves : Accumulators::floats);
   for (int lane = 0; lane < 32; lane++) {
     const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
-    for (int i = 0; i < D::num_elements; i++) parts.d->x[i] = (&d[0][0])[lane * D::num_elements + i];
+    for (int i = 0; i < D::num_elements; i++) {
+      const float sum = (&d[0][0])[lane * D::num_elements + i];
+      parts.d->x[i] = half_accumulators && fabsf(sum) <= 0x1p-25f ? 0.0f : sum;  // what a half rounds to zero is +0
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 // One access of a kernel: inside an array? to something that was written? ordered after what other threads did?
 #include <algorithm>
+#include <array>
 
 #include "access.h"
+#include "order.h"
 
 namespace emulator {
 
@@ -13,6 +15,40 @@ uint64_t block_of(uint32_t epoch) {
 
 namespace {
 
+// Of cells whose bytes are of different threads: each byte's own.
+using Parts = std::array<Cell, 4>;
+std::vector<Parts> all_parts(1);  // the first is nobody's
+std::vector<uint32_t> free_parts;
+
+// What a racing write is about to change: if it changes nothing, both wrote the same value.
+struct {
+  const char* address = nullptr;
+  size_t bytes;
+  char before[16];
+} the_write;
+
+Parts& parts_of(Cell& cell) {
+  if (!cell.parts) {
+    if (free_parts.empty()) {
+      free_parts.push_back(all_parts.size());
+      all_parts.emplace_back();
+    }
+    const uint32_t number = free_parts.back();
+    free_parts.pop_back();
+    all_parts[number].fill(cell);
+    cell.parts = number;
+  }
+  return all_parts[cell.parts];
+}
+
+// At a barrier or a warp function: it may turn out that these are different ones.
+bool threads_wait() {
+  const Worker& w = *this_worker;
+  for (unsigned i = 0; i < w.total; i += WARP)
+    if (w.warps[i / WARP].open) return true;
+  return w.waiting_count;
+}
+
 void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   Finding& f = the_check.finding;
   f.kind = kind;
@@ -22,15 +58,34 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.offset = a.address - r.start;
   f.bytes = a.bytes;
   f.block = block_check(r.rank).block;
-  f.own = {a.write, a.atomic, linear_thread, the_check.block, a.pc};
+  f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
   f.exited = this_worker->total - this_worker->alive;
+  f.detail = Detail::none;
 }
 
 [[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
-  the_check.pending = false;
-  note(kind, r, a, other);
+  Check& c = the_check;
+  if (!c.pending || c.finding.kind != FindingKind::race) note(kind, r, a, other);
+  c.pending = false;
   stop(FailureKind::finding);
+}
+
+// A race within a block waits until its threads meet: if they wait at different barriers, that is its cause.
+void report_race(const Region& r, const Access& a, Party other) {
+  Check& c = the_check;
+  if (c.pending && c.finding.kind == FindingKind::race) return;
+  note(FindingKind::race, r, a, other);
+  const bool both_write = a.write && other.write && a.manner != Manner::atomic && a.bytes <= sizeof the_write.before;
+  const bool of_warp = other.thread / WARP == linear_thread / WARP;
+  const bool waits = !c.many && other.block == c.block && (of_warp || threads_wait());
+  c.pending = both_write || waits;
+  if (!c.pending) stop(FailureKind::finding);
+  if (!both_write) return;
+  the_write.address = a.address;
+  the_write.bytes = a.bytes;
+  memcpy(the_write.before, a.address, a.bytes);
+  c.pause = c.steps + 1;
 }
 
 // How far an access lies outside of an array.
@@ -71,88 +126,203 @@ const Region* find(const Access& a) {
 }
 
 // Whether something that thread `who` did is not ordered before what this thread does.
-inline bool races(uint16_t who, uint32_t epoch, uint32_t warp_epoch, bool read, bool shared) {
+inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const char* p) {
   const Check& c = the_check;
-  if (epoch >= c.cluster_epoch) {
-    if (who == NOBODY) return false;
-    if (!is_mine(epoch)) return !is_ordered(epoch, read);
+  if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
+  if (epoch >= c.cluster_epoch && is_mine(epoch)) {
     if (epoch < c.epoch || who == linear_thread) return false;
-    return who / WARP != linear_thread / WARP || warp_epoch == c.warp_epochs[linear_thread / WARP];
+    if (who / WARP == linear_thread / WARP && epoch < c.warp_epochs[linear_thread / WARP]) return false;
+  } else if (c.many && epoch >= c.cluster_epoch && is_ordered(epoch, read)) {
+    return false;
   }
-  return !shared && epoch >= c.launch_epoch && !c.fenced;  // another block of this launch
+  return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
+}
+
+// Whether one thread may write and another read at the same time: of a flag, which hands over nothing by itself.
+bool may_meet(const Region& r, Manner write, Manner read, uint16_t other, uint32_t epoch) {
+  if (read == Manner::plain || write == Manner::plain) return false;
+  if (write != Manner::is_volatile) return true;
+  const Check& c = the_check;  // lanes that rely on running in step, and tiles with no barrier, are volatile, too
+  return r.memory != Memory::shared &&
+         !(epoch >= c.cluster_epoch && is_mine(epoch) && other / WARP == linear_thread / WARP);
+}
+
+void check_writer(const Region& r, const Cell& cell, const Access& a) {
+  const Manner manner = cell.write_manner;
+  if (a.manner == Manner::atomic && manner == Manner::atomic) return;
+  if (!races(cell.writer, cell.write_epoch, false, r.memory == Memory::shared, a.address)) return;
+  if (!a.write && may_meet(r, manner, a.manner, cell.writer, cell.write_epoch)) return;
+  report_race(r, a, {true, manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
 }
 
 void check_readers(const Region& r, const Cell& cell, const Access& a) {
   const bool shared = r.memory == Memory::shared;
-  if (a.atomic && cell.read_atomic) return;
-  auto tell = [&](uint16_t who, uint32_t pc) {
-    report(FindingKind::race, r, a, {false, cell.read_atomic, who, block_of(cell.read_epoch), pc});
+  auto check = [&](uint16_t who, uint32_t epoch, uint32_t pc) {
+    if (!races(who, epoch, true, shared, a.address)) return;
+    if (may_meet(r, a.manner, cell.read_manner, who, epoch)) return;
+    report_race(r, a, {false, cell.read_manner == Manner::atomic, who, block_of(epoch), pc});
   };
-  if (races(cell.reader, cell.read_epoch, cell.read_warp_epoch, true, shared)) tell(cell.reader, cell.read_pc);
+  check(cell.reader, cell.read_epoch, cell.read_pc);
   if (cell.read_epoch < the_check.cluster_epoch || !is_mine(cell.read_epoch)) return;
-  if (cell.neighbour != NOBODY && races(cell.neighbour, cell.read_epoch, cell.read_warp_epoch, true, shared))
-    tell(cell.neighbour, cell.neighbour_pc);
+  if (cell.neighbour != NOBODY) check(cell.neighbour, cell.neighbour_epoch, cell.neighbour_pc);
   // Two readers of two warps: that of this thread's own may be ordered, the other is not.
-  if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP &&
-      races(cell.other, cell.read_epoch, 0, true, shared))
-    tell(cell.other, cell.other_pc);
+  if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP)
+    check(cell.other, cell.other_epoch, cell.other_pc);
 }
 
 // Another block's read of shared memory, before this write.
 void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
-  if ((a.atomic && read.atomic) || !races(read.thread, read.epoch, 0, true, true)) return;
+  if ((a.manner == Manner::atomic && read.atomic) || !races(read.thread, read.epoch, true, true, a.address)) return;
   if (is_mine(read.epoch) && read.thread / WARP == linear_thread / WARP) return;
-  report(FindingKind::race, r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
+  report_race(r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
 }
 
-void note_reader(const Region& r, size_t i, const Access& a) {
-  if (!r.is_far) return note_read(r.cells[i], a.pc, a.atomic);
-  r.far[i] = {the_check.now, uint32_t(a.pc), uint16_t(linear_thread), a.atomic};
-}
-
-void visit(const Region& r, size_t i, const Access& a) {
+// A cell, or one byte of it.
+void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
-  Cell& cell = r.cells[i];
   const bool shared = r.memory == Memory::shared;
   const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER;
-  if (!written && !a.write && r.memory != Memory::symbol) {
+  if (!written && (!a.write || a.update) && r.memory != Memory::symbol) {
     if (!shared) report(FindingKind::uninitialised, r, a);
     // Another thread may write it before the next barrier: then this is a race.
     if (!c.pending) note(FindingKind::uninitialised, r, a, {});
     c.pending = true;
   }
-  // Bytes within a cell may be of different threads.
-  const bool whole = a.bytes >= size_t(1) << r.shift;
-  if (whole && !(a.atomic && cell.write_atomic) &&
-      races(cell.writer, cell.write_epoch, cell.write_warp_epoch, false, shared))
-    report(FindingKind::race, r, a, {true, cell.write_atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
-  if (!a.write) return note_reader(r, i, a);
-  if (whole) check_readers(r, cell, a);
-  if (whole && r.far) check_far_reader(r, r.far[i], a);
-  cell.write_epoch = c.now;
-  cell.write_warp_epoch = c.warp_epochs[linear_thread / WARP];
+  check_writer(r, cell, a);
+  if (!a.write) {
+    if (!r.is_far) note_read(cell, a.pc, a.manner);
+    return;
+  }
+  check_readers(r, cell, a);
+  if (a.update && cell.read_manner == Manner::atomic) cell.read_epoch = NEVER;  // atomics come one after the other
+  cell.write_epoch = now();
   cell.writer = linear_thread;
   cell.write_pc = a.pc;
-  cell.write_atomic = a.atomic;
+  cell.write_manner = a.manner;
+}
+
+// The part of an access that is in one cell.
+void visit_part(const Region& r, size_t i, const Access& a) {
+  Cell& cell = r.cells[i];
+  const size_t bytes = size_t(1) << r.shift, start = i << r.shift, offset = a.address - r.start;
+  const size_t first = offset > start ? offset - start : 0, last = std::min(bytes, offset + a.bytes - start);
+  const bool whole = last - first == bytes;
+  if (whole && r.far && a.write) check_far_reader(r, r.far[i], a);
+  if (r.is_far && !a.write) r.far[i] = {now(), uint32_t(a.pc), uint16_t(linear_thread), a.manner == Manner::atomic};
+  if (whole && !cell.parts) return visit(r, cell, a);
+  if (!whole && r.memory == Memory::shared) the_check.halves_of = the_check.target.base;
+  for (size_t k = first; k < last; k++) visit(r, parts_of(cell)[k], a);
+  if (!whole || !a.write) return;
+  const Cell now_whole = parts_of(cell)[0];
+  drop_parts(cell);
+  cell = now_whole;
+}
+
+// A thread that reads a flag again and again lets others run, which are to set it.
+void note_poll(const Access& a) {
+  constexpr unsigned POLLS = 64;
+  static struct {
+    const char* address;
+    unsigned thread, count;
+    uint64_t value;
+  } last;
+  uint64_t value = 0;
+  memcpy(&value, a.address, std::min(a.bytes, sizeof value));
+  if (a.address != last.address || linear_thread != last.thread || value != last.value) {
+    last = {a.address, linear_thread, 0, value};
+  } else if (++last.count % POLLS == 0) {
+    pause_poll();
+  }
 }
 
 }  // namespace
 
+void drop_parts(Cell& cell) {
+  if (cell.parts) free_parts.push_back(cell.parts);
+  cell.parts = 0;
+}
+
+void look_at_write() {
+  if (!the_write.address) return;
+  Check& c = the_check;
+  if (c.pending && !memcmp(the_write.before, the_write.address, the_write.bytes)) c.finding.detail = Detail::same_value;
+  the_write.address = nullptr;
+}
+
+bool end_pending_race() {
+  Check& c = the_check;
+  look_at_write();
+  if (!c.pending || c.finding.kind != FindingKind::race) return false;
+  const Finding& f = c.finding;
+  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == f.other.thread / WARP;
+  if (!of_warp && !threads_wait()) give_up_pending();
+  return true;
+}
+
+// The read-only cache keeps what it has read, whoever writes it later in the launch.
+void check_read_only(const Region& r, const Cell& cell, const Access& a, Detail detail) {
+  Check& c = the_check;
+  if (r.memory != Memory::global || cell.write_epoch < c.launch_epoch) return;
+  c.pending = false;
+  note(FindingKind::race, r, a,
+       {true, cell.write_manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
+  c.finding.detail = detail;
+  stop(FailureKind::finding);
+}
+
+void check_read_only_load(const void* address, size_t bytes, const void* pc) {
+  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain,
+                    uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  const Region* r = find(a);
+  if (!r || !r->cells) return;
+  const size_t first = (a.address - r->start) >> r->shift, last = (a.address + a.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) check_read_only(*r, r->cells[i], a, Detail::read_only_load);
+}
+
+void check_warp_arrival(unsigned mask, const char* name, Site site) {
+  Check& c = the_check;
+  const unsigned warp = linear_thread / WARP, last = c.warp_masks[warp];
+  const Finding& f = c.finding;
+  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == warp && f.other.thread / WARP == warp;
+  if (!c.pending || f.kind != FindingKind::race || !of_warp || last == mask || !(last & mask)) return;
+  c.pending = false;
+  fail_warp(
+      "%s (%s:%u) waits with mask 0x%08x, and other lanes have met with mask 0x%08x: they do not wait for each other",
+      name, site.file_name(), site.line(), mask, last);
+}
+
 void give_up_pending() {
+  look_at_write();
   if (!the_check.pending) return;
   the_check.pending = false;
   stop(FailureKind::finding);
 }
 
-void check_cells(const Region& r, const Access& a) {
+void check_cells(const Region& r, const Access& access) {
   if (r.memory == Memory::unknown) return;
+  Check& c = the_check;
+  Access a = access;
+  const bool reads = !a.write || a.update, shared = r.memory == Memory::shared;
+  if (a.manner != Manner::plain && reads) note_poll(a);
+  if (a.update) c.steps++;  // it reads and writes
+  if (r.read_only && !a.write)
+    for (size_t i = (a.address - r.start) >> r.shift; i <= (a.address + a.bytes - 1 - r.start) >> r.shift; i++)
+      check_read_only(r, r.cells[i], a, Detail::read_only_pointer);
   if (r.is_far) note_far(r, a.address, a.bytes, a.write, a.pc);
-  const size_t first = (a.address - r.start) >> r.shift, last = (a.address + a.bytes - 1 - r.start) >> r.shift;
-  for (size_t i = first; i <= last; i++)
-    if (!a.write && !r.is_far && is_settled(r, r.cells[i].write_epoch))
-      note_read(r.cells[i], a.pc, a.atomic);
+  if (c.fenced && a.write && a.manner != Manner::atomic && takes_fence(now())) a.manner = Manner::handed;
+  const size_t offset = a.address - r.start, unit = (size_t(1) << r.shift) - 1;
+  const size_t first = offset >> r.shift, last = (offset + a.bytes - 1) >> r.shift;
+  const bool whole = !((offset | a.bytes) & unit);
+  for (size_t i = first; i <= last; i++) {
+    Cell& cell = r.cells[i];
+    if (whole && !a.write && !r.is_far && !cell.parts && is_settled(r, cell.write_epoch))
+      note_read(cell, a.pc, a.manner);
     else
-      visit(r, i, a);
+      visit_part(r, i, a);
+  }
+  if (!c.fenced || a.manner < Manner::is_volatile) return;
+  if (reads) note_flag_seen(a.address, shared);
+  if (a.write && a.manner != Manner::is_volatile) note_flag_set(a.address, shared, a.update);
 }
 
 void check_elsewhere(const Access& a) {

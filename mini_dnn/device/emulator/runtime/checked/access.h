@@ -9,11 +9,14 @@ constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.
 struct Access {
   const char* address;
   size_t bytes;
-  bool write, atomic;
+  bool write;
+  Manner manner;
   uint64_t pc;
+  bool update = false;  // an atomic that has read what it writes to
 };
 
 void check_cells(const Region& r, const Access& a);
+void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
 
 inline bool holds(const Region& r, const Access& a) {
@@ -21,28 +24,29 @@ inline bool holds(const Region& r, const Access& a) {
 }
 
 // Of the readers since a barrier, those that a race with a later write would need: two of a warp, and one of another.
-[[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, bool atomic) {
+[[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, Manner manner) {
   const Check& c = the_check;
-  const uint32_t warp_epoch = c.warp_epochs[linear_thread / WARP];
-  if (cell.read_epoch != c.epoch && (cell.read_epoch < c.epoch || !is_mine(cell.read_epoch))) {
+  const unsigned me = linear_thread;
+  if (cell.read_epoch < c.epoch || (c.several && !is_mine(cell.read_epoch))) {
     cell.neighbour = cell.other = NOBODY;
-  } else if (cell.reader / WARP != linear_thread / WARP) {
+  } else if (cell.reader / WARP != me / WARP) {
     cell.other = cell.reader;
     cell.other_pc = cell.read_pc;
+    cell.other_epoch = cell.read_epoch;
     cell.neighbour = NOBODY;
-  } else if (cell.read_warp_epoch != warp_epoch) {
+  } else if (cell.read_epoch < c.warp_epochs[me / WARP]) {
     cell.neighbour = NOBODY;
-  } else if (cell.read_atomic == atomic && (cell.reader == linear_thread || cell.neighbour != NOBODY)) {
+  } else if (cell.read_manner == manner && (cell.reader == me || cell.neighbour != NOBODY)) {
     return;
-  } else if (cell.reader != linear_thread) {
+  } else if (cell.reader != me) {
     cell.neighbour = cell.reader;
     cell.neighbour_pc = cell.read_pc;
+    cell.neighbour_epoch = cell.read_epoch;
   }
-  cell.read_epoch = c.now;
-  cell.read_warp_epoch = warp_epoch;
-  cell.reader = linear_thread;
+  cell.read_epoch = now();
+  cell.reader = me;
   cell.read_pc = pc;
-  cell.read_atomic = atomic;
+  cell.read_manner = manner;
 }
 
 // Whether nothing is wrong with reading what was written at that time: by the host, by an earlier launch, or by this
@@ -50,24 +54,32 @@ inline bool holds(const Region& r, const Access& a) {
 inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Check& c = the_check;
   if (write_epoch >= c.cluster_epoch)
-    return write_epoch < c.ordered_epoch || (c.many && write_epoch < c.epoch && is_mine(write_epoch));
+    return write_epoch < c.ordered_epoch || (c.several && write_epoch < c.epoch && is_mine(write_epoch));
   return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.launch_epoch;
 }
 
-inline void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
+inline void check_access(const void* address, size_t bytes, bool write, Manner manner, const void* pc,
+                         bool update = false) {
   Check& c = the_check;
   const auto* p = static_cast<const char*>(address);
   if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
-  const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
+  const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
   if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) return check_elsewhere(a);
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
-  const size_t offset = p - r->start, i = offset >> r->shift;
-  if (!write && r->cells && !r->is_far && (offset + bytes - 1) >> r->shift == i &&
-      is_settled(*r, r->cells[i].write_epoch))
-    return note_read(r->cells[i], a.pc, atomic);
+  const size_t offset = p - r->start;
+  if (!write && manner == Manner::plain && r->cells && !r->is_far && !r->read_only && !((offset | bytes) & r->mask)) {
+    Cell* const first = r->cells + (offset >> r->shift);
+    Cell* const end = first + (bytes >> r->shift);
+    Cell* cell = first;
+    while (cell != end && !cell->parts && is_settled(*r, cell->write_epoch)) cell++;
+    if (cell == end) {
+      for (cell = first; cell != end; cell++) note_read(*cell, a.pc, manner);
+      return;
+    }
+  }
   check_cells(*r, a);
 }
 

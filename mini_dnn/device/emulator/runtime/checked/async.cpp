@@ -72,15 +72,14 @@ const Region* find_region(const char* p) {
 void note_landed(const Copy& copy, const Piece& piece) {
   const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
-  const BlockCheck& b = block_check(r->rank);
   const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
   for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
-    cell.write_epoch = b.now;
-    cell.write_warp_epoch = b.warp_epochs[copy.thread / WARP];
+    drop_parts(cell);
+    cell.write_epoch = now();
     cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : NOBODY;
     cell.write_pc = flights.all[copy.id].pc;
-    cell.write_atomic = false;
+    cell.write_manner = Manner::plain;
   }
 }
 
@@ -134,7 +133,7 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
 
 void note_proxy_fence() {
   begin_flights();
-  flights.fences[the_check.rank][linear_thread] = the_check.now;
+  flights.fences[the_check.rank][linear_thread] = now();
 }
 
 void check_copy_started(Copy& copy) {
@@ -147,8 +146,8 @@ void check_copy_started(Copy& copy) {
   check_not_gone(rank, copy.to, copy.bytes, copy_name(copy.kind, copy.multicast), pc_of(copy.call));
   copy_starts = true;
   copy.each_piece([&](const Piece& p) {
-    if (p.global) check_access(p.global + p.first, p.last - p.first, store, false, copy.call);
-    check_access(p.shared, p.bytes, !store, false, copy.call);
+    if (p.global) check_access(p.global + p.first, p.last - p.first, store, Manner::plain, copy.call);
+    check_access(p.shared, p.bytes, !store, Manner::plain, copy.call);
     if (store) check_fenced(copy.kind, p.shared, p.bytes, copy.call);
   });
   copy_starts = false;
@@ -183,7 +182,7 @@ void check_product_reads(const Product& product) {
   if (!product.a_in_registers) check_start("a", product.a);
   check_start("b", product.b);
   product.each_chunk([&](const char* p) {
-    check_access(p, CHUNK, false, false, product.pc);
+    check_access(p, CHUNK, false, Manner::plain, product.pc);
     check_fenced(CopyKind::product, p, CHUNK, product.pc);
   });
 }

@@ -75,7 +75,7 @@ void publish(Made& made) {
   const Region* r = region_of(static_cast<const char*>(made.address));
   if (!r || !r->cells) return;
   const size_t first = (static_cast<const char*>(made.address) - r->start) >> r->shift;
-  for (size_t i = 0; i < sizeof(uint64_t) >> r->shift; i++) r->cells[first + i].write_atomic = true;
+  for (size_t i = 0; i < sizeof(uint64_t) >> r->shift; i++) r->cells[first + i].write_manner = Manner::atomic;
 }
 
 }  // namespace
@@ -90,11 +90,9 @@ int shared_of(const char* p) {
   return -1;
 }
 
-bool is_mine_in_cluster(uint32_t epoch) { return rank_of(epoch) == the_check.rank; }
-
 bool is_ordered(uint32_t epoch, bool read) {
   const Check& c = the_check;
-  return c.fenced || epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
+  return epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
 }
 
 void check_cluster_started(Cluster& cluster) {
@@ -105,7 +103,8 @@ void check_cluster_started(Cluster& cluster) {
   for (unsigned i = 0; i < cluster.size; i++) {
     BlockCheck& b = block_check(i);
     b.block = linear(cluster.members[i].block);
-    b.epoch = b.now = new_epoch(i);
+    b.cluster_epoch = c.cluster_epoch;
+    b.epoch = new_epoch(i);
   }
 }
 
@@ -133,8 +132,8 @@ void check_cluster_barrier(bool releases) {
   if (releases) c.ordered_epoch = the_blocks.met;
   for (unsigned i = 0; i < size(); i++) {
     BlockCheck& b = block_check(i);
-    b.now = new_epoch(i);
-    if (releases) b.epoch = b.now;
+    const uint32_t epoch = new_epoch(i);
+    if (releases) b.epoch = epoch;
   }
 }
 
@@ -156,7 +155,7 @@ void note_far(const Region& r, const char* address, size_t bytes, bool write, ui
   if (copy_starts) return;  // the block that it is for waits for it
   const Check& c = the_check;
   check_not_gone(r.rank, address, bytes, write ? "write" : "read", pc);
-  the_blocks.last[r.rank][c.rank] = {c.now, {write, 0, linear_thread, c.block, pc}, address, bytes};
+  the_blocks.last[r.rank][c.rank] = {now(), {write, 0, linear_thread, c.block, pc}, address, bytes};
 }
 
 // Nobody may use the block's shared memory any more: what others have done there must come before its end.
@@ -191,7 +190,7 @@ void note_barriers_published() {
 
 // The first use of an mbarrier writes it, all others update it.
 void check_barrier_made(void* barrier, const void* call) {
-  check_access(barrier, 8, true, false, call);
+  check_access(barrier, 8, true, Manner::plain, call);
   if (!the_check.many) return;
   auto& made = the_blocks.made[the_check.rank];
   std::erase_if(made, [&](const Made& m) { return m.address == barrier; });
@@ -211,7 +210,7 @@ void check_barrier_used(void* barrier, const char* what, const void* call) {
     }
   }
   copy_starts = far;  // an arrival is noted with the mbarrier
-  check_access(barrier, 8, false, true, call);
+  check_access(barrier, 8, false, Manner::atomic, call);
   copy_starts = false;
 }
 
@@ -221,9 +220,9 @@ void check_arrived(Barrier& b) {
   BarrierNotes& n = b.notes;
   n.thread = linear_thread, n.block = c.block, n.pc = c.last_pc;
   n.phase = b.phase;
-  n.epoch = c.now;
-  n.reads[c.rank] = c.now + 1;
-  c.now = new_epoch(c.rank);  // what it reads from here on is not before the arrival
+  n.epoch = now();
+  n.reads[c.rank] = n.epoch + 1;
+  new_epoch(c.rank);  // what it reads from here on is not before the arrival
 }
 
 void check_waited(Barrier& b) { b.notes.waited = b.phase; }

@@ -11,7 +11,12 @@ namespace {
 // A thread that polls what another one writes lets it run: a GPU promises progress to all threads of a block.
 constexpr uint64_t TURN = 100'000;
 
+constexpr uint64_t POLL = 8;  // steps: what it costs
+
+void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.step_limit); }
+
 [[noreturn]] void give_up() {
+  give_up_pending();
   tell_threads(*this_worker);
   stop(FailureKind::endless);
 }
@@ -28,12 +33,18 @@ void pause_steps(uint64_t pc) {
   Check& c = the_check;
   Worker& w = *this_worker;
   c.last_pc = pc;
+  if (end_pending_race()) return set_pause();
   if (c.steps >= c.step_limit) {
     check_yield(w.current);
     w.ready.push(w.current);
     give_up();
   }
-  c.pause = std::min(c.steps + TURN, c.step_limit);
+  set_pause();
+  yield();
+}
+
+void pause_poll() {
+  the_check.steps += POLL;
   yield();
 }
 

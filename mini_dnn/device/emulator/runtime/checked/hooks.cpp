@@ -1,6 +1,7 @@
 // What the compiler calls before each access in a kernel that is compiled with -fsanitize=thread,bounds,alignment.
 // The sanitizers' own runtimes are not linked: these are their entry points, under their names.
 #include "access.h"
+#include "order.h"
 
 using namespace emulator;
 
@@ -45,98 +46,98 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-#define ACCESS(bytes)                                                                      \
-  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }           \
-  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }           \
-  void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, false, PC); } \
-  void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, false, PC); } \
-  void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, false, PC); }  \
-  void __tsan_volatile_write##bytes(void* p) { check_access(p, bytes, true, false, PC); }
+#define ACCESS(bytes)                                                                                             \
+  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, Manner::plain, PC); }                          \
+  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                          \
+  void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, Manner::plain, PC); }                \
+  void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                \
+  void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, Manner::is_volatile, PC); }           \
+  void __tsan_volatile_write##bytes(void* p) { check_access(p, bytes, true, Manner::is_volatile, PC); }           \
+  void __tsan_unaligned_volatile_read##bytes(void* p) { check_access(p, bytes, false, Manner::is_volatile, PC); } \
+  void __tsan_unaligned_volatile_write##bytes(void* p) { check_access(p, bytes, true, Manner::is_volatile, PC); }
 ACCESS(1)
 ACCESS(2)
 ACCESS(4)
 ACCESS(8)
 ACCESS(16)
-void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
-void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
+void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
 
 // Copies: clang++ calls the ones that begin with __tsan, and the linker turns calls of the C library to the others.
 #define COPIES(prefix)                                              \
   void* prefix##memcpy(void* to, const void* from, size_t bytes) {  \
-    check_access(from, bytes, false, false, PC);                    \
-    check_access(to, bytes, true, false, PC);                       \
+    check_access(from, bytes, false, Manner::plain, PC);            \
+    check_access(to, bytes, true, Manner::plain, PC);               \
     return memcpy(to, from, bytes);                                 \
   }                                                                 \
   void* prefix##memmove(void* to, const void* from, size_t bytes) { \
-    check_access(from, bytes, false, false, PC);                    \
-    check_access(to, bytes, true, false, PC);                       \
+    check_access(from, bytes, false, Manner::plain, PC);            \
+    check_access(to, bytes, true, Manner::plain, PC);               \
     return memmove(to, from, bytes);                                \
   }                                                                 \
   void* prefix##memset(void* to, int value, size_t bytes) {         \
-    check_access(to, bytes, true, false, PC);                       \
+    check_access(to, bytes, true, Manner::plain, PC);               \
     return memset(to, value, bytes);                                \
   }
 COPIES(__tsan_)
 COPIES(__wrap_)
 
-// Atomics read and write, and do not race with each other. One worker: they need no more than their effect.
-#define UPDATE(bits, T, name, expression)                         \
-  T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) { \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);  \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);   \
-    const T old = *p;                                             \
-    *p = expression;                                              \
-    return old;                                                   \
+// Atomics read and write, and do not race with each other. One worker: they need no more than their effect. Other
+// threads may run in a check, not after it.
+#define UPDATE(bits, T, name, expression)                                       \
+  T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) {               \
+    check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC, true); \
+    const T old = *p;                                                           \
+    *p = expression;                                                            \
+    return old;                                                                 \
   }
 #define EXCHANGE(bits, T, strength)                                                                 \
   int __tsan_atomic##bits##_compare_exchange_##strength(volatile T* p, T* compare, T v, int, int) { \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                                    \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                                     \
+    check_access(const_cast<T*>(p), sizeof(T), false, Manner::atomic, PC);                          \
+    if (*p == *compare) check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC, true); \
     const T old = *p;                                                                               \
     const bool same = old == *compare;                                                              \
     if (same) *p = v;                                                                               \
     *compare = old;                                                                                 \
     return same;                                                                                    \
   }
-#define EXCHANGE_VALUE(bits, T)                                                           \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T compare, T v, int, int) { \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC);                          \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);                           \
-    const T old = *p;                                                                     \
-    if (old == compare) *p = v;                                                           \
-    return old;                                                                           \
+#define EXCHANGE_VALUE(bits, T)                                                                    \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T compare, T v, int, int) {          \
+    check_access(const_cast<T*>(p), sizeof(T), false, Manner::atomic, PC);                         \
+    if (*p == compare) check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC, true); \
+    const T old = *p;                                                                              \
+    if (old == compare) *p = v;                                                                    \
+    return old;                                                                                    \
   }
-#define ATOMICS(bits, T)                                         \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) {       \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
-    return *p;                                                   \
-  }                                                              \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {    \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
-    *p = v;                                                      \
-  }                                                              \
-  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {    \
-    check_access(const_cast<T*>(p), sizeof(T), false, true, PC); \
-    check_access(const_cast<T*>(p), sizeof(T), true, true, PC);  \
-    const T old = *p;                                            \
-    *p = v;                                                      \
-    return old;                                                  \
-  }                                                              \
-  UPDATE(bits, T, add, T(old + v))                               \
-  UPDATE(bits, T, sub, T(old - v))                               \
-  UPDATE(bits, T, and, T(old& v))                                \
-  UPDATE(bits, T, or, T(old | v))                                \
-  UPDATE(bits, T, xor, T(old ^ v))                               \
-  EXCHANGE(bits, T, strong)                                      \
-  EXCHANGE(bits, T, weak)                                        \
+#define ATOMICS(bits, T)                                                        \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                      \
+    check_access(const_cast<T*>(p), sizeof(T), false, Manner::atomic, PC);      \
+    return *p;                                                                  \
+  }                                                                             \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                   \
+    check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC);       \
+    *p = v;                                                                     \
+  }                                                                             \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                   \
+    check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC, true); \
+    const T old = *p;                                                           \
+    *p = v;                                                                     \
+    return old;                                                                 \
+  }                                                                             \
+  UPDATE(bits, T, add, T(old + v))                                              \
+  UPDATE(bits, T, sub, T(old - v))                                              \
+  UPDATE(bits, T, and, T(old& v))                                               \
+  UPDATE(bits, T, or, T(old | v))                                               \
+  UPDATE(bits, T, xor, T(old ^ v))                                              \
+  EXCHANGE(bits, T, strong)                                                     \
+  EXCHANGE(bits, T, weak)                                                       \
   EXCHANGE_VALUE(bits, T)
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
 ATOMICS(32, uint32_t)
 ATOMICS(64, uint64_t)
 
-// After a __threadfence, blocks may hand data to each other in ways that are not followed here.
-void __tsan_atomic_thread_fence(int) { the_check.fenced = true; }
+void __tsan_atomic_thread_fence(int) { note_fence(Scope::device); }
 void __tsan_atomic_signal_fence(int) {}
 
 void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
@@ -152,7 +153,9 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
-void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, false, PC); }
-void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, false, PC); }
+void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
+void note_block_fence() { note_fence(Scope::block); }
+void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
+void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
 void report(FindingKind kind, const char* type, const void* pc) { ::report(kind, 0, type, pc); }
 }  // namespace emulator

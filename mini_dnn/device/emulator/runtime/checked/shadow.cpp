@@ -1,5 +1,5 @@
 // The state of checked mode, and what the host tells it.
-#include "shadow.h"
+#include "order.h"
 
 #include <dlfcn.h>
 
@@ -15,9 +15,22 @@ Check the_check;
 
 namespace {
 
-constexpr int SHARED_SHIFT = 1;  // cells of two bytes: threads write neighbouring halves
-
 std::vector<FarRead> far_reads[MAX_CLUSTER];
+
+// Where the cells of a block's shared arrays are.
+void place_shared(Check& c) {
+  const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
+  c.shared_cells[c.rank].resize(count);
+  if (c.many) far_reads[c.rank].resize(count);
+  for (Region& r : c.regions) {
+    if (r.start < c.shared_start || r.start >= c.shared_end) continue;
+    const size_t at = (r.start - c.shared_start) >> c.shared_shift;
+    r.shift = c.shared_shift;
+    r.mask = (size_t(1) << r.shift) - 1;
+    r.cells = c.shared_cells[c.rank].data() + at;
+    r.far = c.many ? far_reads[c.rank].data() + at : nullptr;
+  }
+}
 
 // Of this thread, whose block has that rank.
 void add_shared(Check& c, unsigned shared_bytes) {
@@ -28,21 +41,14 @@ void add_shared(Check& c, unsigned shared_bytes) {
     const SharedArray& a = c.target.shared[i];
     const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
     const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
-    c.regions.push_back({anchor + a.offset, bytes, memory, i, SHARED_SHIFT, nullptr, c.rank, false, nullptr});
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, c.shared_shift, nullptr, c.rank, false, nullptr});
   }
   auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
   c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what runs off the last one
-  const size_t count = ((c.shared_end - c.shared_start) >> SHARED_SHIFT) + 1;
-  c.shared_cells[c.rank].resize(count);
-  if (c.many) far_reads[c.rank].resize(count);
-  for (auto r = first; r != c.regions.end(); r++) {
-    const size_t at = (r->start - c.shared_start) >> SHARED_SHIFT;
-    r->cells = c.shared_cells[c.rank].data() + at;
-    r->far = c.many ? far_reads[c.rank].data() + at : nullptr;
-  }
+  place_shared(c);
 }
 
 // The words that the runtime keeps for its thread, which kernels read: where they lie.
@@ -61,7 +67,10 @@ void find_words(Check& c) {
 void unwatch(char* start, char* end) {
   std::erase_if(the_check.watched, [&](const Region& r) {
     const bool gone = r.start >= start && r.start < end;
-    if (gone) free(r.cells);
+    if (gone) {
+      for (size_t i = 0; i <= r.bytes >> r.shift; i++) drop_parts(r.cells[i]);
+      free(r.cells);
+    }
     return gone;
   });
 }
@@ -81,8 +90,8 @@ uint32_t new_epoch(unsigned rank) {
 
 void begin_epoch(unsigned rank) {
   BlockCheck& b = block_check(rank);
-  b.epoch = b.now = new_epoch(rank);
-  if (!the_check.many) the_check.ordered_epoch = b.epoch;
+  b.epoch = new_epoch(rank);
+  if (!the_check.many && !the_check.mixed) the_check.ordered_epoch = b.epoch;
 }
 
 void mark_far_regions() {
@@ -96,17 +105,20 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.regions.clear();
     for (const Region& r : c.watched)
       if (r.memory == Memory::global || (r.start >= c.target.data_start && r.start < c.target.data_end))
-        c.regions.push_back(r);
+        c.regions.push_back(r), c.regions.back().read_only = std::ranges::count(c.read_only, r.start);
     const unsigned blocks = w.cluster ? w.cluster->size : 1;
     start_schedule(uint64_t(gridDim.x) * gridDim.y * gridDim.z / blocks, w.total);
-    c.many = w.cluster;
+    c.many = c.several = w.cluster;
     c.owners.clear();
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
-    c.fenced = false;
+    c.fenced = c.mixed = false;
+    c.shared_shift = c.halves_of == c.target.base ? 1 : 2;
+    forget_messages();
   }
   static_cast<BlockCheck&>(c) = {};
   c.rank = w.rank;
+  c.order = take_order(w.rank);  // those of suspended blocks come after them
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
   mark_far_regions();
@@ -122,20 +134,29 @@ void check_launch_ended() { the_check.active = false; }
 
 void check_block_started() {
   Check& c = the_check;
-  start_steps();
+  if (!c.mixed) start_steps();
+  if (c.shared_shift == 2 && c.halves_of == c.target.base && !c.several && c.shared_start) {
+    for (Cell& cell : c.shared_cells[0]) drop_parts(cell);
+    c.shared_shift = 1;
+    place_shared(c);
+  }
   if (c.many) return;  // check_cluster_started
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
+  order_block_started();
 }
 
 void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
+  order_block_met();
   begin_epoch(c.rank);
 }
 
 void check_block_ended(Worker& w) {
+  look_at_write();
+  if (the_check.mixed) start_steps();
   if (w.failure.kind != FailureKind::none || w.abandoned) return;
   if (the_check.pending) {
     the_check.pending = false;
@@ -145,7 +166,11 @@ void check_block_ended(Worker& w) {
   }
 }
 
-void check_warp_barrier(unsigned warp) { the_check.warp_epochs[warp]++; }
+void check_warp_barrier(unsigned warp, unsigned mask) {
+  the_check.warp_masks[warp] = mask;
+  order_warp_met(warp);
+  the_check.warp_epochs[warp] = new_epoch(the_check.rank);
+}
 
 }  // namespace emulator
 
@@ -172,11 +197,20 @@ void emulator_host_wrote(char* start, size_t bytes, int known) {
     if (start < r.start || start >= r.start + r.bytes) continue;
     const size_t first = (start - r.start) >> r.shift;
     const size_t last = (start - r.start + std::min(bytes, size_t(r.start + r.bytes - start)) - 1) >> r.shift;
-    for (size_t i = first; i <= last; i++) r.cells[i].write_epoch = known ? BY_HOST : NEVER;
+    for (size_t i = first; i <= last; i++) {
+      drop_parts(r.cells[i]);
+      r.cells[i].write_epoch = known ? BY_HOST : NEVER;
+    }
   }
 }
 
-void emulator_target(const Target* target) { the_check.target = *target; }
+void emulator_target(const Target* target) {
+  the_check.target = *target;
+  the_check.read_only.clear();
+}
+
+// A buffer of the next launch that it is given twice: read-only by one pointer, and by another one not.
+void emulator_read_only(const char* start) { the_check.read_only.push_back(start); }
 
 // Where the library that holds an address lies.
 uint64_t emulator_base(void* address) {

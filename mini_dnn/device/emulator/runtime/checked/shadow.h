@@ -1,10 +1,11 @@
 // Checked mode: what is known of each piece of memory that a kernel may use, and the findings.
 //
 // A checked launch has one worker, or those of one cluster with a turn that goes round, so all of this is plain data.
-// Time is an `epoch`: a block has a new one at its start and after each barrier of it, and no other block has the same.
-// Two accesses of different threads of a block are ordered if one is older than the block's last barrier, or if they
-// are of one warp whose lanes have met in between; those of two blocks of a cluster if a barrier of the cluster came
-// between that orders memory, see checked/cluster.cpp.
+// Time is one clock, which goes on at each start of a block, barrier, meeting of a warp's lanes, and fence; what is
+// done at one time is all of one block. Two accesses of different threads of a block are ordered if one is older than
+// the block's last barrier, or if they are of one warp whose lanes have met in between; those of two blocks of a
+// cluster if a barrier of the cluster came between that orders memory, see checked/cluster.cpp; all others by a fence
+// and a flag, see checked/order.h.
 #pragma once
 #include <vector>
 
@@ -14,15 +15,20 @@ namespace emulator {
 
 constexpr uint16_t NOBODY = 0xffff;  // no thread has this number
 
+// How an access is made, and `handed`: a store right after a fence, as a flag is set.
+enum class Manner : uint8_t { plain, is_volatile, handed, atomic };
+
 // The last write of a piece of memory, and those of its reads since a barrier that a race would need.
 struct Cell {
-  uint32_t write_epoch, read_epoch, read_warp_epoch;
+  uint32_t write_epoch, read_epoch;  // when
   uint16_t reader;
   uint16_t neighbour;  // one more reader, of the same warp
   uint16_t other;      // one more reader, of another warp
   uint16_t writer;
-  bool read_atomic, write_atomic;
-  uint32_t read_pc, neighbour_pc, other_pc, write_pc, write_warp_epoch;
+  Manner read_manner, write_manner;
+  uint32_t read_pc, neighbour_pc, other_pc, write_pc;
+  uint32_t neighbour_epoch, other_epoch;
+  uint32_t parts;  // not 0: its bytes are known one by one, see access.cpp
 };
 
 // The last read of a piece of a block's shared memory by another block.
@@ -46,6 +52,8 @@ struct Region {
   unsigned rank;  // of a shared array: of the block in its cluster
   bool is_far;    // it is another block's, for the block that runs
   FarRead* far;   // and its pieces again, in a cluster
+  size_t mask = (size_t(1) << shift) - 1;
+  bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
 };
 
 // checked.py has the same numbers and fields.
@@ -59,6 +67,7 @@ enum class FindingKind : int {
   async = 20,
   cluster = 21
 };
+enum class Detail : int { none, same_value, read_only_load, read_only_pointer };
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
@@ -76,6 +85,7 @@ struct Finding {
   int64_t subscript;
   Party own, other;
   unsigned exited;  // threads of the block that had returned
+  Detail detail;    // of a race
   char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
 };
 
@@ -95,6 +105,8 @@ struct Target {
 
 constexpr size_t RECENT = 256;
 
+struct BlockOrder;  // checked/order.h
+
 // What is of one block: put aside while another block of its cluster runs.
 struct BlockCheck {
   uint64_t block = 0;  // linear
@@ -102,10 +114,14 @@ struct BlockCheck {
   char *shared_start = nullptr, *shared_end = nullptr, *stacks = nullptr;
   const char* words = nullptr;  // threadIdx, blockIdx ...
   size_t words_bytes = 0;
-  uint32_t epoch = FIRST_EPOCH;  // since its last barrier
-  uint32_t now = FIRST_EPOCH;    // of what it does: later, if it has arrived at other blocks' mbarriers since
-  uint32_t warp_epochs[MAX_THREADS / WARP] = {};
-  bool pending = false;  // a read of shared memory that nobody has written so far: `finding` has it
+  uint32_t epoch = FIRST_EPOCH;                   // of its last barrier
+  uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp met last
+  uint32_t cluster_epoch = 0;                     // when the block or its cluster began
+  BlockOrder* order = nullptr;                    // what its threads have fenced and seen
+  // `finding` is not told yet: a read of shared memory that nobody has written so far, or a race, which may come of
+  // threads that wait at different barriers.
+  bool pending = false;
+  unsigned warp_masks[MAX_THREADS / WARP] = {};  // with which lanes of each warp met last
   uint64_t last_pc = 0;
   uint64_t steps = 0, pause = 0;  // so far, and when to look
   Finding finding = {};
@@ -117,16 +133,20 @@ struct Check : BlockCheck {
   std::vector<Cell> shared_cells[MAX_CLUSTER];
   const Region* recent[RECENT] = {};  // by the line of code that used it
   Target target = {};
+  std::vector<const char*> read_only;  // such buffers of the next launch
+  const char* halves_of = nullptr;     // the library whose threads share halves or bytes
+  int shared_shift = 2;                // its cells have two bytes, those of others four: these take half the time
   struct Owner {
     uint32_t epoch;  // from this one on
     uint64_t block;
   };
   std::vector<Owner> owners;                          // of the launch's epochs
   uint32_t clock = FIRST_EPOCH;                       // the last epoch
-  uint32_t launch_epoch = 0;                          // the first one of the launch,
-  uint32_t cluster_epoch = 0;                         // and of the block or its cluster
+  uint32_t launch_epoch = 0;                          // the first one of the launch
   uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
-  bool active = false, fenced = false, many = false;  // many: the launch has clusters
+  bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
+  bool mixed = false;                                 // or blocks of which one waits for another
+  bool several = false;                               // either: what was done last need not be of this block
   uint64_t step_limit = ~uint64_t(0);                 // of a block
   // of a cluster
   std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
@@ -138,14 +158,23 @@ uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
 void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
 void mark_far_regions();
 uint64_t block_of(uint32_t epoch);  // linear
-
+void drop_parts(Cell& cell);        // it is whole again
 // Of one since the block or its cluster began.
 inline unsigned rank_of(uint32_t epoch) {
   const Check& c = the_check;
   return c.many ? c.ranks[epoch - c.cluster_epoch] : 0;
 }
-bool is_mine_in_cluster(uint32_t epoch);
-inline bool is_mine(uint32_t epoch) { return __builtin_expect(!the_check.many, 1) || is_mine_in_cluster(epoch); }
+// Whether it was this block that did what was done then, since it or its cluster began.
+inline bool is_mine(uint32_t epoch) {
+  const Check& c = the_check;
+  if (__builtin_expect(!c.several, 1)) return true;
+  return c.many ? rank_of(epoch) == c.rank : block_of(epoch) == c.block;
+}
+// For what this block does.
+inline uint32_t now() {
+  const Check& c = the_check;
+  return __builtin_expect(c.many && c.ranks.back() != c.rank, 0) ? new_epoch(c.rank) : c.clock;
+}
 
 // The part of BlockCheck of a block of the cluster, wherever it is.
 inline BlockCheck& block_check(unsigned rank) {
@@ -170,10 +199,13 @@ void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
 
 void start_steps();                     // of a block
 void pause_steps(uint64_t pc);          // others go before; or the block has gone on for too long
+void pause_poll();                      // others go before
 const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not come, in words
 
 [[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
-void give_up_pending();  // ends the launch if a pending read has turned out to be one of what nobody wrote
+void look_at_write();     // that raced with another: does it change anything?
+bool end_pending_race();  // unless threads wait; false: there is none
+void give_up_pending();   // ends the launch if there is something to tell: nothing else is its cause
 // Ends the launch if the bytes of an asynchronous copy are touched that is not over; checked/async.cpp.
 extern bool copies_under_way;
 extern bool copy_starts;                      // what is accessed now is only so for the copy engine

@@ -1,0 +1,65 @@
+"""What Nsight Compute says of each rung of attention, on a GPU.
+
+``python benchmarks/attention_counters.py --impl attention/v0,attention/v6 --out FILE.json``
+
+One launch of each variant at one problem: 32 x 12 heads of 64 and 197 tokens, unless ``--shape`` says
+otherwise. `attention_page.py` makes a table of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.profiling import ncu
+from mini_dnn.profiling.job import Job, rehearse
+from mini_dnn.variant import find
+
+SHAPE = "32,12,197,64"
+METRICS = {
+    "seconds": "gpu__time_duration.sum",
+    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "by_registers": "launch__occupancy_limit_registers",  # blocks of a multiprocessor
+    "by_shared_memory": "launch__occupancy_limit_shared_mem",
+}
+
+
+def counted(kernel: ncu.Kernel) -> dict[str, Any]:
+    """The metrics of one launch; None where the report lacks one."""
+    found = {name: kernel.first(metric) for name, metric in METRICS.items()}
+    return {"kernel": kernel.name, "grid": kernel.grid, "block": kernel.block, **found}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Profile one variant after the other, and write what was counted."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", required=True, help="variants, with commas between them")
+    parser.add_argument("--shape", default=SHAPE, help=f"the problem (default {SHAPE})")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(words)
+    rows, gpu = [], ""
+    for name in given.impl.split(","):
+        variant = find(name)
+        problem = variant.operation.parse(given.shape)
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job(variant, {"problem": problem}, Path(folder))
+            gpu = rehearse(job)
+            kernels, _ = ncu.profile(job, "problem")
+        rows += [{"variant": variant.name, **counted(kernel)} for kernel in kernels]
+        print(json.dumps(rows[-1]), flush=True)
+    about = {"device": gpu, "commit": commit(), "versions": versions(), "problem": given.shape}
+    given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

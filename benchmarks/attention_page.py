@@ -1,0 +1,207 @@
+"""The measured part of the page on attention: time against tokens, and counters beside the original's.
+
+``python benchmarks/attention_page.py``
+
+It reads ``results/attention/tokens.json`` (of `attention.py`) and ``results/attention/counters.json`` (of
+`attention_counters.py`), draws ``docs/attention.svg`` and ``docs/attention_fast.svg``, and writes the text
+between the markers of ``ladders/attention/README.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from mini_dnn import ops
+from mini_dnn.paths import ROOT
+from mini_dnn.report.document import Table, markdown_table
+from mini_dnn.report.theme import WIDTH, Theme, picture
+from mini_dnn.variant import names
+
+RESULTS = ROOT / "benchmarks/results/attention"
+README = ROOT / "ladders/attention/README.md"
+START, END = "<!-- measured:start -->", "<!-- measured:end -->"
+HEIGHT = 5.0  # inches
+MODE = "written"  # the L2 cache holds lines of another array, which have to go to memory first
+SLOW = {f"attention/v{i}" for i in range(4)}  # rungs that would make the others indistinguishable
+MARKS = "os^Dv<>P"
+# The first seven rungs follow "Accelerating Vision Transformer Inference with Custom CUDA Kernels", a final
+# project of NTU's course on parallel programming, whose README has these figures and does not name the GPU.
+# Times are of a batch of 32, counters of a batch of 1 with 197 tokens.
+ORIGINAL_US = {
+    "library": (38.00, 670.83, 2120),
+    "v0": (48010, 410740, 1300000),
+    "v1": (4680, 39690, 129130),
+    "v2": (1930, 15670, 51950),
+    "v3": (1420, 11440, 36640),
+    "v4": (988.45, 6970, 20920),
+    "v5": (699.27, 4080, 12160),
+    "v6": (649.13, 3760, 11220),
+}
+ORIGINAL_COUNTERS = (
+    ("v0", "(1,12,197)", "256", 64.89, 64.89, 27.65, 6, 16),
+    ("v1", "(12,197,1)", "64", 61.16, 61.16, 19.49, 24, 5),
+    ("v2", "(12,25,1)", "32", 8.19, 8.19, 3.66, 28, 5),
+    ("v3", "(12,13,1)", "32", 5.74, 2.76, 2.07, 16, 5),
+    ("v4", "(12,4,1)", "128", 3.05, 3.03, 8.32, 4, 2),
+    ("v5", "(12,2,1)", "256", 2.28, 2.86, 16.73, 2, 2),
+    ("v6", "(12,2,1)", "256", 2.00, 3.00, 16.59, 2, 2),
+)
+COUNTERS = ("grid", "block", "memory, %", "SM, %", "occupancy, %", "by registers", "by shared memory")
+
+Times = Mapping[str, Mapping[int, float]]  # microseconds by name and tokens
+
+
+def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    """Of each name and number of tokens the median, of the layout in which it is smallest."""
+    parse = ops.find("attention").parse
+    times: dict[str, dict[int, float]] = {}
+    for row in found["rows"]:
+        if row["mode"] == MODE:
+            tokens, median = parse(row["problem"]).T, statistics.median(row["us"])
+            of_name = times.setdefault(row["variant"], {})
+            of_name[tokens] = min(median, of_name.get(tokens, median))
+    return times
+
+
+def rungs(times: Times) -> list[str]:
+    """The variants among the names, in the order of the ladder."""
+    return [name for name in names("attention") if name in times]
+
+
+def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
+    """Time against tokens, both on logarithmic scales, where growth with T and T² are straight lines."""
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    shown = [name for name in times if not any(name.startswith(slow) for slow in left_out)]
+    for at, name in enumerate(shown):
+        color, mark = theme.series[at % len(theme.series)], MARKS[at // len(theme.series) % len(MARKS)]
+        points = sorted(times[name].items())
+        is_ours = name.startswith("attention/")
+        axes.plot(
+            *zip(*points, strict=True),
+            f"{mark}-" if is_ours else f"{mark}--",
+            color=color,
+            label=name,
+            markersize=5,
+        )
+    tokens = sorted({T for name in shown for T in times[name]})
+    least = min(times[name][T] for name in shown for T in times[name] if tokens[0] == T)
+    for power, word in ((1, "T"), (2, "T²")):
+        line = [0.7 * least * (T / tokens[0]) ** power for T in tokens]
+        axes.plot(tokens, line, ":", color=theme.soft, linewidth=1)
+        axes.annotate(
+            f"grows as {word}", (tokens[-1], line[-1]), color=theme.soft, fontsize=9, ha="right", va="top"
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(tokens, [f"{T:,}" for T in tokens])
+    axes.minorticks_off()
+    axes.grid(visible=True)
+    axes.set_xlabel("tokens")
+    axes.set_ylabel("microseconds")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def growth_table(times: Times) -> Table:
+    """Times of the three sizes of an image, and how they grow from the first to the last."""
+    tokens = sorted(set.intersection(*(set(of_name) for of_name in times.values())))
+    heads = [f"{T:,} tokens, us" for T in tokens]
+    rows = [
+        [f"`{name}`" if "/" in name else name]
+        + [f"{found[T]:,.1f}" for T in tokens]
+        + [f"{found[tokens[-1]] / found[tokens[0]]:.1f} ×"]
+        for name, found in times.items()
+    ]
+    return Table(["", *heads, "growth"], rows)
+
+
+def original_times() -> Table:
+    """What the original's README says."""
+    rows = [
+        [name, *(f"{us:,.0f}" for us in found), f"{found[-1] / found[0]:.1f} ×"]
+        for name, found in ORIGINAL_US.items()
+    ]
+    return Table(["the original", "197 tokens, us", "577 tokens, us", "1,025 tokens, us", "growth"], rows)
+
+
+def counters_table(found: Mapping[str, Any]) -> Table:
+    """A line for each launch."""
+    rows = []
+    for row in found["rows"]:
+        shares = [f"{row[name]:.1f}" for name in ("memory", "sm", "occupancy")]
+        blocks = [f"{row[name]:.0f}" for name in ("by_registers", "by_shared_memory")]
+        rows.append([f"`{row['variant']}`", row["grid"], row["block"], *shares, *blocks])
+    return Table(["", *COUNTERS], rows, text_columns=3)
+
+
+def original_counters() -> Table:
+    """What the original's README says."""
+    return Table(
+        ["original", *COUNTERS], [[str(cell) for cell in row] for row in ORIGINAL_COUNTERS], text_columns=3
+    )
+
+
+def text_of(found: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
+    """The text between the markers."""
+    times = times_of(found)
+    at = (found["commit"] or "unknown")[:10]
+    return "\n\n".join(
+        [
+            "![Time against tokens, all rungs](../../docs/attention.svg)",
+            "![Time against tokens, the fast ones](../../docs/attention_fast.svg)",
+            f"Kernel time of 32 × 12 heads of 64, halves, {found['device']}, commit `{at}`; the L2 cache is "
+            "full of other lines before each run. `empty` is a kernel that does nothing, `copy` one that "
+            "moves as many bytes. From 197 to 1,025 tokens T grows 5.2 times and T² 27.1 times.",
+            markdown_table(growth_table(times)),
+            'The first seven rungs follow a student project, "Accelerating Vision Transformer Inference with '
+            'Custom CUDA Kernels" ([114-pp-final](https://github.com/weihua9217/114-pp-final)). Its README '
+            "has these times of a batch of 32, on a GPU that it does not name:",
+            markdown_table(original_times()),
+            f"What Nsight Compute counts at `{counters['problem']}`, {counters['device']}: throughputs and "
+            "occupancy in percent of the peak, and how many blocks a multiprocessor could hold by its "
+            "registers and by its shared memory.",
+            markdown_table(counters_table(counters)),
+            "The original's, of a batch of 1 with 197 tokens:",
+            markdown_table(original_counters()),
+            "Written by `python benchmarks/attention_page.py`.",
+        ]
+    )
+
+
+def replaced(readme: str, text: str) -> str:
+    """The README with other text between the markers.
+
+    Raises
+    ------
+    ValueError
+        They are not there, once each.
+    """
+    before, found_start, rest = readme.partition(START)
+    _, found_end, after = rest.partition(END)
+    if not (found_start and found_end) or readme.count(START) != 1 or readme.count(END) != 1:
+        raise ValueError(f"{README} needs one '{START}' and behind it one '{END}'")
+    return f"{before}{START}\n\n{text}\n\n{END}{after}"
+
+
+def main() -> int:
+    """Read, draw and write."""
+    found, counters = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("tokens", "counters"))
+    times = times_of(found)
+    ordered = {name: times[name] for name in [*rungs(times), *(n for n in times if "/" not in n)]}
+    for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
+        (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
+    README.write_text(replaced(README.read_text(), text_of({**found}, counters)))
+    print(f"{README} and docs/attention*.svg written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

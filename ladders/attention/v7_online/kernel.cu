@@ -1,0 +1,104 @@
+// attention/v7_online: one pass over the keys, and scores that never leave registers.
+//
+// Idea      The rungs before write scores to shared memory, where the softmax reads them and the next product again.
+// But
+//           a product's sums lie in a warp's registers just as the left operand of the next product has to lie: row by
+//           row over the same four lanes. So a warp multiplies its 16 queries by a block of keys, makes powers of the
+//           scores where they are, rounds them to halves, and multiplies these by the values. As keys come block by
+//           block, the largest score so far is kept, and the output shrinks when a block raises it (online softmax):
+//           one pass, no matrix of scores, whatever T is.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D): entries, heads and tokens have
+//           strides. Halves, sums in float. In shared memory two blocks of keys and of values, rows of 2 D bytes, whose
+//           16-byte parts are exchanged by row so that ldmatrix meets no bank twice.
+// Mapping   block -> 64 queries of a head, one head after the other; warp -> 16 of them. All warps copy.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync has 600 TFLOP/s of an H200, 0.17 ms. Powers: 403
+// M,
+//           16 a clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
+// Gain      over attention/v6_k_coalesced: 3 or more, as scores, half of the shared memory's traffic, are gone.
+// Limits    halves; sm_80 (cp.async).
+// Hazards   Two barriers a block of keys: what has been copied is there for all warps, and nobody reads a stage any
+// more
+//           that is filled again. Keys beyond T are zeros, whose score 0 would count: they are masked. A row whose
+//           keys of a block are all masked keeps its largest score, -inf at first: inf - inf must not be made.
+// Source    T. Dao, arXiv:2307.08691; M. Milakov, N. Gimelshein, arXiv:1805.02867; PTX ISA, "mma", "ldmatrix".
+#include <mini_dnn/online_softmax.cuh>
+
+constexpr int ROWS = THREADS / 32 * 16, CHUNKS = D / 8;  // queries of a block; 16-byte parts of a row
+
+// Where a part of a row lies.
+__device__ __forceinline__ half* part_at(half* tile, int row, int chunk) {
+  return tile + row * D + (chunk ^ (D < 64 ? row / 2 % 4 : row % 8)) * 8;
+}
+
+// `rows` rows to shared memory, of which `valid` are there; the others become zeros.
+__device__ __forceinline__ void copy_rows(half* tile, const half* from, int rows, int valid, long long token) {
+  for (int i = threadIdx.x; i < rows * CHUNKS; i += THREADS) {
+    const int row = i / CHUNKS, chunk = i % CHUNKS;
+    ptx::cp_async<16>(part_at(tile, row, chunk), from + min(row, valid - 1) * token + chunk * 8, row < valid ? 16 : 0);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention(const half* q, const half* k, const half* v, half* o, int H, int T, float scale, int part,
+              long long entry, long long head, long long token, long long o_entry, long long o_head,
+              long long o_token) {
+  extern __shared__ __align__(16) half memory[];  // two stages of KEYS keys and values; first the queries
+  const int pieces = (T + ROWS - 1) / ROWS, of = blockIdx.x / pieces, b = of / H, h = of % H;
+  const int first = (pieces - 1 - blockIdx.x % pieces) * ROWS;  // with a mask the longest begin
+  q += b * entry + h * head + first * token;
+  k += part + b * entry + h * head;
+  v += 2 * part + b * entry + h * head;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+  const int row = first + warp_row + lane / 4;  // this thread's first
+  const int keys = CAUSAL ? min(T, first + ROWS) : T, steps = (keys + KEYS - 1) / KEYS;
+
+  unsigned left[D / 16][4];  // the warp's queries
+  copy_rows(memory, q, ROWS, T - first, token);
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<0>();
+  __syncthreads();  // queries are there
+#pragma unroll
+  for (int i = 0; i < D / 16; i++) ptx::ldmatrix(left[i], part_at(memory, warp_row + lane % 16, 2 * i + lane / 16));
+  __syncthreads();  // all have read them
+
+  auto fetch = [&](int step) {
+    half* const to = memory + step % 2 * 2 * KEYS * D;
+    if (step < steps) {
+      copy_rows(to, k + step * KEYS * token, KEYS, T - step * KEYS, token);
+      copy_rows(to + KEYS * D, v + step * KEYS * token, KEYS, T - step * KEYS, token);
+    }
+    ptx::cp_async_commit();
+  };
+
+  OnlineSoftmax<D> rows;
+  fetch(0);
+  for (int step = 0; step < steps; step++) {
+    fetch(step + 1);
+    ptx::cp_async_wait<1>();
+    __syncthreads();  // this block of keys and values is there
+    half *const key_tile = memory + step % 2 * 2 * KEYS * D, *const value_tile = key_tile + KEYS * D;
+    float s[KEYS / 8][4] = {};
+#pragma unroll
+    for (int i = 0; i < D / 16; i++)
+#pragma unroll
+      for (int j = 0; j < KEYS / 8; j += 2) {
+        unsigned right[4];  // 16 keys: two fragments of 8
+        ptx::ldmatrix(right, part_at(key_tile, 8 * j + lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
+        ptx::mma_m16n8k16(s[j], left[i], {right[0], right[1]});
+        ptx::mma_m16n8k16(s[j + 1], left[i], {right[2], right[3]});
+      }
+    unsigned p[KEYS / 16][4];
+    rows.weigh<KEYS>(s, p, scale, T - step * KEYS, CAUSAL ? row + 1 - step * KEYS : T);
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++)
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 2) {
+        unsigned right[4];  // 16 columns of values
+        ptx::ldmatrix_trans(right, part_at(value_tile, 16 * i + lane % 16, j + lane / 16));
+        ptx::mma_m16n8k16(rows.o[j], p[i], {right[0], right[1]});
+        ptx::mma_m16n8k16(rows.o[j + 1], p[i], {right[2], right[3]});
+      }
+    __syncthreads();  // all have read this stage
+  }
+  rows.store(o + b * o_entry + h * o_head + row * o_token, T - row, (int)o_token);
+}

@@ -1,0 +1,55 @@
+"""attention/v8_wgmma: warpgroups multiply in turn, and the copy engine brings keys and values."""
+
+import numpy as np
+
+from mini_dnn.ops.attention import AttentionShape
+from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
+
+GROUPS = 2  # warpgroups, 64 queries each
+KEYS = 64  # of a block
+STAGES = 4
+THREADS = GROUPS * 128 + 32
+BOX_BYTES = 64 * 128
+LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+
+
+def refuses(p: AttentionShape) -> str:
+    """What its products take."""
+    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
+
+
+def tensor_map(p: AttentionShape, buffer: str) -> TensorMap:
+    """Boxes of 64 tokens of 64 columns: heads lie along the first axis, or side by side if packed."""
+    entry, head, token = p.strides
+    if p.layout == "packed":
+        return TensorMap(buffer, (1, 64, 64), (p.B, p.T, token), (entry, token))
+    return TensorMap(buffer, (1, 64, 64), (p.B * p.H, p.T, p.d), (head, token))
+
+
+def defines(p: AttentionShape) -> dict[str, int]:
+    """Sizes, which the compiler has to know."""
+    sizes = {"D": p.d, "KEYS": KEYS, "STAGES": STAGES, "GROUPS": GROUPS, "THREADS": THREADS}
+    return {**sizes, "CAUSAL": p.causal}
+
+
+def plan(p: AttentionShape) -> list[Launch]:
+    """One launch: a block for the queries of all its warpgroups."""
+    *given, o = p.buffers
+    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    maps = (tensor_map(p, name) for name in given)
+    args = (*maps, o, p.T, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    grid = (p.B * p.H * ceil_div(p.T, GROUPS * 64),)
+    shared = (GROUPS + 2 * STAGES) * BOX_BYTES * max(1, p.d // 64)
+    return [Launch("attention", grid, (THREADS,), args, shared_bytes=shared, early=True)]
+
+
+VARIANT = Variant(
+    op="attention",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="attention/v7_online",
+    precision="fp16",
+    min_arch=90,
+    idea="two warpgroups in turn: while one's products run, the other makes powers; a warp asks for copies",
+)

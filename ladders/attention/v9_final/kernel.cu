@@ -1,0 +1,222 @@
+// attention/v9_final: attention/v8_wgmma for the lengths that come: blocks that stay, no maximum in the loop, odd
+// queries apart.
+//
+// Idea      Products and powers cost the same at D = 64, so what counts is that nothing else does. Powers are taken of
+//           scores less a reference, the largest score of a row's first block of keys, which stays: the loop has no
+//           maximum, no exchange between lanes and no rescaling, only a vote whether all powers still fit halves; if
+//           not, the reference is raised. A block stays on its multiprocessor and takes item after item, three tiles of
+//           64 queries each, one for each of three warpgroups; the first scores of an item are made beside the last
+//           values of the one before. One warp copies, reckons what is next, and tells all others, as a division takes
+//           longer than a row of products. Images have a token more than patches, so T is a multiple of 64 and 1, or 5:
+//           these few queries go to three warps that have nothing else to do. Keys are padded to 16 only: blocks of one
+//           size, and a shorter last one that the compiler knows.
+// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results go to where the warp's
+//           queries were, and from there by tensor copies of 16 rows.
+// Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 do the
+//           tail, each every third 16 keys. Item i -> block i % blocks; a head's items follow each other, and change
+//           places from round to round, so that no block has all the short ones.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 a clock and
+//           multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
+// Gain      over attention/v8_wgmma: 2. What a multiprocessor needs for 64 x 64 scores, products and powers together,
+// is
+//           some 345 clocks in a loop of nothing else, wherever the blocks end: neither pipe is full then.
+// Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
+// Hazards   As attention/v8_wgmma. Beyond them: the turn goes round those warpgroups that have a tile in this item or
+// in
+//           the one before, as their last products are made in the same round. No branch may lie between the products
+//           of a group, or the compiler makes them wait for each other (ptxas tells, C7510 to C7519); and too few
+//           registers do the same, which is why blocks are shorter where a tail needs some. A place of queries is free
+//           when results have been read from it. A score that is hidden times a negative scale must become -inf, too.
+// Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
+#include "roles.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
+              const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map,
+              const __grid_constant__ ptx::TensorMap tail_map, unsigned* o, int T, int heads, int each, int part,
+              float scale) {
+  extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
+  __shared__ Barriers barriers;
+  __shared__ Item told[Q_STAGES];
+  const Items items(T, heads);
+  const int lane = threadIdx.x % 32;
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  char* const queries = memory + STAGES * 2 * KEYS_BYTES;
+  const Block block{items, {each, part}, memory, queries, queries + Q_STAGES * QUERIES_BYTES, barriers, told, T, scale};
+  if (threadIdx.x == 0) barriers.init();
+  __syncthreads();  // the mbarriers are there
+
+  if (group == GROUP_COUNT) {
+    ptx::setmaxnreg_dec<FEWER>();
+    const int warp = threadIdx.x / 32 - GROUP_COUNT * 4;
+    if (warp == 0 && lane == 0) load(block, q_map, k_map, v_map, tail_map);
+    if (TAIL && warp > 0) work_on_tail(block, warp - 1, o);
+    return;
+  }
+
+  ptx::setmaxnreg_inc<MORE>();
+  Ring<STAGES> ring;
+  Ring<Q_STAGES> q_ring;
+  Rows rows;
+#pragma unroll
+  for (int i = 0; i < D / 8; i++) rows.o[i][0] = rows.o[i][1] = rows.o[i][2] = rows.o[i][3] = 0.0f;
+  int turn = 0;     // parity of the turns of this warpgroup
+  int stored = -1;  // the stage of queries from which results are on their way
+  const int warp_rows = threadIdx.x / 32 % 4 * 16;
+  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
+  const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
+  const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries + group * 8192, 16, 1024);
+
+  auto arrive = [&](ptx::mbarrier* barrier) {
+    if (lane == 0) ptx::mbarrier_arrive(barrier);
+  };
+  auto wait_turn = [&]() {
+    if (TURNS) ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0));
+  };
+  auto pass_turn = [&](int groups) {  // to the next of so many warpgroups
+    if (TURNS) {
+      __syncwarp();  // all lanes have had their turn
+      arrive(barriers.turn + (group + 1 < groups ? group + 1 : 0));
+    }
+    turn ^= 1;
+  };
+  auto release = [&]() {
+    if (stored < 0) return;
+    if (lane == 0) {
+      ptx::bulk_wait_read<0>();
+      ptx::mbarrier_arrive(barriers.q_empty + stored);
+    }
+    stored = -1;
+  };
+  auto skip = [&](int blocks) {  // keys that this warpgroup does not need
+    for (; blocks > 0; blocks--, ring.next()) {
+      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+      arrive(barriers.empty + ring.stage);
+    }
+  };
+  int first, groups;  // of the item in hand
+  auto look = [&]() {
+    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
+    first = told[q_ring.stage].first;
+    groups = told[q_ring.stage].groups;
+  };
+  auto skip_items = [&](int before) {  // to the next item in which this warpgroup has a tile; how many had one before
+    while (groups > 0 && group >= groups) {
+      __syncwarp();  // all lanes have looked
+      arrive(barriers.q_empty + q_ring.stage);
+      skip(blocks_for(T, first + groups));
+      before = groups;
+      q_ring.next();
+      look();
+    }
+    return before;
+  };
+  auto scores = [&]() {
+    rows.times_keys<BLOCK>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
+                           keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
+  };
+  auto start = [&](int before) {  // an item's first scores, with nothing beside them
+    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    wait_turn();
+    ptx::wgmma_fence();
+    scores();
+    ptx::wgmma_commit();
+    pass_turn(max(before, groups));  // some make the last products of the item before in the same round
+    ptx::wgmma_wait<0>(rows.s);
+  };
+
+  // The next block's scores, and beside them the values of the block before, in one go.
+  auto advance = [&]() {
+    const int before = ring.stage;
+    ring.next();
+    return before;
+  };
+  auto round = [&](auto keys, int before, bool add, int groups) {
+    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    wait_turn();
+    ptx::wgmma_fence();
+    rows.times_keys<keys.count>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
+                                keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
+    rows.plus_values<BLOCK>(values_at + before * (2 * KEYS_BYTES >> 4), add);
+    ptx::wgmma_commit();
+    pass_turn(groups);
+    ptx::wgmma_wait<0>(rows.s);
+    ptx::wgmma_wait<0>(rows.o);
+    arrive(barriers.empty + before);
+  };
+
+  look();
+  skip_items(0);
+  if (groups > 0) start(0);
+  while (groups > 0) {
+    const int tile = first + group, blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, first + groups);
+    const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
+    // The block that scores are there of is in `ring`; that of the values before it is `before`.
+    if (blocks == 1 || CAUSAL) rows.hide<BLOCK>(T, row);
+    rows.begin<BLOCK>(scale);
+    rows.go_on<BLOCK>(scale);
+    release();
+    const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is apart
+    int j = 1;
+    for (; j < plain; j++) {
+      const int before = advance();
+      round(Keys<BLOCK>(), before, j > 1, groups);
+      const int from = j * BLOCK;
+      if (CAUSAL ? from + BLOCK > min(T, tile * 64) : LAST == BLOCK && from + BLOCK > T)
+        rows.hide<BLOCK>(T - from, row - from);
+      rows.go_on<BLOCK>(scale);
+    }
+    if (LAST != BLOCK) {
+      const int before = advance();
+      round(Keys<LAST>(), before, j > 1, groups);
+      rows.hide<LAST>(T - j * BLOCK, row - j * BLOCK);
+      rows.go_on<LAST>(scale);
+    }
+
+    const int before = ring.stage, done = q_ring.stage;
+    const unsigned long long v = values_at + before * (2 * KEYS_BYTES >> 4);
+    ring.next();
+    q_ring.next();
+    const int before_groups = groups;
+    look();
+    const bool joint = !CAUSAL && group < groups;
+    if (joint) {
+      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+      wait_turn();
+      ptx::wgmma_fence();
+      scores();
+      rows.plus_values<LAST>(v, blocks > 1);
+      ptx::wgmma_commit();
+      pass_turn(max(before_groups, groups));
+      ptx::wgmma_wait<0>(rows.s);
+      ptx::wgmma_wait<0>(rows.o);
+    } else {
+      wait_turn();
+      ptx::wgmma_fence();
+      rows.plus_values<LAST>(v, blocks > 1);
+      ptx::wgmma_commit();
+      pass_turn(max(before_groups, groups));
+      ptx::wgmma_wait<0>(rows.o);
+    }
+    arrive(barriers.empty + before);
+
+    char* const out = queries + done * QUERIES_BYTES + group * 8192 + warp_rows * 128;
+    rows.put(out);
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (lane == 0 && tile * 64 + warp_rows < T) {
+      for (int i = 0; i < PARTS; i++)
+        ptx::tensor_store(o_map, told[done].x + 64 * i, tile * 64 + warp_rows, told[done].z, out + i * Q_PART_BYTES);
+      ptx::bulk_commit();
+    }
+    __syncwarp();
+    stored = done;
+    if (!joint) {
+      release();
+      skip(all_blocks - blocks);
+      const int before = skip_items(before_groups);
+      if (groups > 0) start(before);
+    }
+  }
+  if (lane == 0) ptx::bulk_wait_read<0>();
+}

@@ -1,0 +1,86 @@
+"""HDF5 files from anywhere: nothing is read but plain arrays that lie in the file itself, at their size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+
+from mini_dnn.paths import open_regular
+
+MOST_ATTRIBUTES = 100
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[h5py.File]:
+    """A file for reading.
+
+    Raises
+    ------
+    OSError
+        There is none, or it is no regular file, or not of HDF5.
+    """
+    open_regular(path).close()  # HDF5 would wait for a pipe's other end
+    # No lock: the file never changes once it has its name, and some network file systems refuse locks.
+    with h5py.File(path, "r", locking=False) as file:
+        yield file
+
+
+def array(file: h5py.File, name: str) -> h5py.Dataset:
+    """An array of the file, not yet read.
+
+    A file of a few kilobytes may describe gigabytes: compressed, or never written. Ours are written as they
+    are, so an array that takes other space in the file than in memory is refused, as is one that leads
+    elsewhere.
+
+    Raises
+    ------
+    KeyError
+        It is missing, or no array.
+    OSError
+        It is not such an array.
+    """
+    folder: h5py.Group = file
+    *groups, last = name.split("/")
+    for part in groups:
+        folder = _linked(folder, part, h5py.Group)
+    found = _linked(folder, last, h5py.Dataset)
+    if found.is_virtual or found.external:
+        raise OSError(f"'{name}' lies in another file")
+    in_memory = found.dtype.itemsize * math.prod(found.shape)
+    in_file = found.id.get_storage_size()
+    if found.chunks or found.dtype.hasobject or in_file != in_memory:
+        raise OSError(f"'{name}' takes {in_file:,} bytes in the file and {in_memory:,} in memory")
+    return found
+
+
+def attributes(file: h5py.File) -> dict[str, object]:
+    """The file's attributes: numbers and strings of fixed length.
+
+    Raises
+    ------
+    OSError
+        There is something else among them.
+    """
+    if len(file.attrs) > MOST_ATTRIBUTES:
+        raise OSError(f"it has {len(file.attrs):,} attributes, and {MOST_ATTRIBUTES} are the most")
+    for name in file.attrs:
+        kind = file.attrs.get_id(name)
+        if kind.shape != () or kind.dtype.kind not in "biufS":
+            raise OSError(f"the attribute {name!r:.60} is neither a number nor a string of fixed length")
+    return dict(file.attrs)
+
+
+def _linked(folder: h5py.Group, name: str, kind: type) -> h5py.Dataset | h5py.Group:
+    link = folder.get(name, getlink=True)
+    if link is None:
+        raise KeyError(f"'{name}' is missing")
+    if not isinstance(link, h5py.HardLink):
+        raise OSError(f"'{name}' leads elsewhere, and links are not followed")
+    found = folder[name]
+    if not isinstance(found, kind):
+        raise KeyError(f"'{name}' is no {kind.__name__.lower()}")
+    return found

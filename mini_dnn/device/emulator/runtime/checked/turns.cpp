@@ -1,0 +1,68 @@
+// Blocks that are suspended while others run (../turns.h): what is known of each is put aside.
+#include <algorithm>
+#include <unordered_map>
+
+#include "order.h"
+
+namespace emulator {
+
+namespace {
+
+struct Aside {
+  unsigned number;
+  BlockCheck check;
+  std::vector<Cell> cells;  // of its shared memory
+};
+std::unordered_map<const Worker*, Aside> asides;
+std::vector<std::vector<Cell>> spare;
+
+// Cells that no block uses any more come before new ones.
+void use_cells(std::vector<Cell> cells) {
+  Check& c = the_check;
+  auto& used = c.shared_cells[0];
+  if (!used.empty()) spare.push_back(std::move(used));
+  used = std::move(cells);
+  for (Region& r : c.regions)
+    if (r.start >= c.shared_start && r.start < c.shared_end)
+      r.cells = used.data() + ((r.start - c.shared_start) >> c.shared_shift);
+}
+
+}  // namespace
+
+void check_block_suspended(Worker& w) {
+  Check& c = the_check;
+  Aside& a = asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second;
+  a.check = c;
+  a.cells = std::move(c.shared_cells[0]);
+  c.shared_cells[0].clear();
+  c.mixed = c.several = true;
+  c.ordered_epoch = 0;
+}
+
+// Steps are of all blocks together from then on: one of them has to get on.
+void check_block_chosen(Worker& w, bool begins) {
+  Check& c = the_check;
+  Aside& a = asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second;
+  const uint64_t steps = c.steps, pause = c.pause;
+  if (begins) {
+    BlockCheck fresh;
+    fresh.shared_start = c.shared_start, fresh.shared_end = c.shared_end;
+    fresh.words = c.words, fresh.words_bytes = c.words_bytes;
+    fresh.stacks = w.stacks;
+    fresh.order = take_order(MAX_CLUSTER + a.number);
+    static_cast<BlockCheck&>(c) = fresh;
+    const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
+    std::vector<Cell> cells;
+    if (!spare.empty()) cells = std::move(spare.back()), spare.pop_back();
+    if (c.shared_start) cells.resize(std::max(cells.size(), count));
+    use_cells(std::move(cells));
+  } else {
+    static_cast<BlockCheck&>(c) = a.check;
+    use_cells(std::move(a.cells));
+    new_epoch(0);
+  }
+  c.steps = steps;
+  c.pause = pause;
+}
+
+}  // namespace emulator

@@ -1,0 +1,99 @@
+// Lines of 16-bit elements that start anywhere, read and written in wide words: #include <mini_dnn/lines.cuh>
+#pragma once
+#include <mini_dnn/sums.cuh>
+
+namespace lines {
+
+typedef unsigned short Bits;  // an element, whatever its type
+
+// Eight elements that begin anywhere lie in two aligned pieces of eight.
+struct Pieces {
+  uint4 first, second;
+};
+
+// The pieces of the `count` elements, eight at most, of which the first one is number `shift` in the piece at `near`. A
+// piece without any of them is not read, and is zero.
+__device__ __forceinline__ Pieces read(const uint4* near, int shift, int count) {
+  Pieces found = {};
+  if (count > 0) found.first = near[0];
+  if (count > 8 - shift) found.second = near[1];
+  return found;
+}
+
+// An array may end within a piece. What lies in that one, from element `whole` on, is not read so, but added later: of
+// the `count` elements from `start` on, which few threads have any of.
+__device__ __forceinline__ void add_last(Bits* to, const Bits* from, long long start, int count, long long whole) {
+  if (start + count <= whole) return;
+#pragma unroll 1
+  for (int i = int(max(whole - start, 0ll)); i < count; i++) to[i] = from[start + i];
+}
+
+// Those elements themselves, and zeros behind them. `shift`: where the first one lies in its piece.
+__device__ __forceinline__ uint4 aligned(const Pieces& x, int shift, int count) {
+  const unsigned word[8] = {x.first.x, x.first.y, x.first.z, x.first.w, x.second.x, x.second.y, x.second.z, x.second.w};
+  unsigned by_four[6], by_two[5], eight[4];
+#pragma unroll
+  for (int i = 0; i < 6; i++) by_four[i] = shift & 4 ? word[i + 2] : word[i];
+#pragma unroll
+  for (int i = 0; i < 5; i++) by_two[i] = shift & 2 ? by_four[i + 1] : by_four[i];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const unsigned both = __funnelshift_r(by_two[i], by_two[i + 1], (shift & 1) * 16);
+    const int here = count - 2 * i;
+    eight[i] = here > 1 ? both : here == 1 ? both & 0xffff : 0;
+  }
+  return make_uint4(eight[0], eight[1], eight[2], eight[3]);
+}
+
+#ifdef PTX_BULK
+// The same as sums::store_rows: rows of c start anywhere, and beta is 0. A warp has its scheduler nearly for itself
+// here, so that the number of instructions counts: rows of one parity share what is known of a lane's columns, and
+// nothing branches. Two parts of 64 columns lie staged at a time, as words of two elements go on from one to the other.
+template <class Out, int groups>
+__device__ __forceinline__ void store(const float (&d)[groups][4], const sums::Matrix<Out>& to, char* staged, int row,
+                                      int column) {
+  constexpr int parts = groups / 8;
+  const int lane = threadIdx.x % 32, here = min(to.m - row, 16);
+  Bits* const corner = reinterpret_cast<Bits*>(to.c) + (long long)row * to.pitch + column;
+  const int first_odd = reinterpret_cast<size_t>(corner) / 2 % 2;
+  __syncwarp();  // all have read what was there before
+  sums::stage<Out>(d, 0, to.alpha, staged);
+#pragma unroll
+  for (int part = 0; part < parts; part++) {
+    const int left = min(to.n - column, 8 * groups) - 64 * part, last = part + 1 == parts ? min(left, 64) : left;
+    if (left <= 0) break;
+    if (part > 0) __syncwarp();  // all have read the part before
+    if (part + 1 < parts)
+      sums::stage<Out>(d, part + 1 < parts ? 8 * part + 8 : 0, to.alpha, staged + (part + 1) % 2 * 2048);
+    __syncwarp();
+    const int own_at = part % 2 * 2048 + lane * 4;
+    const int next_at = lane < 31 ? own_at + 4 : (part + 1 < parts ? part + 1 : part) % 2 * 2048;
+#pragma unroll 1
+    for (int parity = 0; parity < 2; parity++) {
+      // where a row starts at an odd place, a lane writes its second element and the next lane's first
+      const int odd = (first_odd + parity * to.pitch) % 2, first = 2 * lane + odd;
+      const int pairs = first + 1 < last ? here - parity : 0, ends = first + 1 == last ? here - parity : 0;
+      const int starts = part == 0 && odd && lane == 0 ? here - parity : 0;  // all three: the row where they end
+      const char* const rows = staged + parity * 128;
+      Bits* const c = corner + (long long)parity * to.pitch + 64 * part;
+      unsigned own[8], next[8];
+#pragma unroll
+      for (int i = 0; i < 8; i++) {  // row 2 i + parity
+        const int swizzle = 2 * i % 8 * 16 ^ parity * 16;
+        own[i] = *reinterpret_cast<const unsigned*>(rows + 256 * i + (own_at ^ swizzle));
+        next[i] = *reinterpret_cast<const unsigned*>(rows + 256 * i + (next_at ^ swizzle));
+      }
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        Bits* const of_row = c + 2ll * i * to.pitch;
+        const unsigned both = __funnelshift_r(own[i], next[i], odd * 16);
+        if (2 * i < pairs) *reinterpret_cast<unsigned*>(of_row + first) = both;
+        if (2 * i < ends) of_row[first] = Bits(both);
+        if (part == 0 && 2 * i < starts) of_row[0] = Bits(own[i]);
+      }
+    }
+  }
+}
+#endif
+
+}  // namespace lines

@@ -1,0 +1,66 @@
+// A softmax along keys that come block by block, for a warp's 16 queries: #include <mini_dnn/online_softmax.cuh>
+//
+// In fragments as of ptx::mma_m16n8k16: lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1. A row's
+// output is a sum of values with weights 2^(score - top), where top is the largest score so far. When a block raises
+// it, output and sum shrink by the power of the difference. M. Milakov, N. Gimelshein, arXiv:1805.02867.
+#pragma once
+#include <cuda_fp16.h>
+#include <mini_dnn/ptx_attention.cuh>
+
+// columns: of the output.
+template <int columns>
+struct OnlineSoftmax {
+  float o[columns / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+
+  // Scores of a block of keys become weights, in halves as the left operand of the product with the values.
+  // `scale` is that of scores, times log2 e. Keys from `valid` on do not count, nor those from `seen` on for this
+  // thread's first row, and from seen + 8 on for its second one; there is a key that counts.
+  template <int keys>
+  __device__ __forceinline__ void weigh(float (&s)[keys / 8][4], unsigned (&p)[keys / 16][4], float scale, int valid,
+                                        int seen) {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int end = min(valid, seen + 8 * r);
+      float m = top[r];
+#pragma unroll
+      for (int i = 0; i < keys / 8; i++)
+#pragma unroll
+        for (int j = 2 * r; j < 2 * r + 2; j++) {
+          s[i][j] = 8 * i + 2 * t + j % 2 < end ? s[i][j] * scale : -INFINITY;
+          m = fmaxf(m, s[i][j]);
+        }
+      m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));  // the four lanes that share the row
+      m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
+      const float shift = m == -INFINITY ? 0.0f : m;  // a row that has seen no key yet
+      const float factor = ptx::exp2_approx(top[r] - shift);
+      top[r] = m;
+      sum[r] *= factor;
+#pragma unroll
+      for (int i = 0; i < columns / 8; i++) o[i][2 * r] *= factor, o[i][2 * r + 1] *= factor;
+#pragma unroll
+      for (int i = 0; i < keys / 8; i++) {
+        const float a = ptx::exp2_approx(s[i][2 * r] - shift), b = ptx::exp2_approx(s[i][2 * r + 1] - shift);
+        sum[r] += a + b;
+        p[i / 2][i % 2 * 2 + r] = ptx::pack_halves(a, b);
+      }
+    }
+  }
+
+  // To this thread's first row and the eighth after it, as far as there are `rows` from the first on; `out` is that
+  // row's first element, and `pitch` elements lie between rows.
+  __device__ __forceinline__ void store(half* out, int rows, int pitch) const {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float all = sum[r] + __shfl_xor_sync(~0u, sum[r], 1);
+      all += __shfl_xor_sync(~0u, all, 2);
+      const float factor = 1.0f / all;
+      if (8 * r >= rows) continue;
+#pragma unroll
+      for (int i = 0; i < columns / 8; i++)
+        *reinterpret_cast<unsigned*>(out + 8ll * r * pitch + 8 * i + 2 * t) =
+            ptx::pack_halves(o[i][2 * r] * factor, o[i][2 * r + 1] * factor);
+    }
+  }
+};

@@ -1,0 +1,97 @@
+// Threads that wait for others in a loop: a GPU lets all threads of a block get on, and all blocks that run.
+
+// launch: 3, 128
+extern "C" __global__ void first_waits_for_last(const float* x, float* y, float* part, volatile int* flags) {
+  volatile int* const flag = flags + blockIdx.x;
+  if (threadIdx.x == 0) {
+    while (*flag == 0) {
+    }
+    y[blockIdx.x] = part[blockIdx.x];
+  }
+  if (threadIdx.x == 127) {
+    part[blockIdx.x] = x[blockIdx.x];
+    __threadfence();
+    *flag = 1;
+  }
+}
+
+// launch: 3, 128
+extern "C" __global__ void by_turns(const float* x, float* y, float* part, int* flags) {
+  for (int turn = 0; turn < 4; turn++) {
+    const int mine = 4 * turn + 3 - threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) {
+      while (atomicAdd(&flags[blockIdx.x], 0) < mine) {
+      }
+      y[blockIdx.x * 16 + mine] = x[mine];
+      __threadfence();
+      atomicAdd(&flags[blockIdx.x], 1);
+    }
+    __syncthreads();
+  }
+}
+
+// The first block waits for the last one.
+// launch: 5, 32
+extern "C" __global__ void backwards(const float* x, float* y, float* part, volatile int* flags) {
+  const int b = blockIdx.x, t = threadIdx.x;
+  __shared__ float mine[32];
+  mine[t] = x[b * 32 + t];
+  __syncthreads();
+  float after = 0.0f;
+  if (b + 1 < gridDim.x) {
+    while (flags[b + 1] == 0) __nanosleep(40);
+    after = part[(b + 1) * 32 + t];
+  }
+  part[b * 32 + t] = after + mine[31 - t];
+  __threadfence();
+  __syncthreads();
+  if (t == 0) flags[b] = 1;
+}
+
+// A lock that the threads of a block take one after the other, each lane in its own turn.
+// launch: 2, 64
+extern "C" __global__ void lock_of_lanes(const float* x, float* y, float* part, int* flags) {
+  bool done = false;
+  while (!done)
+    if (atomicCAS(flags, 0, 1) == 0) {
+      flags[1]++;
+      __threadfence();
+      atomicExch(flags, 0);
+      done = true;
+    }
+}
+
+// launch: 1, 64
+extern "C" __global__ void waits_for_nobody(const float* x, float* y, float* part, volatile int* flags) {
+  if (threadIdx.x == 5)
+    while (flags[0] == 0) {  // expect: endless
+    }
+  y[threadIdx.x] = x[threadIdx.x];
+}
+
+// launch: 2, 32
+extern "C" __global__ void wait_for_each_other(const float* x, float* y, float* part, int* flags) {
+  if (threadIdx.x > 0) return;
+  while (atomicAdd(&flags[1 - blockIdx.x], 0) == 0) {  // expect: endless
+  }
+  atomicExch(&flags[blockIdx.x], 1);
+}
+
+// launch: 2, 64
+extern "C" __global__ void lock_is_never_free(const float* x, float* y, float* part, int* flags) {
+  while (atomicCAS(flags, 0, 1) != 0) {  // expect: endless
+  }
+  flags[1]++;
+}
+
+// One ticket too many.
+// launch: 3, 32
+extern "C" __global__ void barrier_of_too_many(const float* x, float* y, float* part, int* flags) {
+  if (threadIdx.x == 0) {
+    __threadfence();
+    atomicAdd(flags, 1);
+    while (atomicAdd(flags, 0) <= gridDim.x) {  // expect: endless
+    }
+  }
+  __syncthreads();
+}

@@ -1,0 +1,156 @@
+"""Checked mode, many short kernels a file: mistakes by kind and line, and none where there is none."""
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_kernels import Kernels
+
+from mini_dnn.checking.schedules import SCHEDULES, all_schedules
+from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.finding import Finding
+
+FILES = sorted(Path(__file__).with_name("checked").glob("*.cu"))
+KERNEL = re.compile(
+    r'^// launch: (?P<grid>\d+), (?P<block>\d+)\nextern "C" __global__ void (?P<name>\w+)'
+    r"(?P<body>.*?^\}$)",
+    re.MULTILINE | re.DOTALL,
+)
+MARK = re.compile(r"// expect: ([\w-]+)")
+LIMIT = 2_000_000  # steps: some of these kernels wait for each other
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, and where its mistake is; line 0: it has none."""
+
+    file: Path
+    name: str
+    grid: int
+    block: int
+    kind: str
+    line: int
+
+
+def cases() -> list[Case]:
+    found = []
+    for file in FILES:
+        text = file.read_text()
+        for match in KERNEL.finditer(text):
+            mark = MARK.search(match["body"])
+            line = text.count("\n", 0, match.start("body") + mark.start()) + 1 if mark else 0
+            kind = mark[1] if mark else ""
+            found.append(Case(file, match["name"], int(match["grid"]), int(match["block"]), kind, line))
+        assert text.count("__global__") == sum(case.file == file for case in found), file
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture(scope="module")
+def device() -> CheckedEmulator:
+    return CheckedEmulator(LIMIT)
+
+
+def findings(device: CheckedEmulator, case: Case) -> list[Finding]:
+    """What any order finds, with x of numbers, zero flags, and two buffers that nobody has written."""
+    module = device.compile(case.file, {})
+
+    def once(schedule: str) -> Finding | None:
+        device.set_schedule(SCHEDULES.index(schedule), 0)
+        x, y, part = (device.empty(name, (1024,)) for name in ("x", "y", "part"))
+        flags = device.empty("flags", (64,), np.int32)
+        device.copy_in(x, np.arange(1024, dtype=np.float32))
+        device.copy_in(flags, np.zeros(64, np.int32))
+        try:
+            device.launch(module, case.name, (case.grid,), (case.block,), (x, y, part, flags))
+        except KernelError as error:
+            return error.finding
+        finally:
+            for buffer in (x, y, part, flags):
+                buffer.free()
+        return None
+
+    return all_schedules(once, SCHEDULES)
+
+
+def lines(finding: Finding) -> list[int]:
+    """That it names: of a race both, as the order says which comes first."""
+    parties = (finding.own, finding.other) if finding.kind == "race" else (finding.own,)
+    return [party.place.line for party in parties if party and party.place]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.file.stem}-{case.name}")
+def test_kernel(device: CheckedEmulator, case: Case) -> None:
+    found = findings(device, case)
+    told = [(f.kind, lines(f), f.what) for f in found]
+    if not case.kind:
+        assert not found, told
+        return
+    assert [kind for kind, _, _ in told] == [case.kind], told
+    assert case.line in told[0][1], told
+    assert found[0].cure
+
+
+def arrays_after(device: EmulatorDevice, case: Case) -> list[np.ndarray]:
+    """What a launch leaves, in the device's own order."""
+    x = np.arange(1024, dtype=np.float32)
+    rest = [np.zeros(1024, np.float32), np.zeros(1024, np.float32), np.zeros(64, np.int32)]
+    Kernels(device, case.file)(case.name, (case.grid,), (case.block,), x, *rest)
+    return rest
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_that_wait_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
+    """They end, and give what checked mode gives."""
+    device.set_schedule(0, 0)
+    with closing(EmulatorDevice(threads=workers)) as fast:
+        for case in CASES:
+            if case.kind or case.file.stem not in ("fences", "spins"):
+                continue
+            for found, expected in zip(arrays_after(fast, case), arrays_after(device, case), strict=True):
+                np.testing.assert_array_equal(found, expected, case.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "same"), [("all_say_yes", True), ("blocks_say_yes", True), ("all_count", False)]
+)
+def test_writes_of_the_same_value(name: str, same: bool, device: CheckedEmulator) -> None:
+    (case,) = (case for case in CASES if case.name == name)
+    (finding,) = findings(device, case)
+    assert ("both write the same value" in finding.what) == same
+    assert any("harmless" in note for note in finding.notes) == same
+
+
+ALIASES = """\
+extern "C" __global__ void shift(const float* __restrict__ x, float* y) {
+  const float value = x[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = 2.0f * value;
+  __syncthreads();
+  if (AGAIN) y[threadIdx.x] += x[63 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_a_restricted_pointer_to_what_is_written(again: int, device: CheckedEmulator, tmp_path: Path) -> None:
+    """Each element in place is no mistake; to read what was written is one."""
+    (tmp_path / "kernel.cu").write_text(ALIASES)
+    module = device.compile(tmp_path / "kernel.cu", {"AGAIN": again})
+    buffer, other = device.empty("x", (64,)), device.empty("y", (64,))
+    device.copy_in(buffer, np.ones(64, np.float32))
+    device.launch(module, "shift", (1,), (64,), (buffer, other))
+    if not again:
+        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+        return
+    with pytest.raises(KernelError) as error:
+        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+    finding = error.value.finding
+    assert (finding.kind, lines(finding)[0]) == ("race", 6)
+    assert "const __restrict__" in finding.what

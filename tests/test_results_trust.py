@@ -1,0 +1,340 @@
+"""Results files that somebody sent: they are read and checked, and never run or believed."""
+
+import copy
+import json
+import random
+import re
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_records import (
+    CEILINGS,
+    both,
+    fake_full,
+    fake_record,
+    fake_row,
+    fake_run,
+    fake_serving,
+    fake_streams,
+    fake_sweep,
+    stored,
+)
+
+from mini_dnn.cli import main
+from mini_dnn.errors import DataError, MiniDnnError
+from mini_dnn.measuring.files import read_json, write
+from mini_dnn.measuring.records import BenchFile, ServingFile
+from mini_dnn.measuring.strict import checksum
+from mini_dnn.report.board import boards
+from mini_dnn.report.load import RESULTS, load, results_files
+from mini_dnn.report.page import write_report
+from mini_dnn.report.peers import PeersFile
+
+HEAD = "0123456789abcdef" * 4
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """As this version writes it."""
+    content = json.loads(json.dumps(content))
+    return content | {"sha256": checksum(content)}
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    rows = both("m1/direct", 5.0, 9.0, streams=fake_streams())
+    sweeps = [fake_sweep("conv1")]
+    return fake_record(rows, schema=4, memory=dict(CEILINGS), sweeps=sweeps) | changes
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataError) as refused:
+        load([path])
+    message = str(refused.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message.replace(str(path), "FILE")
+
+
+def foreign(folder: Path) -> Path:
+    """A variant's folder whose code leaves a trace when it runs."""
+    folder.mkdir()
+    trace = folder / "ran"
+    (folder / "variant.py").write_text(f"open({str(trace)!r}, 'w')\n")
+    (folder / "kernel.cu").write_text("")
+    return trace
+
+
+def test_a_report_runs_no_code_that_a_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    trace = foreign(tmp_path / "theirs")
+    monkeypatch.chdir(tmp_path)
+    own = both("m1/direct", 5.0, 9.0)
+    named = [str(trace.parent), "theirs", "./theirs", "m1/../../theirs", str(trace.parent / "variant.py")]
+    rows = [fake_row(name, 10000, "conv1", 1.0, code_hash=HEAD, source_hash=HEAD) for name in named]
+    growth = [row | {"variant": str(trace.parent)} for row in fake_serving()["growth"]]
+    latency = [row | {"variant": "theirs"} for row in fake_serving()["latency"]]
+    files = [
+        stored(tmp_path, fake_record(own + rows), "bench.json"),
+        stored(tmp_path, fake_serving(growth=growth, latency=latency), "serving.json"),
+    ]
+    monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])
+    assert main(["report", *map(str, files), "--out", str(tmp_path / "out")]) == 0
+    assert not trace.exists()
+    said = capsys.readouterr().out
+    assert "not looked up, as these are no variants of this checkout" in said
+    assert all(name in said for name in named)
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert re.search(r"no variant of this checkout, so that nothing was looked up: .*`theirs`", page)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"started": "2999-01-01T10:00:00+00:00"}, "started 2999-01-01T10:00:00+00:00 is in the future"),
+        ({"started": "2025-13-01T10:00:00+00:00"}, "month must be in 1..12"),
+        ({"started": "yesterday"}, "started: Expected `str` matching"),
+        ({"rows": None}, "rows: Expected `array`, got `null`"),
+        ({"sweeps": None}, "sweeps: Expected `array`, got `null`"),
+        ({"skipped": None}, "skipped: Expected `array`, got `null`"),
+        ({"dirty": 1}, "dirty: Expected `bool | null`, got `int`"),
+        ({"schema": True}, "schema: Expected `int`, got `bool`"),
+        ({"data": "two\nlines"}, "data: Expected `str` matching"),
+        ({"commit": "\x1b[31m"}, "commit: Expected `str` matching"),
+    ],
+)
+def test_heads_out_of_range_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert message in refusal(stored(tmp_path, sealed(small(**change))))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"accuracy": 7.5}, "rows[1].accuracy: Expected `float` <= 1.0"),
+        ({"accuracy": -0.1}, "rows[1].accuracy: Expected `float` >= 0.0"),
+        ({"op_ms": True}, "rows[1].op_ms: Expected `float | null`, got `bool`"),
+        ({"op_ms": -5.0}, "rows[1].op_ms: Expected `float` > 0.0"),
+        ({"op_ms": 90.0}, "rows[1]: op_ms_min, op_ms and op_ms_max do not rise: 9, 90, 9"),
+        ({"op_ms_quartiles": [3.0, 2.0, 4.0]}, "rows[1]: op_ms_quartiles do not rise"),
+        ({"op_ms_quartiles": [3.0, 4.0]}, "rows[1].op_ms_quartiles: Expected `array` of length >= 3"),
+        ({"layer_ms": -1}, "rows[1].layer_ms: Expected `float` >= 0.0"),
+        ({"compile_ms": -1}, "rows[1].compile_ms: Expected `float` >= 0.0"),
+        ({"max_error": -1e-9}, "rows[1].max_error: Expected `float` >= 0.0"),
+        ({"repeats": -1}, "rows[1].repeats: Expected `int` >= 0"),
+        ({"repeats": 1.5}, "rows[1].repeats: Expected `int`, got `float`"),
+        ({"parts": 0}, "rows[1].parts: Expected `int` >"),
+        ({"batch": 100}, "rows[1].batch: found 100; by its shape it is 10000"),
+        ({"flops": -1}, "rows[1].flops: Expected `int` >= 0"),
+        ({"code_hash": "ab"}, "rows[1].code_hash: Expected `str` matching"),
+        ({"precision": "fp128"}, "rows[1].precision: Expected `str` matching"),
+        ({"variant": ""}, "rows[1].variant: Expected `str` of length >= 1"),
+        ({"variant": "x" * 301}, "rows[1].variant: Expected `str` of length <= 300"),
+        ({"variant": "m1/\u202edirect"}, "rows[1].variant: Expected `str` matching"),
+        ({"shape": {"N": 10**15}}, "rows[1].shape: found 1 values"),
+    ],
+)
+def test_rows_out_of_range_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    record = small()
+    record["rows"][1] |= change
+    assert message in refusal(stored(tmp_path, sealed(record)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('"op_ms": 9.0', '"op_ms": 1e999', "rows[1].op_ms: found inf; expected a finite number"),
+        ('"op_ms": 9.0', '"op_ms": NaN', "rows[1].op_ms: found nan; expected a finite number"),
+        ('"op_ms": 9.0', '"op_ms": 9.0, "op_ms": 1.0', "rows[1]: the key 'op_ms' stands there twice"),
+        ('"op_ms": 9.0', '"op_ms": 9' + "0" * 5000, "rows[1].op_ms: a number of 5,001 characters"),
+        ('"op_ms": 9.0', '"op_ms": 9.' + "0" * 5000, "rows[1].op_ms: a number of 5,002 characters"),
+        ('"flops": ', '"flops": 9' + "0" * 25, "rows[0].flops: found 9"),
+        ('"Test CPU"', '"\\ud800"', r"device.cpu: half of a surrogate pair, which is no text, in '\ud800'"),
+        ('"Test CPU"', "[" * 100 + "]" * 100, "nested too deeply: at most 32 levels are expected"),
+        ('"Test CPU"', "[" * 100_000 + "]" * 100_000, "nested too deeply: at most 32 levels are expected"),
+        ('"Test CPU"', "'Test CPU'", "it is not JSON: Expecting value: line 1"),
+        ('"Test CPU"', '"\x00"', "it is not JSON: Invalid control character"),
+    ],
+)
+def test_odd_json_is_refused_with_its_place(before: str, after: str, message: str, tmp_path: Path) -> None:
+    text = json.dumps(sealed(small()))
+    assert text.count(before) >= 1
+    path = tmp_path / "results.json"
+    path.write_text(text.replace(before, after, 1))
+    assert message in refusal(path)
+
+
+def test_a_change_after_the_measurement_is_refused(tmp_path: Path) -> None:
+    record = sealed(small())
+    assert load([stored(tmp_path, record)]).unverified == []
+    record["rows"][0]["op_ms_min"] = record["rows"][0]["op_ms"] = 4.9
+    assert "its content was changed after it was written" in refusal(stored(tmp_path, record))
+    del record["sha256"]
+    assert "sha256 is missing, which a file of schema 4 has" in refusal(stored(tmp_path, record))
+
+
+def test_files_of_before_are_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])
+    old, new = small(schema=3), sealed(small(started="2025-02-01T10:00:00+00:00"))
+    paths = [stored(tmp_path, old, "old.json"), stored(tmp_path, new, "new.json")]
+    assert [file.name for file in load(paths).unverified] == ["old.json"]
+    assert main(["report", *map(str, paths), "--out", str(tmp_path / "out")]) == 0
+    assert "not verified, as older versions wrote no checksum: old.json\n" in capsys.readouterr().out
+    assert re.search(r"What is not verified\n\n.*`old.json`\.", (tmp_path / "out" / "report.md").read_text())
+
+
+def test_what_is_written_is_verified(tmp_path: Path) -> None:
+    for number, (record, kind) in enumerate(
+        [(small(), BenchFile), (fake_serving(schema="serving-3"), ServingFile), (fake_run(), PeersFile)]
+    ):
+        path = tmp_path / f"{number}.json"
+        write(record, path, kind)
+        assert "sha256" in read_json(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, True, "5"])
+def test_nothing_is_written_that_no_reader_takes(value: object, tmp_path: Path) -> None:
+    record = small()
+    record["rows"][1]["max_error"] = value
+    with pytest.raises(MiniDnnError, match=r"is not written, as nobody could read it: rows\[1\].max_error: "):
+        write(record, tmp_path / "results.json", BenchFile)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_published_files_are_read() -> None:
+    assert load(results_files([RESULTS])).rows
+
+
+def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
+    rows = [fake_row("m1/direct", 100, "conv1", 1.0) | {"variant": f"v{n}"} for n in range(501)]
+    assert "501 variants, and a page has room for 500" in refusal(stored(tmp_path, fake_record(rows)))
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(33 << 20)
+    assert "it has 34,603,008 bytes, and 33,554,432 are the most" in refusal(path)
+
+
+@pytest.mark.exhaustive
+def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path) -> None:
+    rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(500)]
+    results = load([stored(tmp_path, fake_record(rows))])
+    write_report(results, tmp_path / "out")
+    assert "`v499`" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_clock_that_is_a_little_late_is_no_reason(tmp_path: Path) -> None:
+    ahead = (datetime.now(UTC) + timedelta(hours=12)).isoformat(timespec="seconds")
+    assert load([stored(tmp_path, sealed(small(started=ahead)))]).rows
+
+
+# Mutations
+
+ODD = [None, True, -1, 0, 1e999, "", "x", [], {}, 10**30, 1e-320, [None], {"": None}, "2999-01-01", 7.5]
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container with each of its keys."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, part in inside:
+        found.append((value, key))
+        if isinstance(part, dict | list):
+            found += places(part)
+    return found
+
+
+def mutated(content: Any, rng: random.Random) -> Any:
+    """With another value at a random place."""
+    changed = copy.deepcopy(content)
+    inside, key = rng.choice(places(changed))
+    match rng.randrange(4):
+        case 0:
+            del inside[key]
+        case 1 if isinstance(inside[key], int | float):
+            inside[key] = inside[key] * rng.choice([-1, 2, 1.01, 0.5, 1e-3])
+        case 2 if isinstance(inside[key], str) and inside[key]:
+            at = rng.randrange(len(inside[key]))
+            inside[key] = inside[key][:at] + chr(rng.randrange(0x20, 0x10FFFF)) + inside[key][at + 1 :]
+        case _:
+            inside[key] = rng.choice(ODD)
+    return changed
+
+
+def flipped(text: bytes, rng: random.Random) -> bytes:
+    """With a few bytes changed, lost or doubled."""
+    at, length = rng.randrange(len(text)), rng.choice([1, 1, 1, 2, 8, 100])
+    middle = [rng.randbytes(length), b"", text[at : at + length] * 2, b"9" * length][rng.randrange(4)]
+    return text[:at] + middle + text[at + length :]
+
+
+def one_line(error: MiniDnnError) -> None:
+    assert "\n" not in str(error)
+
+
+def believed(path: Path) -> str | None:
+    """All that the reader takes from a file; None if it refuses the file, in one line."""
+    try:
+        results = load([path])
+        boards(results)
+    except MiniDnnError as error:
+        return one_line(error)
+    return repr((results.rows, results.servings, results.peers)).replace(str(path), "")
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Path) -> None:
+    rng = random.Random(count)
+    record = sealed(small())
+    text = json.dumps(record).encode()
+    path = stored(tmp_path, record)
+    before, peak = believed(path), 0
+    for _ in range(count):
+        new = flipped(text, rng) if rng.random() < 0.5 else None
+        path.write_bytes(new or json.dumps(mutated(record, rng)).encode("utf-8", "surrogatepass"))
+        assert believed(path) in (None, before), path.read_bytes()
+    path.write_bytes(text)
+    tracemalloc.start()
+    try:
+        believed(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        for _ in range(20):
+            path.write_bytes(flipped(text, rng))
+            tracemalloc.reset_peak()
+            believed(path)
+            assert tracemalloc.get_traced_memory()[1] <= 2 * peak
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
+    """Whoever seals a file anew can say what they like within the ranges; nothing of it breaks the report."""
+    rng = random.Random(count)
+    records = [small(), fake_serving(schema="serving-3"), fake_run() | {"schema": "peers-3"}]
+    ours = stored(tmp_path, sealed(small()), "ours.json")
+    for number in range(count):
+        lie = mutated(rng.choice(records), rng)
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps(sealed(lie)) if isinstance(lie, dict) else json.dumps(lie))
+        try:
+            results = load([ours, path])
+            if number % 25 == 0:
+                write_report(results, tmp_path / "out")
+            else:
+                boards(results)
+        except MiniDnnError as error:
+            one_line(error)
+
+
+@pytest.mark.exhaustive
+def test_every_form_of_page_takes_lies(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    full = fake_full() | {"schema": 4}
+    for _ in range(10):
+        lie = mutated(mutated(mutated(full, rng), rng), rng)
+        path = stored(tmp_path, sealed(lie))
+        if believed(path):
+            write_report(load([path]), tmp_path / "out")

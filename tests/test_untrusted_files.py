@@ -1,0 +1,247 @@
+"""Files and streams that are not what they should be: nobody waits, fills the memory, or sees a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.cli.common import check_output
+from mini_dnn.datasets import fashion_mnist, storage
+from mini_dnn.device import host_memory
+from mini_dnn.errors import DataError, UsageError, WeightsError
+from mini_dnn.nn.models import lenet
+from mini_dnn.nn.weights import FORMAT, checksum, load, save, values, write_arrays
+from mini_dnn.nn.weights import WeightsInfo as Info
+from mini_dnn.paths import ROOT, open_regular, read_regular
+from mini_dnn.report.load import load as load_results
+
+RECIPE = {"source": "a.gz md5:1"}
+
+
+def odd_files(folder: Path) -> list[Path]:
+    """A pipe that nobody writes to, a device that never ends, a link to one, a folder."""
+    os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to("/dev/zero")
+    (folder / "folder").mkdir()
+    return [folder / "pipe", Path("/dev/zero"), folder / "link", folder / "folder"]
+
+
+def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path: Path) -> None:
+    for path in odd_files(tmp_path):
+        with pytest.raises(OSError, match=r"a pipe|a device|Is a directory"):
+            open_regular(path)
+        with pytest.raises(WeightsError, match=r"cannot use .* as weights"):
+            load(path, lenet.build(np.random.default_rng(0)))
+        with pytest.raises(DataError, match="cannot be read"):
+            load_results([path])
+        assert storage.read(path, RECIPE) is None
+        name = fashion_mnist.PUBLISHED.splits["test"][0].packed_name
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).symlink_to(path)
+        with pytest.raises(DataError, match="cannot be read"):
+            fashion_mnist.load("test", tmp_path, tmp_path / "data")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a file of holes
+    with pytest.raises(OSError, match=r"1,099,511,627,776 bytes, and 100 are the most"):
+        read_regular(path, 100)
+    with pytest.raises(WeightsError, match=r"1,099,511,627,776 bytes, and [\d,]+ are the most"):
+        load(path, lenet.build(np.random.default_rng(0)))
+
+
+def network_file(path: Path, change: Callable[[h5py.File], None]) -> None:
+    """Weights that are right in all but what is changed, checksum and attributes included."""
+    network = lenet.build(np.random.default_rng(1))
+    save(path, network, Info("synthetic", {}, 0, "made up"))
+    with h5py.File(path, "r+") as file:
+        change(file)
+
+
+def external(file: h5py.File) -> None:
+    other = Path(file.filename).with_name("other.h5")
+    with h5py.File(other, "w") as there:
+        there["bias"] = file["fc2/bias"][...]
+    del file["fc2/bias"]
+    file["fc2/bias"] = h5py.ExternalLink(str(other), "/bias")
+
+
+def soft(file: h5py.File) -> None:
+    file.move("fc2/bias", "elsewhere")
+    file["fc2/bias"] = h5py.SoftLink("/elsewhere")
+
+
+def replaced(**how: Any) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        bias = file["fc2/bias"][...]
+        del file["fc2/bias"]
+        file.create_dataset("fc2/bias", bias.shape, bias.dtype, **how)
+
+    return change
+
+
+def raw(file: h5py.File) -> None:
+    other = Path(file.filename).with_name("raw")
+    other.write_bytes(bytes(40))
+    replaced(external=[(str(other), 0, 40)])(file)
+
+
+def virtual(file: h5py.File) -> None:
+    other = Path(file.filename).with_name("other.h5")
+    with h5py.File(other, "w") as there:
+        there["bias"] = file["fc2/bias"][...]
+    del file["fc2/bias"]
+    layout = h5py.VirtualLayout((10,), np.float32)
+    layout[:] = h5py.VirtualSource(str(other), "bias", (10,))
+    file.create_virtual_dataset("fc2/bias", layout)
+
+
+def group(file: h5py.File) -> None:
+    del file["fc2/bias"]
+    file.create_group("fc2/bias")
+
+
+def text(file: h5py.File) -> None:
+    file.attrs["command"] = "of any length"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (external, "'bias' leads elsewhere, and links are not followed"),
+        (soft, "'bias' leads elsewhere"),
+        (raw, "'fc2/bias' lies in another file"),
+        (virtual, "'fc2/bias' lies in another file"),
+        (replaced(compression="gzip"), "takes 0 bytes in the file and 40 in memory"),
+        (replaced(chunks=(10,), maxshape=(None,)), "takes 0 bytes in the file and 40 in memory"),
+        (replaced(), "takes 0 bytes in the file and 40 in memory"),  # never written
+        (group, "'fc2.bias' is missing"),
+        (text, "the attribute 'command' is neither a number nor a string of fixed length"),
+    ],
+)
+def test_weights_are_plain_arrays_of_the_file(
+    change: Callable[[h5py.File], None], message: str, tmp_path: Path
+) -> None:
+    network_file(tmp_path / "w.h5", change)
+    with pytest.raises(WeightsError, match=message):
+        load(tmp_path / "w.h5", lenet.build(np.random.default_rng(0)))
+
+
+def test_a_small_cache_does_not_become_gigabytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its checksum is right, as whoever makes such a file can compute it."""
+    count = 500_000  # 3.7 GB
+    for at, how in enumerate([{}, {"compression": "gzip", "chunks": (1000, 1, 86, 86)}]):
+        path = tmp_path / f"{at}.h5"
+        with h5py.File(path, "w", userblock_size=512) as file:
+            file.create_dataset("images", (count, 1, 86, 86), np.uint8, **how)
+            file.create_dataset("labels", data=np.zeros(count, np.uint8))
+            file.attrs.update(RECIPE)
+        with path.open("r+b") as sealed:
+            sealed.write(storage._seal(path))
+        assert path.stat().st_size < 1 << 20
+        assert storage.read(path, RECIPE) is None
+        assert "'images' takes 0 bytes in the file and 3,698,000,000 in memory" in caplog.text
+        caplog.clear()
+
+
+@pytest.mark.parametrize("state", ["", "[]", "{}", '{"identity": 3}', "[" * 100_000, '{"identity": {}}'])
+def test_a_checkpoint_whose_state_makes_no_sense(state: str, tmp_path: Path) -> None:
+    from test_train import trainer
+
+    learner = trainer()
+    architecture = learner.network.architecture
+    write_arrays(tmp_path / "c.h5", "checkpoint", architecture, learner._arrays(), {"state": state})
+    with pytest.raises(WeightsError, match=r"its state makes no sense|no HDF5 file"):
+        learner.restore(tmp_path / "c.h5")
+
+
+def test_attributes_that_make_no_sense(tmp_path: Path) -> None:
+    network = lenet.build(np.random.default_rng(1))
+    write_arrays(tmp_path / "w.h5", "weights", network.architecture, values(network), {"seed": np.inf})
+    with pytest.raises(WeightsError, match="an attribute is missing or makes no sense"):
+        load(tmp_path / "w.h5", network)
+    assert len(checksum(values(network), {"format": FORMAT})) == 64
+
+
+def test_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
+    pipe, device, _, _ = odd_files(tmp_path)
+    for path in (pipe, device):
+        with pytest.raises(UsageError, match="is no regular file; name one"):
+            check_output("--out", path)
+    check_output("--out", tmp_path / "out.json")
+    with pytest.raises(UsageError, match="cannot be written"):
+        check_output("--out", Path("/proc/self/out.json"))
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        (">/dev/full", 2, "error: the system says: No space left on device"),
+    ],
+)
+def test_standard_streams_may_be_closed_or_full(redirection: str, status: int, said: str) -> None:
+    command = f"{sys.executable} run.py list {redirection}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == bool(said)
+
+
+def test_a_file_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """Kernels print to number 1, whatever it is."""
+    code = f"""
+import json, os, sys
+from mini_dnn.cli import main
+main(["list", "softmax"])
+json.dump([os.open(os.devnull, os.O_RDONLY), sys.stdout.name], open({str(tmp_path / "said")!r}, "w"))
+"""
+    subprocess.run(["sh", "-c", 'exec "$0" "$@" <&- >&-', sys.executable, "-c", code], cwd=ROOT, check=True)
+    number, _ = json.loads((tmp_path / "said").read_text())
+    assert number > 2
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError("Unable to allocate 9 GiB"), "error: out of memory: Unable to allocate 9 GiB. Take a"),
+        (
+            OSError(5, "Input/output error", "somewhere"),
+            "error: the system says: Input/output error (some",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_told_in_a_line(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("mini_dnn.cli.list_variants.run", fail)
+    assert main(["list"]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_memory_is_known_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = host_memory.available_bytes()
+    assert known > 0
+    monkeypatch.setattr(host_memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(host_memory, "STATM", tmp_path / "statm")
+    assert host_memory.available_bytes() > 0
+    assert host_memory._address_space() > 0
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    monkeypatch.setattr(host_memory, "GROUPS", tmp_path)
+    assert host_memory.available_bytes() == 2000
