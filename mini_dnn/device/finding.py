@@ -22,8 +22,8 @@ CURES = {
     "return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
-    "read only": "the read-only cache need not see writes of the same launch: read by a plain pointer (no __ldg, "
-    "no __restrict__) after the barrier or fence that orders the two, or write to another buffer",
+    "read only": "the read-only cache need not see writes of the same launch: read by a plain pointer "
+    "(no __ldg, no __restrict__) after the barrier or fence between, or write to another buffer",
     "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
     "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "

@@ -31,7 +31,7 @@ VARIABLE_END = re.compile(
     re.MULTILINE,
 )
 CLANG_VARIABLE_END = re.compile(r"^\t\.size\t[\w.$]+, (?P<size>\d+)\n", re.MULTILINE)
-# What compilers fill variables with that have no initial value, four or eight bytes at a time; see checked/unset.h.
+# What compilers fill variables with that have no initial value, by four or eight bytes; see checked/unset.h.
 UNSET = re.compile(
     r"(?<![\w.-])(?:-16843010|4278124286|0xfefefefe|-72340172838076674|18374403900871474942)(?!\w)"
 )
