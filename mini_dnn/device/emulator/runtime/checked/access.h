@@ -58,8 +58,8 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.launch_epoch;
 }
 
-inline void check_access(const void* address, size_t bytes, bool write, Manner manner, const void* pc,
-                         bool update = false) {
+[[gnu::always_inline]] inline void check_access(const void* address, size_t bytes, bool write, Manner manner,
+                                                const void* pc, bool update = false) {
   Check& c = the_check;
   const auto* p = static_cast<const char*>(address);
   const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
