@@ -74,10 +74,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    for one in (cache._spare, cache._say):
+    for one in (cache._spare, cache.say):
         one.cache_clear()
     yield tmp_path
-    for one in (cache._spare, cache._say):
+    for one in (cache._spare, cache.say):
         one.cache_clear()
 
 
