@@ -19,6 +19,8 @@ from mini_dnn.cli.common import check_output
 from mini_dnn.datasets import fashion_mnist, storage
 from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
+from mini_dnn.grading import rubric
+from mini_dnn.grading.cluster import read_profile
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
@@ -47,6 +49,9 @@ def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be read"):
             load_results([path])
         assert storage.read(path, RECIPE) is None
+        for read in (rubric.load, read_profile):
+            with pytest.raises(UsageError, match=r"a pipe|a device|Is a directory"):
+                read(path)
         name = fashion_mnist.PUBLISHED.splits["test"][0].packed_name
         (tmp_path / name).unlink(missing_ok=True)
         (tmp_path / name).symlink_to(path)
