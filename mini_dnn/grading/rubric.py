@@ -63,9 +63,10 @@ from mini_dnn import ops
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.grading.asked import Accuracy, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
-from mini_dnn.grading.tables import TomlTable
+from mini_dnn.grading.tables import MOST_BYTES, TomlTable
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.paths import read_regular
 from mini_dnn.variant import find
 
 PRESETS = Path(__file__).parent / "rubrics"
@@ -90,14 +91,14 @@ def load(name: str | Path) -> Rubric:
     if path.suffix != ".toml" and str(name) in presets():
         path = PRESETS / f"{name}.toml"
     try:
-        text = path.read_bytes()
+        text = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"no rubric '{name}' ({error.strerror}): expected a TOML file, or one of {', '.join(presets())}"
         ) from error
     try:
         return _rubric(TomlTable(tomllib.loads(text.decode())), hashlib.sha256(text).hexdigest())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"rubric {path} is no TOML: {error}") from error
     except MiniDnnError as error:
         raise UsageError(f"rubric {path}: {error}") from error
