@@ -45,12 +45,14 @@ CHECKED_FLAGS = (
     "-O1",
     "-gdwarf-4",
     "-fdata-sections",
+    "-fno-jump-tables",  # control goes to no place that the code does not name
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment",
+    "-fno-ivopts",  # an access has its address in the way that its check has it
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
 )
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
