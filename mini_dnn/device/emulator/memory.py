@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import resource
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +128,10 @@ class Memory:
 
 def available_bytes() -> int:
     """Memory that this process may still take: what the system has, or its container if that has less."""
-    meminfo = Path("/proc/meminfo").read_text()
+    try:
+        meminfo = Path("/proc/meminfo").read_text()
+    except PermissionError:  # a confined process: what it may take at all is its share
+        return resource.getrlimit(resource.RLIMIT_AS)[1] // 2
     system = next(line for line in meminfo.splitlines() if line.startswith("MemAvailable:"))
     available = int(system.split()[1]) * 1024
     group = Path("/sys/fs/cgroup")

@@ -1,9 +1,9 @@
 """Whether each access of a compiled kernel's memory is told to checked mode, decided on the machine code.
 
 The compiler puts the call of a hook before each load and store that another thread could notice. `State`
-follows registers through a function, so an access at an address of which no hook was told is found, whatever in
-the source has caused it. What needs no hook: the stack, constants of the library, and the runtime's words such as
-``threadIdx``, which may only be read.
+follows registers through a function, so an access at an address of which no hook was told is found, whatever
+in the source has caused it. What needs no hook: the stack, constants of the library, and the runtime's words
+such as ``threadIdx``, which may only be read.
 """
 
 from __future__ import annotations

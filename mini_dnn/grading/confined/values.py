@@ -1,7 +1,8 @@
 """What registers hold, in symbols: enough to tell that an access is at the place that its hook was told.
 
-A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations have equal values,
-so an address that the compiler works out twice is recognised. An unknown that is a place on the stack is marked.
+A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations have equal
+values, so an address that is worked out twice is recognised. Places on the stack are
+marked.
 """
 
 from __future__ import annotations
