@@ -28,6 +28,7 @@ The file, with everything that it may hold::
 
     [checked]                       # the checked emulator: races, bounds, barriers, uninitialised reads
     shapes = [[2, 2, 9, 21, 3, 2, 5]]
+    hidden = [[1, 3, 8, 13, 4, 3, 2]]     # and at these, of which students see only that one failed
 
     [performance]                   # op times of the operation's course problems, summed
     at = ["..."]                    # of these problems alone, by their names; left out: of all
@@ -120,7 +121,10 @@ def _rubric(top: TomlTable, digest: str) -> Rubric:
         limits=_limits(top.table("limits", {})),
         hidden=_trials(top.table("hidden"), operation) if "hidden" in top else None,
         accuracy=_accuracy(top.table("accuracy"), operation) if "accuracy" in top else None,
-        checked=_trials(top.table("checked"), operation) if "checked" in top else None,
+        checked=_trials(top.table("checked"), operation, more="hidden") if "checked" in top else None,
+        hidden_checked=_trials(top.table("checked"), operation, "hidden", more="shapes")
+        if "hidden" in top.table("checked", {})
+        else None,
         performance=_performance(top.table("performance"), operation) if "performance" in top else None,
         op=operation.name,
         digest=digest,
@@ -136,16 +140,19 @@ def _rubric(top: TomlTable, digest: str) -> Rubric:
     return rubric
 
 
-def _trials(table: TomlTable, operation: Operation) -> Trials:
+def _trials(table: TomlTable, operation: Operation, key: str = "shapes", more: str = "") -> Trials:
+    """Problems below a key; ``more`` is a key beside it that somebody else reads."""
     problems = []
-    for row in table.rows("shapes", f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
+    for row in table.rows(key, f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
         try:
             problems.append(operation.decode(row))
         except ShapeError as error:
-            raise UsageError(f"'{table.name}.shapes' has {row}: {error}") from error
+            raise UsageError(f"'{table.name}.{key}' has {row}: {error}") from error
     if "seed" in table and "seeds" in table:
         raise UsageError(f"'{table.name}' has both 'seed' and 'seeds'; expected one of them")
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
+    if more:
+        table.get(more, None)
     table.finish()
     return Trials(tuple(problems), seeds)
 

@@ -43,6 +43,13 @@ UNSET_CONSTANT = re.compile(
 UNSET_FLOAT = 0x7FA5A5A5
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
+# By these a kernel could tell how hard the compiler tries, and so one mode from the other.
+BLIND = (
+    "#define __builtin_constant_p(...) 0",
+    "#define __builtin_object_size(...) ((size_t)-1)",
+    "#define __builtin_dynamic_object_size(...) ((size_t)-1)",
+)
+
 PTX_HINT = (
     "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
     "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
@@ -166,6 +173,7 @@ def _lines(path: Path, defines: Defines, checked: bool) -> list[str]:
     """The file that is compiled, of which the kernel file is a part."""
     # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
     lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
+    lines[1:1] = BLIND
     if checked:  # what is checked is what runs elsewhere
         lines[1:1] = ["#undef EMULATOR_CHECKED", "#undef __SANITIZE_THREAD__"]
     return [*lines, f'#include "{path}"']

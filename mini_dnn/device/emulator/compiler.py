@@ -47,6 +47,7 @@ CHECKED_FLAGS = (
     "-ftrapping-math",  # no use of a number that the kernel does not use
     "-gdwarf-4",
     "-fdata-sections",
+    "-fno-jump-tables",  # control goes to no place that the code does not name
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
@@ -54,6 +55,7 @@ CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment,object-size",
     "--param=tsan-distinguish-volatile=1",
+    "-fno-ivopts",  # an access has its address in the way that its check has it
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
 )
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
