@@ -12,9 +12,9 @@ GEMM = ops.find("gemm")
 
 
 def small(variant: Variant) -> Any:
-    """A course problem that the variant takes, with a few entries; of matrix products one that is checked."""
+    """A course problem that the variant takes, with a few entries; if those are large, one of `check`."""
     operation = variant.operation
-    among = operation.check if operation.name == "gemm" else operation.course.values()
+    among = operation.check if operation.sample else operation.course.values()
     taken = [problem for problem in among if not variant.limit_for(problem)]
     return taken[-1].with_batch(min(taken[-1].batch, 7))
 

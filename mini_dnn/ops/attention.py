@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from mini_dnn.ops.attention_numpy import (
+    answer,
+    by_heads,
+    in_parts,
+    is_masked,
+    output,
+    softmax,
+    some_heads,
+    weighted,
+    weights_of,
+)
 from mini_dnn.ops.attention_shape import CODES, AttentionShape, arrays_of, given, lying, parts
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, ROUND_OFF, compare_all, wrong_elements
 from mini_dnn.ops.operation import Operation, Sample
@@ -16,16 +27,13 @@ from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
 
 __all__ = ["CODES", "OPERATION", "AttentionShape"]
 
-PART = 1 << 20  # scores that are made at a time: they bound the memory, whatever T is
 STEEP = 40.0  # of q in a head with large scores: their powers overflow in fp32
 TURN = 9  # tokens after which a problem's first head is of the next kind
 RISE = 30.0  # how far scores rise along the keys
 AUDITED = 4  # rows of each head, at least
-LONG = 800  # tokens of a probe, so that sums grow and grow
+LONG = 400  # tokens of a probe, so that sums grow and grow
 TILES = (16, 32, 64, 128)
 ROUNDING = {"fp32": (2.0**-24, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL)}  # what storing o may take
-
-Weigh = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores, which are masked -> weights of the values
 
 
 def draw(p: AttentionShape, rng: np.random.Generator) -> Arrays:
@@ -46,64 +54,18 @@ def draw(p: AttentionShape, rng: np.random.Generator) -> Arrays:
     return given(p, q, k, v)
 
 
-def softmax(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """Along the last axis, without what is masked."""
-    scores = np.where(masked, -np.inf, scores)
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def _masked(p: AttentionShape, rows: np.ndarray) -> np.ndarray:
-    """Which keys these queries do not see: ``(len(rows), T)``."""
-    return (np.arange(p.T) > rows[:, None]) & p.causal
-
-
-def _heads(p: AttentionShape) -> Iterator[tuple[int, int]]:
-    return iter(np.ndindex(p.B, p.H))
-
-
-def _row_parts(p: AttentionShape) -> Iterator[np.ndarray]:
-    """All queries, some at a time."""
-    step = max(1, PART // p.T)
-    return (np.arange(first, min(first + step, p.T)) for first in range(0, p.T, step))
-
-
-def answer(p: AttentionShape, arrays: Arrays) -> Arrays:
-    """In float64."""
-    o = np.empty((p.B, p.H, p.T, p.d))
-    for at, rows, q, k, v in _in_parts(p, arrays):
-        o[at][rows] = _weights(p, q, k, rows) @ v
-    return {"o": lying(p, o)}
-
-
-def _in_parts(
-    p: AttentionShape, arrays: Arrays
-) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Which head, which queries, these queries, and keys and values of that head, in float64."""
-    q, k, v = parts(p, arrays)
-    for at in _heads(p):
-        keys, values = k[at].astype(np.float64), v[at].astype(np.float64)
-        for rows in _row_parts(p):
-            yield at, rows, q[at][rows].astype(np.float64), keys, values
-
-
-def _weights(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
-        return softmax(p.factor * (q @ k.T), _masked(p, rows))
-
-
 def bound(p: AttentionShape, arrays: Arrays, precision: str) -> Arrays:
     """See `_row_bound`."""
-    o = np.empty((p.B, p.H, p.T, p.d))
-    for at, rows, q, k, v in _in_parts(p, arrays):
-        o[at][rows] = _row_bound(p, precision, q, k, v, rows)
-    return {"o": lying(p, o)}
+    o = np.empty((p.B * p.H, p.T, p.d))
+    for at, rows, q, k, v in in_parts(p, arrays):
+        o[at] = _row_bound(p, precision, q, k, v, rows)
+    return output(p, o)
 
 
 def _row_bound(
     p: AttentionShape, precision: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """What some rows of a head's output may be off: three errors that add up.
+    """What some rows of heads' outputs may be off: three errors that add up.
 
     - A score s may be off by e: by the error of a sum of d products (`dot_product_bound`), and a few
       roundings of the score and the maximum. Weights w still add up to one, so that the output moves by
@@ -119,22 +81,22 @@ def _row_bound(
     operand, accumulate = ROUND_OFF[precision]
     exact = p.dtype == "fp16"  # operands of 16 bits are: what is left is the error of the sums
     with np.errstate(invalid="ignore", over="ignore"):
-        masked = _masked(p, rows)
-        scores = np.where(masked, -np.inf, p.factor * (q @ k.T))
-        top = scores.max(axis=1, keepdims=True)
+        masked = is_masked(p, rows)
+        scores = np.where(masked, -np.inf, p.factor * (q @ k.swapaxes(1, 2)))
+        top = scores.max(axis=2, keepdims=True)
         weights = softmax(scores, masked)
         off = (2 * operand * (not exact) + (CONFIDENCE * np.sqrt(p.d) + 4) * accumulate) * (
-            abs(p.factor) * (np.abs(q) @ np.abs(k).T)
+            abs(p.factor) * (np.abs(q) @ np.abs(k).swapaxes(1, 2))
         )
         off += 4 * accumulate * (1 + np.where(masked, 0, np.abs(scores)) + np.abs(top))
         moved = np.expm1(np.minimum(off, 100.0))  # exp(100) is beyond any range
         o, magnitude = weights @ v, weights @ np.abs(v)
         spread = np.maximum(weights @ v**2 - o**2, 0)
-        shifted = np.sqrt((weights * moved**2).sum(axis=1, keepdims=True) * spread)
-        shifted = np.minimum(shifted, np.ptp(v, axis=0))
+        shifted = np.sqrt((weights * moved**2).sum(axis=2, keepdims=True) * spread)
+        shifted = np.minimum(shifted, np.ptp(v, axis=1, keepdims=True))
         summed = (2 * operand + (2 * CONFIDENCE * np.sqrt(p.T) + 8) * accumulate) * magnitude
         if operand:
-            summed += HALF_SUBNORMAL * np.abs(v).sum(axis=0)
+            summed += HALF_SUBNORMAL * np.abs(v).sum(axis=1, keepdims=True)
         relative, least = ROUNDING[p.dtype]
         found: np.ndarray = shifted + summed + relative * np.abs(o) + least + np.finfo(np.float32).tiny
     return found
@@ -144,18 +106,17 @@ def audit(
     p: AttentionShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator
 ) -> str:
     """Compare a few rows of each head, and see whether every output lies between its head's values."""
-    q, k, v = parts(p, arrays)
-    o = lying(p, outputs["o"])
+    q, k, v, o = by_heads(p, *parts(p, arrays), lying(p, outputs["o"]))
     wrong, outside, relative = 0, 0, 4 * ROUND_OFF["fp16"][0]
-    for at in _heads(p):
+    for some in some_heads(p):
         rows = np.unique([0, p.T - 1, *rng.integers(0, p.T, AUDITED - 2)])
-        some, keys, values = (x.astype(np.float64) for x in (q[at][rows], k[at], v[at]))
-        expected = _weights(p, some, keys, rows) @ values
-        allowed = _row_bound(p, precision, some, keys, values, rows)
-        wrong += int(wrong_elements(o[at][rows], expected, allowed).sum())
-        more = relative * np.abs(values).max(axis=0) + HALF_SUBNORMAL * p.T
-        inside = (o[at] >= values.min(axis=0) - more) & (o[at] <= values.max(axis=0) + more)
-        outside += int((~inside).sum())
+        queries, keys, values = (x.astype(np.float64) for x in (q[some, rows], k[some], v[some]))
+        expected = weights_of(p, queries, keys, rows) @ values
+        allowed = _row_bound(p, precision, queries, keys, values, rows)
+        wrong += int(wrong_elements(o[some, rows], expected, allowed).sum())
+        more = relative * np.abs(values).max(axis=1, keepdims=True) + HALF_SUBNORMAL * p.T
+        low, high = values.min(axis=1, keepdims=True) - more, values.max(axis=1, keepdims=True) + more
+        outside += int((~((o[some] >= low) & (o[some] <= high))).sum())
     found = [f"{outside} elements lie outside the range of their head's values"] if outside else []
     found += [f"{wrong} elements of a few rows of each head differ from float64"] if wrong else []
     return ", and ".join(found)
@@ -179,15 +140,15 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     unscaled = replace(p, scale=1.0)
     yield "the scale is left out", answer(unscaled, arrays)
     yield "scores are divided by d and not by its root", answer(replace(p, scale=1 / p.d), arrays)
-    yield "the maximum is not subtracted: powers overflow", _weighted(p, arrays, _unshifted)
-    yield "the powers are not divided by their sum", _weighted(p, arrays, _powers)
+    yield "the maximum is not subtracted: powers overflow", weighted(p, arrays, _unshifted)
+    yield "the powers are not divided by their sum", weighted(p, arrays, _powers)
     words = (
         "the mask is forgotten"
         if p.causal
-        else "keys behind the query are masked, and the problem is not causal"
+        else "keys behind the query are masked, though the problem is not causal"
     )
     yield words, answer(replace(p, causal=not p.causal), arrays)
-    yield "the softmax is along the queries and not along the keys", _weighted(p, arrays, _along_queries)
+    yield "the softmax is along the queries and not along the keys", weighted(p, arrays, _along_queries)
     q, k, v = parts(p, arrays)
     yield "q and k change places", answer(p, given(p, k, q, v))
     if p.H > 1:
@@ -197,28 +158,17 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
         end = p.T // tile * tile
         if 0 < end < p.T:
             words = f"keys end at {end} of {p.T}: the last, ragged tile of keys is left out"
-            yield words, _weighted(p, arrays, partial(_ending, end))
+            yield words, weighted(p, arrays, partial(_ending, end))
     for tile in TILES:
         if p.T % tile:
             words = f"keys that fill the last tile of {tile} count: they are zeros, and exp(0) is not 0"
-            yield words, _weighted(p, arrays, partial(_padded, -p.T % tile))
+            yield words, weighted(p, arrays, partial(_padded, -p.T % tile))
     for tile in TILES:
         if tile < p.T:
             words = f"a new maximum comes with a tile of {tile} keys, and the output so far is not rescaled"
-            yield words, _weighted(p, arrays, partial(_stale, tile, False))
+            yield words, weighted(p, arrays, partial(_stale, tile, False))
             words = f"a new maximum comes with a tile of {tile} keys, and output and sum are not rescaled"
-            yield words, _weighted(p, arrays, partial(_stale, tile, True))
-
-
-def _weighted(p: AttentionShape, arrays: Arrays, weigh: Weigh) -> Arrays:
-    """The output for other weights than those of a softmax."""
-    q, k, v = parts(p, arrays)
-    o, masked = np.empty(q.shape), _masked(p, np.arange(p.T))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        for at in _heads(p):
-            scores = p.factor * (q[at].astype(np.float64) @ k[at].astype(np.float64).T)
-            o[at] = weigh(scores, masked) @ v[at].astype(np.float64)
-    return {"o": lying(p, o)}
+            yield words, weighted(p, arrays, partial(_stale, tile, True))
 
 
 def _powers(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
@@ -269,7 +219,7 @@ def probe(
     multiply = product_of_tf32 if rounds else product_summed_in_half
     q, k, v = (x[0].astype(np.float32) for x in parts(p, arrays))
     scores = p.factor * multiply(q, k.swapaxes(1, 2))[0]
-    o = multiply(softmax(scores, _masked(p, np.arange(p.T)))[None].astype(np.float32), v)
+    o = multiply(softmax(scores, is_masked(p, np.arange(p.T)))[None].astype(np.float32), v)
     outputs = {"o": lying(p, o[None].astype(TYPES[p.dtype]))}
     within = compare_all(outputs, answer(p, arrays), bound(p, arrays, precision)).ok
     return None if within else (p, arrays)
@@ -315,6 +265,7 @@ OPERATION = Operation(
     sample=sample,
     axes={"b": "entry of the batch", "h": "head", "t": "token", "d": "place in the head"},
     cure="compare scores, maximum, sum and output of that row with o = softmax(scale q k^T) v",
-    default="attention/v0_naive",
+    default="attention/v2_coalesced",
+    preferred=("attention/v6_k_coalesced",),
     baseline="attention/v0_naive",
 )

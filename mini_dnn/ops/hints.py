@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mini_dnn.ops.compare import PRECISIONS, compare_all, wrong_elements
 from mini_dnn.ops.operation import Operation
 from mini_dnn.ops.problem import Array, Arrays
+from mini_dnn.ops.products import magnitudes
 
 
 def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, precision: str) -> str:
@@ -24,7 +26,7 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
     """
     bound = operation.bound(problem, arrays, precision)
     for sentence, outputs in operation.mistakes(problem, arrays):
-        if compare_all(found, outputs, bound).ok:
+        if compare_all(found, outputs, _with_rounding(bound, found, outputs)).ok:
             return f"this is what one gets when {sentence}"
     expected = operation.answer(problem, arrays)
     wrong = {name: wrong_elements(found[name], expected[name], bound[name]) for name in expected}
@@ -40,6 +42,15 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
         if where := tail(wrong[name], array, operation.axes):
             return f"{where}: look at how the tail of that axis is handled"
     return ""
+
+
+def _with_rounding(bound: Arrays, found: Arrays, mistaken: Arrays) -> Arrays:
+    """The bound of a right result, and what rounding may take from a mistaken one, which may be larger."""
+    allowed = {}
+    for name, outputs in mistaken.items():
+        size = magnitudes(outputs)
+        allowed[name] = bound[name] + 2 * float(ml_dtypes.finfo(found[name].dtype).eps) * (size + size.mean())
+    return allowed
 
 
 def tail(wrong: np.ndarray, array: Array, axes: Mapping[str, str]) -> str:

@@ -1,0 +1,32 @@
+"""attention/v1_shared: tiles of q, k and v in shared memory, 16 queries a block."""
+
+import numpy as np
+
+from mini_dnn.ops.attention import AttentionShape
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+ROWS = 16  # queries of a block
+KEYS = 32  # keys in shared memory at a time
+THREADS = 256
+
+
+def defines(p: AttentionShape) -> dict[str, int]:
+    """Tiles, and what the compiler has to know of the problem."""
+    tiles = {"ROWS": ROWS, "KEYS": KEYS, "THREADS": THREADS}
+    return {**tiles, "D": p.d, "IN_HALF": p.dtype == "fp16", "CAUSAL": p.causal}
+
+
+def plan(p: AttentionShape) -> list[Launch]:
+    """One launch: a block for each tile of queries, heads one after the other."""
+    strides = map(np.int64, (*p.strides, *p.out_strides))
+    args = (*p.buffers, p.H, p.T, p.factor, p.part, *strides)
+    return [Launch("attention", (p.B * p.H * ceil_div(p.T, ROWS),), (THREADS,), args)]
+
+
+VARIANT = Variant(
+    op="attention",
+    plan=plan,
+    defines=defines,
+    parent="attention/v0_naive",
+    idea="a block loads tiles of q, k and v for 16 queries, and makes each score once a pass",
+)

@@ -1,0 +1,38 @@
+"""attention/v5_rows: 128 queries a block, 16 a warp."""
+
+import numpy as np
+
+from mini_dnn.ops.attention import AttentionShape
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+ROWS = 128  # queries of a block: 16 a warp
+KEYS = 32  # keys in shared memory at a time
+THREADS = 256
+
+
+def refuses(p: AttentionShape) -> str:
+    """The tensor cores that it uses multiply halves."""
+    return "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; attention/v2 takes it"
+
+
+def defines(p: AttentionShape) -> dict[str, int]:
+    """Tiles, and what the compiler has to know of the problem."""
+    return {"ROWS": ROWS, "KEYS": KEYS, "THREADS": THREADS, "D": p.d, "CAUSAL": p.causal}
+
+
+def plan(p: AttentionShape) -> list[Launch]:
+    """One launch: a block for each tile of queries, heads one after the other."""
+    strides = map(np.int64, (*p.strides, *p.out_strides))
+    args = (*p.buffers, p.H, p.T, p.factor, p.part, *strides)
+    return [Launch("attention", (p.B * p.H * ceil_div(p.T, ROWS),), (THREADS,), args)]
+
+
+VARIANT = Variant(
+    op="attention",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="attention/v4_warps",
+    precision="fp16",
+    idea="a block has 128 queries: tiles are loaded half as often",
+)
