@@ -26,7 +26,7 @@ TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states o
 
 def refuses(p: AttentionShape) -> str:
     """What wgmma multiplies."""
-    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def has_tail(p: AttentionShape) -> bool:
