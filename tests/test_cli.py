@@ -35,7 +35,7 @@ def test_classifies(impl: str, capsys: pytest.CaptureFixture[str], tmp_path: Pat
     figures = json.loads(file.read_text())
     assert set(figures) == {
         *("impl", "device", "device_name", "data", "batch", "accuracy", "expected_accuracy"),
-        *("linear", "layers", "total_s", "versions"),
+        *("network", "linear", "layers", "total_s", "versions"),
     }
     assert (figures["impl"], figures["data"]) == (impl, "synthetic")
     assert figures["accuracy"] == pytest.approx(float(found[1]), abs=1e-4)

@@ -64,8 +64,9 @@ def test_images_before_they_were_resized(tmp_path, tiny):
         root = tmp_path / "data"
         if named is None:
             publish(root / fashion_mnist.NAME, *tiny)
-        small = fashion_mnist.load_published("test", named, root, source)
+        small, labels, _ = fashion_mnist.load_published("test", named, root, source)
         np.testing.assert_array_equal(small, tiny[0][:, None])
+        np.testing.assert_array_equal(labels, tiny[1])
     with pytest.raises(UsageError, match="drawn at 86×86"):
         datasets.load_small(datasets.ImageSet("synthetic", "test", small, tiny[1], "", ""))
 

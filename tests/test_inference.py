@@ -15,16 +15,8 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
-from mini_dnn.measuring.inference import (
-    BASE_BYTES,
-    IMAGE_BYTES,
-    STEPS,
-    Convolutions,
-    Products,
-    Program,
-    by_layer,
-    find_step,
-)
+from mini_dnn.measuring.inference import BASE_BYTES, IMAGE_BYTES, STEPS, Program, find_step
+from mini_dnn.measuring.layerwise import Convolutions, Products, by_layer
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.models import lenet
@@ -91,7 +83,7 @@ def test_op_times_of_a_network_that_fits_as_a_whole(program: Program, clocked: C
 def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
     seen: list[Measured] = []
     convolutions = Convolutions(find("m1"), Setting(emulator, entries=2), seen.append)
-    program.accuracy(convolutions, 3)
+    program.accuracy(3, convolutions)
     assert [layer.name for layer in seen] == ["conv1", "conv2"]
     assert convolutions.layers == seen
     assert all(layer.problem.N == 3 and layer.comparison and layer.comparison.ok for layer in seen)
@@ -102,7 +94,7 @@ def test_layers_come_in_their_order(program: Program, emulator: Device) -> None:
 def test_a_batch_in_parts_is_classified_alike(program: Program, emulator: Device) -> None:
     setting = Setting(emulator, entries=None)
     parts, whole = Convolutions(find("m1"), setting), Convolutions(find("m1"), setting)
-    assert program.accuracy(parts, 5, part=2) == program.accuracy(whole, 5)
+    assert program.accuracy(5, parts, part=2) == program.accuracy(5, whole)
     assert [layer.problem.N for layer in parts.layers] == [2, 2, 2, 2, 1, 1]
     for one, other in zip(by_layer(parts.layers), by_layer(whole.layers), strict=True):
         assert (one.name, one.problem) == (other.name, other.problem)
@@ -128,7 +120,7 @@ def test_an_error_in_a_later_part_says_where_images_are_counted_from(
     right = Convolutions.__call__
     monkeypatch.setattr(Convolutions, "__call__", wrong)
     with pytest.raises(CheckError, match=r"wrong \(images are counted from number 4\)"):
-        program.accuracy(convolutions, 6, part=2)
+        program.accuracy(6, convolutions, part=2)
 
 
 def test_parts_bound_the_memory(program: Program) -> None:
@@ -137,7 +129,7 @@ def test_parts_bound_the_memory(program: Program) -> None:
     large, peaks = replace(program, data=data), {}
     for part in (10, 120):
         tracemalloc.start()
-        large.accuracy(Convolutions(find("cpu"), Setting(None)), 120, part=part)
+        large.accuracy(120, Convolutions(find("cpu"), Setting(None)), part=part)
         peaks[part] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peaks[10] < peaks[120] / 2
@@ -174,7 +166,7 @@ def test_linear_layers_in_any_matrix_product(
     convolutions = Convolutions(find("cpu"), Setting(None))
     right = program.network.forward(program.images(IMAGES, "float32"))
     program, products = with_products(program, name, emulator)
-    program.accuracy(convolutions, IMAGES, products)
+    program.accuracy(IMAGES, convolutions, products)
     found = program.network.forward(program.images(IMAGES, "float32"))
     np.testing.assert_allclose(found, right, atol=1e-6 if dtype == "fp32" else 1e-3)
     first, second = products.layers[:2]

@@ -82,7 +82,7 @@ def test_agrees_with_the_definition(shape: tuple[int, ...], dtype: type) -> None
 @pytest.mark.parametrize("cores", [1, 2, 3, 50])
 def test_any_cut_into_tiles_agrees(monkeypatch: pytest.MonkeyPatch, slice_bytes: int, cores: int) -> None:
     monkeypatch.setattr(numpy_conv, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(numpy_conv, "_cores", lambda: cores)
+    monkeypatch.setattr(numpy_conv, "cores", lambda: cores)
     assert_close(*arrays((7, 2, 23, 9, 4, 3, 5)))
 
 
@@ -90,7 +90,7 @@ def test_any_cut_into_tiles_agrees(monkeypatch: pytest.MonkeyPatch, slice_bytes:
 @pytest.mark.parametrize("M", [7, 12, 32])
 def test_any_limit_of_the_gemm_size_agrees(monkeypatch: pytest.MonkeyPatch, macs: int, M: int) -> None:
     monkeypatch.setattr(numpy_conv, "SERIAL_MACS", macs)
-    monkeypatch.setattr(numpy_conv, "_cores", lambda: 2)
+    monkeypatch.setattr(numpy_conv, "cores", lambda: 2)
     assert_close(*arrays((3, 2, 13, 9, M, 3, 4)))
 
 
@@ -180,7 +180,7 @@ def test_results_are_the_same_in_each_run() -> None:
 )
 def test_temporary_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     """Slices need a few MB a thread, whatever the batch."""
-    monkeypatch.setattr(numpy_conv, "_cores", lambda: 2)
+    monkeypatch.setattr(numpy_conv, "cores", lambda: 2)
     x, w, dy = arrays(shape, np.float32)
     calls = {
         "y": lambda: conv2d_forward(x, w),

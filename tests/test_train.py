@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_dnn import datasets
 from mini_dnn.cli import main
 from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
@@ -159,7 +160,7 @@ def test_settings_without_sense_are_refused(wrong: dict[str, float]) -> None:
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Words of a command line that trains on the few images, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verb, "load", lambda name, split, data_dir: TRAIN if split == "train" else TEST)
+    monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
     return ["train", "--data", "synthetic", "--epochs", "3", "--batch", "16", "--rate", "3e-3", "--seed", "5"]
 
 
@@ -259,7 +260,7 @@ def words_of(folder: Path, *more: str) -> list[str]:
 def test_a_second_training_to_the_same_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(verb, "load", lambda name, split, data_dir: TRAIN if split == "train" else TEST)
+    monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
     (tmp_path / "link").symlink_to(tmp_path)
     seen = []
 
@@ -285,7 +286,7 @@ def test_a_second_training_to_the_same_files_is_refused(
 def test_a_target_that_cannot_be_written_is_told_first(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(verb, "load", lambda name, split, data_dir: TRAIN if split == "train" else TEST)
+    monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
     monkeypatch.setattr(verb, "_train", lambda *_: pytest.fail("it trains"))
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")

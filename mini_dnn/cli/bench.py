@@ -16,7 +16,8 @@ from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
 from mini_dnn.measuring.files import write
-from mini_dnn.measuring.inference import LAYER, Program
+from mini_dnn.measuring.inference import Program
+from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.running.runner import check_runnable

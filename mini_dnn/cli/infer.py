@@ -1,4 +1,4 @@
-"""Verb ``infer``: classify a batch of test images, with the convolutions in a variant's kernels."""
+"""Verb ``infer``: classify a batch of test images, with a network's heavy layers in a variant's kernels."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mini_dnn import datasets
+from mini_dnn import datasets, ops
 from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import (
+from mini_dnn.measuring.inference import NETWORK, PART_IMAGES, STEPS, Program, find_step
+from mini_dnn.measuring.layerwise import (
+    ATTENTION,
     LAYER,
     LINEAR,
-    NETWORK,
-    PART_IMAGES,
-    STEPS,
+    NUMPY_ATTENTION,
+    Attentions,
     Convolutions,
     Products,
-    Program,
     by_layer,
-    find_step,
+    compare,
 )
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.measuring.whole import classify
+from mini_dnn.nn.zoo import MODELS, Model
+from mini_dnn.running.compute import best
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 CHECKED = 200  # images whose probabilities are compared with float64
+KINDS = {LAYER: Convolutions, ATTENTION: Attentions}  # of layers that variants run
+TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention"}
 EMULATED = "none (emulated: what a CPU takes says nothing about a GPU)"
 
 Figures = dict[str, Any]
@@ -46,14 +50,17 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser("infer", help="classify test images (what run.py does without a verb)")
     parser.add_argument("--batch", type=int, default=10000, help="images, from the first on (default 10000)")
+    parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
     parser.add_argument(
-        "--impl", default="m3", help="the variant: a name of 'run.py list', or a path (default m3)"
+        "--impl",
+        help="the variant of the network's convolutions or attention: a name of 'run.py list', or a path "
+        "(default m3; for attention the best one for the device; cpu is NumPy)",
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
-    parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
-    parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
+    parser.add_argument("--data", choices=datasets.ALL, default="auto", help="the data set (default auto)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data set's published files")
     parser.add_argument(
         "--weights", type=Path, help="an HDF5 file (default: the shipped weights for the data)"
     )
@@ -86,18 +93,22 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
-    variant = find_step(args.resident) if args.resident else _convolution(args.impl)
+    model = MODELS[args.network]
+    variant = find_step(args.resident) if args.resident else _variant(model, args.impl or model.impl)
     linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
         device = None
-        if variant.host is None or linear:
+        if variant is None or variant.host is None or linear:
             device = open_device(args.device)
             stack.callback(device.close)
             if linear:
                 check_runnable(linear, device)
-        program = Program.load(args.data, args.data_dir, args.weights)
+        program = Program.load(args.data, args.data_dir, args.weights, model.name)
         program.check_batch(args.batch)
+        if variant is None:
+            assert device is not None, "opened where no variant is named"
+            variant = best(ops.find(model.layer), program.attention(args.batch), device)
         _print_head(variant, linear, device, program, args.batch)
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing)
@@ -111,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
     total_s = time.perf_counter() - start
     print(f"total {total_s:.1f} s")
     figures = {
-        "impl": args.resident or args.impl,
+        "network": model.name,
+        "impl": args.resident or args.impl or model.impl or variant.name,
         "linear": args.linear,
         "device": device.name if device else "host",
         "device_name": _device_text(device),
@@ -127,21 +139,37 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agrees else DIFFERS
 
 
-def _convolution(name: str) -> Variant:
+def _variant(model: Model, name: str) -> Variant | None:
+    """The variant of that name, which runs the network's layers; None where none is named."""
+    if not name:
+        return None
+    if name == "cpu" and model.layer == ATTENTION:
+        return NUMPY_ATTENTION
     variant = find(name)
     if variant.op == NETWORK:
         raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}")
-    return only([variant], LAYER, "--impl")[0]
+    others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
+    if others:
+        raise UsageError(
+            f"--impl {name}: it computes {variant.op}, and {model.title} has layers of {model.layer}, which "
+            f"'run.py list {model.layer}' shows; or add --network {others[0]}"
+        )
+    return only([variant], model.layer, "--impl")[0]
 
 
-def _check_flags(args: argparse.Namespace, variant: Variant, linear: Variant | None) -> None:
+def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Variant | None) -> None:
     if args.batch < 1:
         raise UsageError(f"--batch {args.batch}: a batch has one image or more")
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
+    if args.resident and args.network != NETWORK:
+        raise UsageError(
+            f"--resident {args.resident}: it computes {NETWORK}; with --network {args.network} name a "
+            f"variant of {MODELS[args.network].layer} by --impl, or leave --network out"
+        )
     if linear and args.resident:
         raise UsageError("--linear goes with --impl: --resident runs every layer by one variant")
-    if variant.host is not None and not linear and args.device != "auto":
+    if variant is not None and variant.host is not None and not linear and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
     if args.send != "float32" and not args.resident:
         raise UsageError(f"--send {args.send} goes with --resident: a convolution takes float32 images")
@@ -169,23 +197,27 @@ def _print_head(
 def _layer_by_layer(
     variant: Variant, linear: Variant | None, program: Program, args: argparse.Namespace, setting: Setting
 ) -> tuple[float, list[Figures]]:
-    """Accuracy and figures of the network with its convolutions, and its linear layers, in a variant."""
+    """Accuracy and figures of the network with its heavy layers, and its linear ones, in a variant."""
     setting = replace(setting, entries=None if args.check else 0)
     part = None if setting.device and setting.device.has_clock else PART_IMAGES
     program.check_memory(args.batch, part, args.check)
     show = _print_layer if part is None or args.batch <= part else lambda layer: None
-    convolutions = Convolutions(variant, setting, show)
-    products = Products(linear, setting, show) if linear else None
-    found = program.accuracy(convolutions, args.batch, products, part)
-    layers = by_layer([*convolutions.layers, *(products.layers if products else ())])
+    alone = program.model.layer == ATTENTION and args.check
+    expected = program.probabilities(args.batch, part=part) if alone else None
+    elsewhere = [KINDS[program.model.layer](variant, setting, show)]
+    elsewhere += [Products(linear, setting, show)] if linear else []
+    probabilities = program.probabilities(args.batch, *elsewhere, part=part)
+    layers = by_layer([layer for some in elsewhere for layer in some.layers])
     for layer in layers if show is not _print_layer else ():
         _print_layer(layer)
-    return found, [_layer_figures(layer) for layer in layers]
+    if expected is not None:
+        print(f"\n{compare(probabilities, expected, layers)}")
+    return program.share_right(probabilities.argmax(axis=1)), [_layer_figures(layer) for layer in layers]
 
 
 def _print_layer(layer: Measured) -> None:
     result = layer.result
-    print(f"\n{'Linear' if layer.variant.op == LINEAR else 'Conv2d'} {layer.name}  {layer.problem}")
+    print(f"\n{TITLES[layer.variant.op]} {layer.name}  {layer.problem}")
     print(f"Layer Time: {result.layer_ms:.3f} ms")
     print(f"Op Time: {EMULATED if result.op_ms is None else f'{result.op_ms:.3f} ms'}")
     if not result.timed.settled:

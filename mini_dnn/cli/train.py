@@ -1,4 +1,4 @@
-"""Verb ``train``: train LeNet in NumPy, and write its weights."""
+"""Verb ``train``: train a network in NumPy, and write its weights."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.cli.common import INTERRUPTED
-from mini_dnn.datasets import NAMES, ImageSet, load
+from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError
 from mini_dnn.grading.locks import locked
-from mini_dnn.nn.models import lenet
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
+from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
 
 FOLDER = Path("checkpoints")  # of the files, unless flags name others
+FLAGS = (
+    ("epochs", int, "passes over the training images"),
+    ("batch", int, "images a step"),
+    ("rate", float, "highest learning rate"),
+)  # whose defaults are the network's
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
-    default = Settings()
     parser = verbs.add_parser(
         "train",
-        help="train LeNet in NumPy and write its weights",
-        description="Train LeNet in NumPy on the CPU. Each epoch ends with a checkpoint, so that --resume "
-        "takes up a training that was stopped; it ends with the same weights.",
+        help="train a network in NumPy and write its weights",
+        description="Train a network in NumPy on the CPU. Each epoch ends with a checkpoint, so that "
+        "--resume takes up a training that was stopped; it ends with the same weights.",
     )
-    parser.add_argument("--data", choices=NAMES, default="auto", help="the data set (default auto)")
-    parser.add_argument("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
-    parser.add_argument("--epochs", type=int, default=default.epochs, help="default %(default)s")
-    parser.add_argument(
-        "--batch", type=int, default=default.batch, help="images a step (default %(default)s)"
-    )
-    parser.add_argument(
-        "--rate", type=float, default=default.rate, help="highest learning rate (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=default.seed, help="default %(default)s")
+    parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
+    parser.add_argument("--data", choices=ALL, default="auto", help="the data set (default auto)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the data set's published files")
+    for flag, kind, meaning in FLAGS:
+        defaults = ", ".join(f"{getattr(m.settings, flag):g} for {m.name}" for m in MODELS.values())
+        parser.add_argument(f"--{flag}", type=kind, help=f"{meaning} (default {defaults})")
+    parser.add_argument("--seed", type=int, default=0, help="default %(default)s")
     parser.add_argument("--limit", type=int, metavar="N", help="learn from the first N training images only")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.h5", help=f"the weights (default {FOLDER}/lenet-DATA.h5)"
+        "--out", type=Path, metavar="FILE.h5", help=f"the weights (default {FOLDER}/NETWORK-DATA.h5)"
     )
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="default: beside --out; removed at the end"
@@ -61,17 +62,19 @@ def run(args: argparse.Namespace) -> int:
     MiniDnnError
         Bad flags, no data, files in the way, or a training that diverges.
     """
-    settings = Settings(args.epochs, args.batch, args.rate, args.seed)
-    train = _limited(load(args.data, "train", args.data_dir), args.limit)
+    model = MODELS[args.network]
+    asked = {flag: getattr(args, flag) for flag, *_ in FLAGS if getattr(args, flag) is not None}
+    settings = replace(model.settings, seed=args.seed, **asked)
+    train = _limited(model.load(args.data, "train", args.data_dir), args.limit)
     out, checkpoint = _files(args, train.name)
     rng = np.random.default_rng(settings.seed)
-    test = load(train.name, "test", args.data_dir)
-    trainer = Trainer(lenet.build(rng), train, test, settings, rng)
+    test = model.load(train.name, "test", args.data_dir)
+    trainer = Trainer(model.make(train.name, rng), train, test, settings, rng)
     with ExitStack() as locks:
         for path in (out, checkpoint):
             check_room(path, "weights" if path is out else "checkpoint", trainer.checkpoint_bytes)
             locks.enter_context(_alone(path))
-        return _run(args, trainer, out, checkpoint)
+        return _run(args, model, trainer, out, checkpoint)
 
 
 def _alone(path: Path) -> AbstractContextManager[None]:
@@ -81,7 +84,7 @@ def _alone(path: Path) -> AbstractContextManager[None]:
     return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
 
 
-def _run(args: argparse.Namespace, trainer: Trainer, out: Path, checkpoint: Path) -> int:
+def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, checkpoint: Path) -> int:
     train, settings = trainer.train, trainer.settings
     print(f"data      {train.name}, {len(train.labels):,} training images, {train.origin}")
     if train.note:
@@ -94,7 +97,7 @@ def _run(args: argparse.Namespace, trainer: Trainer, out: Path, checkpoint: Path
     except KeyboardInterrupt:
         print(_stopped(trainer, checkpoint))
         return INTERRUPTED
-    _finish(trainer, _command(settings, train.name, args.limit), out)
+    _finish(trainer, model, _command(model, settings, train.name, args.limit), out)
     checkpoint.unlink(missing_ok=True)
     return 0
 
@@ -111,7 +114,7 @@ def _limited(data: ImageSet, limit: int | None) -> ImageSet:
 
 def _files(args: argparse.Namespace, dataset: str) -> tuple[Path, Path]:
     """Weights and checkpoint to write; refuses to lose those of an earlier training, before any work."""
-    out = args.out or FOLDER / f"lenet-{dataset}.h5"
+    out = args.out or FOLDER / f"{args.network}-{dataset}.h5"
     for path in filter(Path.is_dir, (out, args.checkpoint or out)):
         raise UsageError(f"{path} is a folder; name a file in it")
     checkpoint = args.checkpoint or out.with_suffix(".checkpoint.h5")
@@ -145,20 +148,22 @@ def _stopped(trainer: Trainer, checkpoint: Path) -> str:
     return f"stopped; {checkpoint} holds the epochs that are complete: the same command with --resume goes on"
 
 
-def _command(settings: Settings, dataset: str, limit: int | None) -> str:
+def _command(model: Model, settings: Settings, dataset: str, limit: int | None) -> str:
     """Spell out the command that makes these weights, with its defaults, as those may change."""
-    flags: dict[str, object] = {"--data": dataset, "--epochs": settings.epochs, "--batch": settings.batch}
+    flags: dict[str, object] = {} if model.name == "lenet" else {"--network": model.name}
+    flags |= {"--data": dataset, "--epochs": settings.epochs, "--batch": settings.batch}
     flags |= {"--rate": settings.rate, "--seed": settings.seed}
     if limit is not None:
         flags["--limit"] = limit
     return shlex.join(["python", "run.py", "train", *(str(word) for pair in flags.items() for word in pair)])
 
 
-def _finish(trainer: Trainer, command: str, out: Path) -> None:
+def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
     """Measure the accuracies and write the weights."""
     right = predict(trainer.network, trainer.test.images) == trainer.test.labels
     accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
-    save(out, trainer.network, WeightsInfo(trainer.train.name, accuracies, trainer.settings.seed, command))
+    info = WeightsInfo(trainer.train.name, accuracies, trainer.settings.seed, command, model.preprocessing)
+    save(out, trainer.network, info)
     for n, accuracy in accuracies.items():
         print(f"accuracy  {accuracy:.4f} on the first {n:,} test images")
     print(f"weights   {out}")

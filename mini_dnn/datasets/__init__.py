@@ -1,8 +1,10 @@
-"""Data sets of 86×86 garments: Fashion-MNIST, and a drawn substitute that needs no network.
+"""Data sets: Fashion-MNIST, a drawn substitute that needs no network, and CIFAR-10.
 
 >>> from mini_dnn.datasets import load, to_float
 >>> test = load("auto", "test")  # Fashion-MNIST if it can be had, else the drawn garments; `note` says why
 >>> x = to_float(test.images[:100])  # (100, 1, 86, 86) float32
+
+Garments are resized to 86×86 for the course's network; `load` gives other networks other sizes.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.datasets import fashion_mnist, synthetic
+from mini_dnn.datasets import cifar10, fashion_mnist, synthetic
 from mini_dnn.datasets.fashion_mnist import resize
-from mini_dnn.datasets.storage import SPLITS
+from mini_dnn.datasets.storage import SIDE, SPLITS
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import DataError, ShapeError, UsageError
 
 __all__ = [
+    "ALL",
     "CLASSES",
     "NAMES",
     "SEND",
+    "SMALL_SIDE",
     "ImageSet",
     "as_sent",
     "draw",
@@ -31,7 +35,9 @@ __all__ = [
     "to_float",
 ]
 
-NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)
+NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)  # garments
+ALL = (*NAMES, cifar10.NAME)
+SMALL_SIDE = 28  # pixels: Fashion-MNIST as it is published
 SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
 CLASSES: tuple[str, ...] = (
     "T-shirt/top",
@@ -49,60 +55,72 @@ CLASSES: tuple[str, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Labelled grey images of garments, and where they came from."""
+    """Labelled images, and where they came from."""
 
-    name: str  # "fashion-mnist" or "synthetic"
+    name: str  # "fashion-mnist", "synthetic" or "cifar10"
     split: str  # "train" or "test"
-    images: np.ndarray  # (N, 1, 86, 86) uint8
-    labels: np.ndarray  # (N,) uint8, indices into CLASSES
+    images: np.ndarray  # (N, 1, 86, 86) uint8, or as `load` was asked for
+    labels: np.ndarray  # (N,) uint8, indices into CLASSES; of CIFAR-10 into `cifar10.CLASSES`
     origin: str  # for people: "FASHION_MNIST_DIR=…", "cache", "downloaded from …", "drawn from seed 0"
     note: str  # empty, or why the substitute is used
 
 
-def load(name: str = "auto", split: str = "test", data_dir: Path | str | None = None) -> ImageSet:
+def load(
+    name: str = "auto", split: str = "test", data_dir: Path | str | None = None, side: int = SIDE
+) -> ImageSet:
     """Load one split of a data set.
 
     Fashion-MNIST is looked for in `data_dir`, in the folder that the environment variable
     ``FASHION_MNIST_DIR`` names, under the repository's ``data/``, and on the authors' servers. A folder
-    that somebody named is used or is an error: it is never passed over.
+    that somebody named is used or is an error: it is never passed over. CIFAR-10 is looked for in the same
+    way; its variable is ``CIFAR10_DIR``.
 
     Parameters
     ----------
-    name : {"auto", "fashion-mnist", "synthetic"}
+    name : {"auto", "fashion-mnist", "synthetic", "cifar10"}
         "auto" takes Fashion-MNIST, or the drawn set where it can be neither found nor fetched; `note`
         then says why. To load a second split of the same set, pass the `name` of the first result.
     split : {"train", "test"}
-        Fashion-MNIST has 60,000 and 10,000 images, the drawn set 10,000 and 10,000.
+        Fashion-MNIST has 60,000 and 10,000 images, the drawn set 10,000 and 10,000, CIFAR-10 50,000 and
+        10,000.
     data_dir : Path or str, optional
-        A folder with the four files of Fashion-MNIST, packed (``.gz``) or not.
+        A folder with the four files of Fashion-MNIST, packed (``.gz``) or not; or with CIFAR-10's archive.
+    side : {86, 28}
+        Of an image of garments. At 28 Fashion-MNIST is as published, and drawn garments are made smaller.
+        CIFAR-10 always has (3, 32, 32).
 
     Returns
     -------
     ImageSet
-        Images as ``(N, 1, 86, 86) uint8``.
+        Images as ``(N, 1, side, side) uint8``.
 
     Raises
     ------
     UsageError
-        Unknown `name` or `split`, or a `data_dir` for the drawn set.
+        Unknown `name`, `split` or `side`, or a `data_dir` for the drawn set.
     DataError
-        Fashion-MNIST was asked for and cannot be had, or a named folder is incomplete or damaged.
+        A published set was asked for and cannot be had, or a named folder is incomplete or damaged.
     """
-    _check_choice("data set", name, NAMES)
+    _check_choice("data set", name, ALL)
     _check_choice("split", split, SPLITS)
+    if side not in (SIDE, SMALL_SIDE):
+        raise UsageError(f"no garments with a side of {side} pixels; there are {SIDE} and {SMALL_SIDE}")
+    if name == cifar10.NAME:
+        return ImageSet(name, split, *cifar10.load(split, data_dir), note="")
     if name == synthetic.NAME:
         if data_dir is not None:
             raise UsageError(
                 f"the data set '{synthetic.NAME}' is drawn and reads no files, but data_dir={data_dir} was "
                 f"given; leave data_dir out, or ask for '{fashion_mnist.NAME}'"
             )
-        return _synthetic(split, note="")
+        return _synthetic(split, "", side)
+    of_side = fashion_mnist.load if side == SIDE else fashion_mnist.load_published
     try:
-        images, labels, origin = fashion_mnist.load(split, data_dir)
+        images, labels, origin = of_side(split, data_dir)
     except DataError as error:
         if name != "auto" or fashion_mnist.named_folder(data_dir) is not None:
             raise
-        return _synthetic(split, note=f"drawn garments are used, because {error}")
+        return _synthetic(split, f"drawn garments are used, because {error}", side)
     return ImageSet(fashion_mnist.NAME, split, images, labels, origin, note="")
 
 
@@ -121,7 +139,7 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
             f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send those of 86×86 "
             f"(--send uint8), or ask for '{fashion_mnist.NAME}'"
         )
-    return fashion_mnist.load_published(data.split, data_dir)
+    return fashion_mnist.load_published(data.split, data_dir)[0]
 
 
 def as_sent(data: ImageSet, count: int, send: str, data_dir: Path | str | None = None) -> np.ndarray:
@@ -148,11 +166,11 @@ def to_float(images: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    images : (N, 1, 86, 86) uint8
+    images : (N, C, H, W) uint8
 
     Returns
     -------
-    (N, 1, 86, 86) float32
+    (N, C, H, W) float32
         ``images / 255``.
 
     Raises
@@ -167,8 +185,10 @@ def to_float(images: np.ndarray) -> np.ndarray:
     return np.divide(images, np.float32(255), dtype=np.float32)
 
 
-def _synthetic(split: str, note: str) -> ImageSet:
+def _synthetic(split: str, note: str, side: int) -> ImageSet:
     images, labels, origin = synthetic.load(split)
+    if side != SIDE:
+        images = resize(images[:, 0], side)
     return ImageSet(synthetic.NAME, split, images, labels, origin, note)
 
 

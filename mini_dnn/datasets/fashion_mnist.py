@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +86,7 @@ PUBLISHED = Source(
 
 def named_folder(data_dir: Path | str | None) -> tuple[Path, str] | None:
     """Folder that the user named, and how: by `data_dir`, or else by ``FASHION_MNIST_DIR``."""
-    if data_dir is not None:
-        return Path(data_dir), f"data_dir={data_dir}"
-    if value := os.environ.get(VARIABLE):  # set but empty counts as not set
-        return Path(value), f"{VARIABLE}={value}"
-    return None
+    return storage.named_by(VARIABLE, data_dir)
 
 
 def load(
@@ -141,8 +136,8 @@ def load(
 
 def load_published(
     split: str, data_dir: Path | str | None = None, root: Path = DATA, source: Source = PUBLISHED
-) -> np.ndarray:
-    """Images of one split as their authors publish them, ``(N, 1, 28, 28) uint8``; see `load`.
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """One split as its authors publish it, with images ``(N, 1, 28, 28) uint8``; see `load`.
 
     Raises
     ------
@@ -151,8 +146,12 @@ def load_published(
     """
     files = source.splits[split]
     named = named_folder(data_dir)
-    contents = _read_named(*named, files) if named else _find_or_fetch(files, root / NAME, source)[0]
-    return _parsed(contents, files)[0][:, None]
+    if named:
+        contents, origin = _read_named(*named, files), named[1]
+    else:
+        contents, origin = _find_or_fetch(files, root / NAME, source)
+    images, labels = _parsed(contents, files)
+    return images[:, None], labels, origin
 
 
 def _recipe(files: Sequence[IdxFile]) -> storage.Recipe:
@@ -228,13 +227,13 @@ def _parsed(contents: Sequence[bytes], files: Sequence[IdxFile]) -> Pixels:
     return images, labels
 
 
-def resize(small: np.ndarray) -> np.ndarray:
-    """Images (N, 28, 28) uint8 at the size that the networks take, (N, 1, 86, 86) uint8, by Pillow."""
-    images = np.empty((len(small), 1, SIDE, SIDE), np.uint8)
-    with Bar(f"resizing to {SIDE}×{SIDE}", len(small)) as bar:
-        for i, image in enumerate(small):
-            large = Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-            images[i, 0] = np.asarray(large)
+def resize(given: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """Grey images (N, H, W) uint8 at another size, (N, 1, side, side) uint8, by Pillow."""
+    images = np.empty((len(given), 1, side, side), np.uint8)
+    with Bar(f"resizing to {side}×{side}", len(given)) as bar:
+        for i, image in enumerate(given):
+            resized = Image.fromarray(image).resize((side, side), Image.Resampling.BILINEAR)
+            images[i, 0] = np.asarray(resized)
             if i % BAR_STEP == 0:
                 bar.update(i)
     return images

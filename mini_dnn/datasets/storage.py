@@ -10,6 +10,7 @@ compared before HDF5 sees the file, because damaged metadata can make the HDF5 l
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,15 @@ Recipe = Mapping[str, str]  # everything that decides the pixels; kept as the fi
 _USER_BLOCK = 512  # bytes; the smallest that HDF5 allows
 _CHUNK = 1 << 20  # bytes read at once
 _log = logging.getLogger(__name__)
+
+
+def named_by(variable: str, data_dir: Path | str | None) -> tuple[Path, str] | None:
+    """Folder that the user named, and how: by `data_dir`, or else by an environment variable."""
+    if data_dir is not None:
+        return Path(data_dir), f"data_dir={data_dir}"
+    if value := os.environ.get(variable):  # set but empty counts as not set
+        return Path(value), f"{variable}={value}"
+    return None
 
 
 def read(path: Path, recipe: Recipe) -> Pixels | None:

@@ -1,12 +1,10 @@
-"""The course's program: LeNet classifies images, each convolution in a variant or all layers on a device."""
+"""The course's program: a network classifies images, its heavy layers in a variant or all on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,22 +13,24 @@ from mini_dnn.datasets import ImageSet
 from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import CheckError, UsageError, VariantError
 from mini_dnn.measuring.bench import Bench
-from mini_dnn.measuring.measure import Measured, Setting, joined, measure
+from mini_dnn.measuring.layerwise import Convolutions, Layerwise
 from mini_dnn.measuring.serving import Service
-from mini_dnn.nn.models import lenet
+from mini_dnn.nn.layer import walk
 from mini_dnn.nn.network import Network
+from mini_dnn.nn.tokens import Positions
+from mini_dnn.nn.transformer import MultiHeadAttention
 from mini_dnn.nn.weights import WeightsInfo, load
+from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.ops import Arrays
+from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.ops.problem import TYPES
 from mini_dnn.variant import Variant, find
 
-LAYER, NETWORK = "conv2d", "lenet"  # the operations of one convolution, and of all layers
-LINEAR = "gemm"  # the operation of one linear layer
+NETWORK = "lenet"  # the operation of all layers
 PART_IMAGES = 1_000  # that run through all layers at a time where op times are no GPU's
 BASE_BYTES = 250_000_000  # of the program, with all images as bytes
 CHECK_BYTES = 250_000_000  # of a comparison with float64
-IMAGE_BYTES = 240_000  # of an image on its way through the layers: the first convolution's output twice
+IMAGE_BYTES = 240_000  # of an image on its way: LeNet's first output twice, and more than a transformer needs
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 
 
@@ -69,7 +69,9 @@ class Program:
     data
         The images.
     data_dir
-        Where the published images of Fashion-MNIST lie: see `mini_dnn.datasets.load`.
+        Where the published images lie: see `mini_dnn.datasets.load`.
+    model
+        Which network it is.
     """
 
     network: Network
@@ -77,9 +79,16 @@ class Program:
     weights_file: Path
     data: ImageSet
     data_dir: Path | None = None
+    model: Model = MODELS["lenet"]
 
     @classmethod
-    def load(cls, data: str = "auto", data_dir: Path | None = None, weights: Path | None = None) -> Program:
+    def load(
+        cls,
+        data: str = "auto",
+        data_dir: Path | None = None,
+        weights: Path | None = None,
+        network: str = "lenet",
+    ) -> Program:
         """Load test images, and the weights of a file: by default those that are shipped for the images.
 
         Raises
@@ -87,10 +96,17 @@ class Program:
         DataError, WeightsError, UsageError
             One of them cannot be had.
         """
-        images = datasets.load(data, "test", data_dir)
-        network = lenet.build(np.random.default_rng(0))
-        file = weights or lenet.default_weights(images.name)
-        return cls(network, load(file, network), file, images, data_dir)
+        model = MODELS[network]
+        images = model.load(data, "test", data_dir)
+        built = model.make(images.name, np.random.default_rng(0))
+        file = weights or model.weights(images.name)
+        if weights is None and not file.is_file():
+            train = f"run.py train --network {network} --data {images.name}"
+            raise UsageError(
+                f"no weights of {model.title} for the data set '{images.name}' are shipped: make them by "
+                f"'{train}', and give the file by --weights"
+            )
+        return cls(built, load(file, built), file, images, data_dir, model)
 
     @cached_property
     def weights(self) -> Arrays:
@@ -136,30 +152,36 @@ class Program:
                 f"{found / 1e9:.2g} GB more; take a smaller --batch, or leave the machine more"
             )
 
-    def accuracy(
-        self,
-        convolutions: Convolutions,
-        batch: int,
-        products: Products | None = None,
-        part: int | None = None,
-    ) -> float:
-        """Classify the first ``batch`` images; the fraction that the network gets right.
+    def probabilities(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> np.ndarray:
+        """What the network makes of the first ``batch`` images, with some kinds of layers ``elsewhere``.
 
-        Linear layers are NumPy's, unless there are ``products``. All layers run for ``part`` images before
-        the next ones are begun, which bounds the memory; for all images at once if None.
+        All layers run for ``part`` images before the next ones are begun, which bounds the memory; for all
+        images at once if None.
         """
-        self.network.convolve_with(convolutions)
-        if products:
-            self.network.multiply_with(products)
-        classes = []
+        for layers in elsewhere:
+            layers.attach(self.network)
+        found = []
         for first in range(0, batch, part or batch):
             images = self.data.images[first : min(batch, first + (part or batch))]
             try:
-                classes.append(self.network.predict(datasets.to_float(images)))
+                found.append(self.network.forward(datasets.to_float(images)))
             except CheckError as error:
                 where = f" (images are counted from number {first:,})" if first else ""
                 raise CheckError(f"{error}{where}") from error
-        return self.share_right(np.concatenate(classes))
+        return np.concatenate(found)
+
+    def accuracy(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> float:
+        """The fraction of the first ``batch`` images that the network gets right: see `probabilities`."""
+        return self.share_right(self.probabilities(batch, *elsewhere, part=part).argmax(axis=1))
+
+    def attention(self, batch: int) -> AttentionShape:
+        """The problem that a layer's attention of so many images is, in halves."""
+        kinds = {type(layer): layer for _, layer in walk(self.network.layers)}
+        heads, tokens = kinds[MultiHeadAttention], kinds[Positions]
+        assert isinstance(heads, MultiHeadAttention)
+        assert isinstance(tokens, Positions)
+        count = len(tokens.position.value)
+        return AttentionShape(batch, heads.heads, count, heads.head_width, "fp16", "packed")
 
     def share_right(self, classes: np.ndarray) -> float:
         """Which fraction of the first images has the right class."""
@@ -188,7 +210,7 @@ class Program:
             A convolution computes something else; nothing is recorded of the batch.
         """
         convolutions = Convolutions(variant, bench.setting)
-        found = self.accuracy(convolutions, batch)
+        found = self.accuracy(batch, convolutions)
         for layer in convolutions.layers:
             bench.add(layer, found)
             if sweep:
@@ -199,99 +221,3 @@ class Program:
         drawn = {"uint8-28"} if self.data.name == datasets.synthetic.NAME else set()
         problems = ops.find(NETWORK).course
         return [send for send in datasets.SEND if send not in drawn and not variant.limit_for(problems[send])]
-
-
-@dataclass
-class Convolutions:
-    """Runs a network's convolutions in one variant.
-
-    Parameters
-    ----------
-    variant
-        What runs them.
-    setting
-        Where and how.
-    on_layer
-        Called with each convolution as soon as it is done.
-    """
-
-    variant: Variant
-    setting: Setting
-    on_layer: Callable[[Measured], None] = lambda layer: None
-    layers: list[Measured] = field(default_factory=list)  # without their outputs, which are large
-
-    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
-        """Convolve for the layer of that name.
-
-        Raises
-        ------
-        CheckError
-            See `measure`.
-        """
-        problem, arrays = ops.find(LAYER).of(x, w)
-        layer = measure(self.variant, name, problem, arrays, self.setting)
-        self.layers.append(_without_outputs(layer))
-        self.on_layer(self.layers[-1])
-        return layer.result.y
-
-
-@dataclass
-class Products:
-    """Runs a network's linear layers in one variant of the matrix product.
-
-    Parameters
-    ----------
-    variant, setting, on_layer
-        See `Convolutions`.
-    """
-
-    variant: Variant
-    setting: Setting
-    on_layer: Callable[[Measured], None] = lambda layer: None
-    layers: list[Measured] = field(default_factory=list)
-
-    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
-        """Multiply x by the transposed w for the layer of that name.
-
-        Operands stay in fp32 where the variant takes that. Else they are rounded to the first type that it
-        takes.
-
-        Raises
-        ------
-        VariantError
-            It takes no type, or one that cannot hold a number of x or w.
-        CheckError
-            See `measure`.
-        """
-        problem, arrays = self._problem(x, w)
-        layer = measure(self.variant, name, problem, arrays, self.setting)
-        self.layers.append(_without_outputs(layer))
-        self.on_layer(self.layers[-1])
-        return layer.result.y[0]
-
-    def _problem(self, x: np.ndarray, w: np.ndarray) -> tuple[Any, Arrays]:
-        """The product in the first type that the variant takes."""
-        limits = []
-        for dtype in TYPES.values():
-            with np.errstate(over="ignore"):
-                rounded = x.astype(dtype), w.astype(dtype)
-            problem, arrays = ops.find(LINEAR).of(*rounded, layout="nt")
-            limits.append(self.variant.limit_for(problem))
-            if limits[-1]:
-                continue
-            if not all(np.isfinite(array).all() for array in rounded):
-                raise VariantError(
-                    f"{self.variant.name} takes linear layers in {dtype}, which cannot hold all numbers"
-                )
-            return problem, arrays
-        raise VariantError(f"{self.variant.name} does not take a linear layer: {limits[0]}")
-
-
-def by_layer(measured: Sequence[Measured]) -> list[Measured]:
-    """One record a layer from those of its parts, in the order of the layers."""
-    names = dict.fromkeys(one.name for one in measured)
-    return [joined([one for one in measured if one.name == name]) for name in names]
-
-
-def _without_outputs(layer: Measured) -> Measured:
-    return replace(layer, result=replace(layer.result, outputs={}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,10 @@ class Parameter:
 
 
 class Layer:
-    """Base of all layers; one without parameters overrides the first three methods."""
+    """Base of all layers; one without parameters overrides the first three methods.
+
+    A layer that is made of others names them in `inner`, and has their parameters.
+    """
 
     _saved: Any = None  # what the next backward pass needs
 
@@ -55,9 +59,17 @@ class Layer:
     def backward_parameters(self, dy: np.ndarray) -> None:
         """Store the gradients of the parameters only: all that a network's first layer owes."""
 
+    def inner(self) -> Mapping[str, Layer]:
+        """The layers that it is made of, by name."""
+        return {}
+
     def parameters(self) -> dict[str, Parameter]:
         """Trained arrays by name."""
-        return {}
+        return {
+            f"{name}.{key}": parameter
+            for name, layer in self.inner().items()
+            for key, parameter in layer.parameters().items()
+        }
 
     def _take_saved(self) -> Any:
         saved, self._saved = self._saved, None
@@ -66,6 +78,13 @@ class Layer:
         return saved
 
 
-def he_normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike) -> Parameter:
-    """Normal values of variance 2 / (inputs of an output), which ReLU keeps (He et al., arXiv:1502.01852)."""
-    return Parameter.of((rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(dtype))
+def walk(layers: Mapping[str, Layer], prefix: str = "") -> Iterator[tuple[str, Layer]]:
+    """All layers and those that they are made of, by name: ``attention1``, ``attention1.norm`` and so on."""
+    for name, layer in layers.items():
+        yield f"{prefix}{name}", layer
+        yield from walk(layer.inner(), f"{prefix}{name}.")
+
+
+def he_normal(rng: np.random.Generator, shape: Shape, dtype: npt.DTypeLike, gain: float = 2.0) -> Parameter:
+    """Normal values of variance gain / (inputs of an output); ReLU keeps 2 (He et al., arXiv:1502.01852)."""
+    return Parameter.of((rng.standard_normal(shape) * np.sqrt(gain / np.prod(shape[1:]))).astype(dtype))

@@ -173,22 +173,29 @@ class Flatten(Layer):
 
 
 class Linear(Layer):
-    """y = x Wᵀ + b.
+    """y = x Wᵀ + b, for each line of x.
 
     Parameters
     ----------
     in_features, out_features
-        Length of a row of x, and of y.
+        Length of a line of x, and of y.
     rng
         Draws the initial weights; the bias starts at 0.
     dtype
         Of weights and bias: float32 or float64.
+    gain
+        Variance of the initial weights, times ``in_features``.
     """
 
     def __init__(
-        self, in_features: int, out_features: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
+        self,
+        in_features: int,
+        out_features: int,
+        rng: np.random.Generator,
+        dtype: npt.DTypeLike = np.float32,
+        gain: float = 2.0,
     ) -> None:
-        self.weight = he_normal(rng, (out_features, in_features), dtype)
+        self.weight = he_normal(rng, (out_features, in_features), dtype, gain)
         self.bias = Parameter.of(np.zeros(out_features, dtype))
         self.multiply: Multiply = _multiply  # replace to run the forward pass elsewhere
 
@@ -197,18 +204,19 @@ class Linear(Layer):
         return f"Linear({inputs} -> {outputs})"
 
     def output_shape(self, shape: Shape) -> Shape:
-        """(N, in_features) to (N, out_features)."""
+        """(..., in_features) to (..., out_features)."""
         outputs, inputs = self.weight.value.shape
-        if len(shape) != 2 or shape[1] != inputs:
-            raise ShapeError(f"{self!r} takes (N, {inputs}); found {shape}")
-        return shape[0], outputs
+        if len(shape) < 2 or shape[-1] != inputs:
+            raise ShapeError(f"{self!r} takes (N, {inputs}), or more axes before the last; found {shape}")
+        return *shape[:-1], outputs
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(N, in_features) to (N, out_features), through `multiply`."""
-        self.output_shape(x.shape)
+        """(..., in_features) to (..., out_features), through `multiply`, which takes and gives matrices."""
+        shape = self.output_shape(x.shape)
+        lines = x.reshape(-1, x.shape[-1])
         if training:
-            self._saved = x
-        return self.multiply(x, self.weight.value) + self.bias.value
+            self._saved = lines
+        return (self.multiply(lines, self.weight.value) + self.bias.value).reshape(shape)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         """Store the gradients of weight and bias, return dx."""
@@ -217,8 +225,9 @@ class Linear(Layer):
 
     def backward_parameters(self, dy: np.ndarray) -> None:
         """Store the gradients of weight and bias."""
-        self.weight.grad = dy.T @ self._take_saved()
-        self.bias.grad = dy.sum(axis=0)
+        lines = dy.reshape(-1, dy.shape[-1])
+        self.weight.grad = lines.T @ self._take_saved()
+        self.bias.grad = lines.sum(axis=0)
 
     def parameters(self) -> dict[str, Parameter]:
         """``weight`` (out_features, in_features) and ``bias`` (out_features,)."""

@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layer import walk
 from mini_dnn.nn.layers import Conv2d, Layer, Linear, Parameter, Shape
+from mini_dnn.nn.transformer import MultiHeadAttention
 
 NamedConvolve = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> y, a new array
 NamedMultiply = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> x wᵀ
+NamedAttend = Callable[[np.ndarray, float, str], np.ndarray]  # (qkv, scale, layer's name) -> o, a new array
 
 
 @dataclass(frozen=True)
@@ -55,15 +59,21 @@ class Network:
 
         Its result must be a new array: the layer after it may work in place.
         """
-        for name, layer in self.layers.items():
+        for name, layer in walk(self.layers):
             if isinstance(layer, Conv2d):
                 layer.convolve = partial(_named, convolve, name)
 
     def multiply_with(self, multiply: NamedMultiply) -> None:
         """Let ``multiply(x, w, name)`` give x wᵀ in the forward pass of every linear layer from now on."""
-        for name, layer in self.layers.items():
+        for name, layer in walk(self.layers):
             if isinstance(layer, Linear):
                 layer.multiply = partial(_named, multiply, name)
+
+    def attend_with(self, attend: NamedAttend) -> None:
+        """Let ``attend(qkv, scale, name)`` be every layer's attention from now on, outside of training."""
+        for name, layer in walk(self.layers):
+            if isinstance(layer, MultiHeadAttention):
+                layer.attend = partial(_named, attend, name)
 
     def check_input(self, x: np.ndarray) -> None:
         """Check x against every layer, before any of them computes.
@@ -137,5 +147,5 @@ class Network:
         return self.forward(x, on_layer=on_layer).argmax(axis=1)
 
 
-def _named(compute: NamedConvolve | NamedMultiply, name: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    return compute(x, w, name)
+def _named(compute: Callable[[Any, Any, str], np.ndarray], name: str, first: Any, second: Any) -> np.ndarray:
+    return compute(first, second, name)

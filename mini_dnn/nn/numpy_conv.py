@@ -69,7 +69,7 @@ class _Tiling:
             return list(pool.map(work, [self.tiles(t) for t in range(self.threads)]))
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -95,7 +95,7 @@ def _tiling(
     rows = min(P, max_rows, max(SLICE_BYTES // row_bytes - R + 1, R))
     images = max(1, SLICE_BYTES // max(row_bytes * (rows + R - 1), product_bytes))
     tiles = -(-N // images) * -(-P // rows)
-    threads = min(_cores(), tiles) if serial_gemm else 1
+    threads = min(cores(), tiles) if serial_gemm else 1
     if rows == P:  # equal shares
         images = -(-N // (threads * -(-tiles // threads)))
     return _Tiling(N, P, images, rows, threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import cos, pi
 
@@ -43,7 +43,7 @@ class SGD:
 
 
 class Adam:
-    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1).
+    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1); AdamW with a decay (arXiv:1711.05101).
 
     Parameters
     ----------
@@ -53,13 +53,21 @@ class Adam:
         Decay of the running means of the gradient and of its square.
     epsilon
         Added to the root of the second mean.
+    decay
+        Share of each weight that a step takes away, times the rate; arrays of one axis, such as biases,
+        keep theirs.
     """
 
     def __init__(
-        self, parameters: Parameters, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+        self,
+        parameters: Parameters,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        decay: float = 0.0,
     ) -> None:
         self.parameters = parameters
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.beta1, self.beta2, self.epsilon, self.decay = beta1, beta2, epsilon, decay
         self._steps = np.zeros((), np.int64)
         self._mean = {name: np.zeros_like(p.value) for name, p in parameters.items()}
         self._square = {name: np.zeros_like(p.value) for name, p in parameters.items()}
@@ -75,6 +83,8 @@ class Adam:
             mean, square = self._mean[name], self._square[name]
             mean += (1 - self.beta1) * (parameter.grad - mean)
             square += (1 - self.beta2) * (parameter.grad**2 - square)
+            if self.decay and parameter.value.ndim > 1:
+                parameter.value *= 1 - rate * self.decay
             parameter.value -= rate * mean_scale * mean / (np.sqrt(square * square_scale) + self.epsilon)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -82,6 +92,69 @@ class Adam:
         arrays = {"steps": self._steps}
         arrays |= {f"mean.{name}": array for name, array in self._mean.items()}
         return arrays | {f"square.{name}": array for name, array in self._square.items()}
+
+
+class Muon:
+    """Momentum whose steps are made orthogonal, for matrices between hidden layers; AdamW for all else.
+
+    A step's singular values are all made about 1, so that directions with small gradients are learned, too.
+    Its length is that of an AdamW step, with the same rate and decay.
+
+    K. Jordan et al., https://kellerjordan.github.io/posts/muon (2024); J. Liu et al., "Muon is Scalable for
+    LLM Training", arXiv:2502.16982, for the length.
+
+    Parameters
+    ----------
+    parameters
+        What to train.
+    hidden
+        Names of the matrices, each of two axes.
+    decay
+        See `Adam`.
+    momentum
+        In [0, 1).
+    """
+
+    LENGTH = 0.2  # root mean square of a step, over the rate
+    SLOPES = (3.4445, -4.7750, 2.0315)  # x to a x + b x³ + c x⁵ takes singular values toward 1
+    ROUNDS = 5
+
+    def __init__(
+        self, parameters: Parameters, hidden: Collection[str], decay: float = 0.0, momentum: float = 0.95
+    ) -> None:
+        self.parameters, self.decay, self.momentum = parameters, decay, momentum
+        self._velocity = {name: np.zeros_like(parameters[name].value) for name in hidden}
+        others = {name: p for name, p in parameters.items() if name not in hidden}
+        self._adam = Adam(others, beta2=0.99, decay=decay)
+
+    def step(self, rate: float) -> None:
+        """Update every parameter from its gradient."""
+        self._adam.step(rate)
+        for name, velocity in self._velocity.items():
+            parameter = self.parameters[name]
+            velocity *= self.momentum
+            velocity += parameter.grad
+            ahead = parameter.grad + self.momentum * velocity
+            # Queries, keys and values are three matrices of their own, one above the other.
+            each = np.split(ahead, 3) if name.endswith("qkv.weight") else [ahead]
+            length = rate * self.LENGTH * max(each[0].shape) ** 0.5
+            parameter.value *= 1 - rate * self.decay
+            parameter.value -= length * np.concatenate([self._orthogonal(matrix) for matrix in each])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The optimiser's own arrays (not copies): filling them restores a saved state."""
+        return self._adam.state() | {f"velocity.{name}": array for name, array in self._velocity.items()}
+
+    def _orthogonal(self, matrix: np.ndarray) -> np.ndarray:
+        """The matrix with singular values near 1, by Newton and Schulz's iteration."""
+        a, b, c = self.SLOPES
+        is_tall = matrix.shape[0] > matrix.shape[1]
+        x = matrix.T if is_tall else matrix
+        x = x / (np.linalg.norm(x) + 1e-7)
+        for _ in range(self.ROUNDS):
+            square = x @ x.T
+            x = a * x + (b * square + c * square @ square) @ x
+        return x.T if is_tall else x
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Training: Adam with a one-cycle learning rate, random horizontal flips, resumable checkpoints."""
+"""Training: Adam or Muon with a one-cycle learning rate, random flips and shifts, resumable checkpoints."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from math import ceil, isfinite
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from mini_dnn.datasets import ImageSet, to_float
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
 from mini_dnn.nn.layers import Softmax
-from mini_dnn.nn.loss import softmax_cross_entropy
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.optimizer import Adam, OneCycle
+from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
+from mini_dnn.nn.transformer import Residual
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
+from mini_dnn.nn.workers import Workers, both_ways
 
 CHECKPOINT_MORE_BYTES = 1 << 16  # beside its arrays
 PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
@@ -30,6 +32,11 @@ class Settings:
     batch: int = 128
     rate: float = 4e-3  # the peak of the one-cycle schedule
     seed: int = 0
+    rise: float = 0.3  # fraction of the training up to the peak
+    decay: float = 0.0  # of weights: see `Adam`
+    muon: bool = False  # whether `Muon` trains the matrices in residual branches, or `Adam` all
+    shift: int = 0  # pixels that an image is moved by at most, in each direction
+    part: int = 0  # images that a process takes at a time: see `Workers`; 0 for all, in this one
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.seed < 0 or not (isfinite(self.rate) and self.rate > 0):
@@ -81,8 +88,9 @@ class Trainer:
         if not isinstance(last, Softmax):
             raise MiniDnnError(f"training needs a network that ends in Softmax; found {network.architecture}")
         self._logits = Network(dict(body))  # the same layers; the loss has a softmax of its own
-        self._optimizer = Adam(network.parameters())
-        self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch)
+        self._workers: Workers | None = None
+        self._optimizer = _optimizer(network, settings)
+        self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch, settings.rise)
 
     @property
     def epoch(self) -> int:
@@ -113,14 +121,35 @@ class Trainer:
         WeightsError
             The checkpoint cannot be written.
         """
+        settings = self.settings
+        if not settings.part:
+            self._run(checkpoint, on_batch, on_epoch)
+            return
+        with Workers(self._logits, settings.batch, settings.part) as self._workers:
+            try:
+                self._run(checkpoint, on_batch, on_epoch)
+            finally:
+                self._workers = None
+
+    def _run(
+        self,
+        checkpoint: Path | None,
+        on_batch: Callable[[int], None] | None,
+        on_epoch: Callable[[EpochResult], None] | None,
+    ) -> None:
         while self.epoch < self.settings.epochs:
             loss = self._train_epoch(on_batch)
-            right = predict(self.network, self.test.images) == self.test.labels
+            right = self.predict(self.test.images) == self.test.labels
             self.history.append(EpochResult(self.epoch + 1, loss, float(right.mean())))
             if checkpoint:
                 self.save(checkpoint)
             if on_epoch:
                 on_epoch(self.history[-1])
+
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        """Classes (N,) of images (N, C, H, W) uint8."""
+        workers = self._workers
+        return workers.predict(to_float(images)) if workers else predict(self.network, images)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint: parameters, optimiser, generator, history and settings."""
@@ -165,10 +194,10 @@ class Trainer:
 
     def _check_identity(self, path: Path, found: dict[str, str | int | float]) -> None:
         wanted = self._identity()
-        differing = [key for key in wanted if found[key] != wanted[key]]
+        differing = [key for key in wanted if found.get(key) != wanted[key]]
         if differing:
             theirs, ours = (
-                ", ".join(f"{key}={which[key]}" for key in differing) for which in (found, wanted)
+                ", ".join(f"{key}={which.get(key)}" for key in differing) for which in (found, wanted)
             )
             raise UsageError(
                 f"the checkpoint {path} is of a training with {theirs}; asked for was {ours}. "
@@ -201,23 +230,46 @@ class Trainer:
 
     def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:
         """Learn from one batch; its loss before."""
-        loss, dlogits = softmax_cross_entropy(self._logits.forward(x, training=True), labels)
-        self._logits.backward(dlogits)
+        workers = self._workers
+        loss = workers.step(x, labels) if workers else both_ways(self._logits, x, labels, len(x))
         self._optimizer.step(rate)
         return loss
 
     def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All training images once, in random order, half of them mirrored left to right."""
+        """All training images once, in random order, half of them mirrored left to right, and shifted."""
         order = self._rng.permutation(len(self.train.labels))
         for start in range(0, len(order), self.settings.batch):
             chosen = order[start : start + self.settings.batch]
             images = self.train.images[chosen]
             mirrored = self._rng.random(len(chosen)) < 0.5
             images[mirrored] = images[mirrored, :, :, ::-1]
+            if self.settings.shift:
+                images = shifted(images, self.settings.shift, self._rng)
             yield to_float(images), self.train.labels[chosen]
 
 
+def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
+    if not settings.muon:
+        return Adam(network.parameters(), decay=settings.decay)
+    hidden = [
+        f"{name}.{key}"
+        for name, layer in network.layers.items()
+        if isinstance(layer, Residual)
+        for key, parameter in layer.parameters().items()
+        if parameter.value.ndim == 2
+    ]
+    return Muon(network.parameters(), hidden, settings.decay)
+
+
+def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Images (N, C, H, W), each moved by up to so many pixels down and across; what is bared is 0."""
+    N, _, H, W = images.shape
+    padded = np.pad(images, ((0, 0), (0, 0), (most, most), (most, most)))
+    down, across = rng.integers(0, 2 * most + 1, (2, N))
+    return np.asarray(sliding_window_view(padded, (H, W), (2, 3))[np.arange(N), :, down, across])
+
+
 def predict(network: Network, images: np.ndarray) -> np.ndarray:
-    """Classes (N,) of images (N, 1, 86, 86) uint8, a slice at a time so that memory stays small."""
+    """Classes (N,) of images (N, C, H, W) uint8, a slice at a time so that memory stays small."""
     slices = (images[n : n + PREDICT_BATCH] for n in range(0, len(images), PREDICT_BATCH))
     return np.concatenate([network.predict(to_float(part)) for part in slices])

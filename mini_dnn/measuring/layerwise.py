@@ -1,0 +1,213 @@
+"""Heavy layers of a network, each run in a variant of its operation and measured on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mini_dnn import ops
+from mini_dnn.errors import CheckError, VariantError
+from mini_dnn.measuring.measure import Measured, Setting, joined, measure
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.numpy_attention import attention_forward
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.problem import TYPES
+from mini_dnn.variant import Variant
+
+LAYER, LINEAR, ATTENTION = "conv2d", "gemm", "attention"  # operations of one layer
+ATTENTION_TYPES = ("float32", "float16")
+TOLERANCE = 1e-4  # of a probability, where all operands are fp32
+HALF_TOLERANCE = 2e-2  # where some are not
+ALIKE = 1_000  # of so many images, one may change its class
+
+
+@dataclass
+class Layerwise:
+    """Runs the layers of one kind in one variant.
+
+    Parameters
+    ----------
+    variant
+        What runs them.
+    setting
+        Where and how.
+    on_layer
+        Called with each layer as soon as it is done.
+    """
+
+    words: ClassVar[tuple[str, str]]  # one such layer, and several
+
+    variant: Variant
+    setting: Setting
+    on_layer: Callable[[Measured], None] = lambda layer: None
+    layers: list[Measured] = field(default_factory=list)
+
+    def attach(self, network: Network) -> None:
+        """Let the network's layers run here from now on."""
+        raise NotImplementedError
+
+    def _measure(self, name: str, problem: Any, arrays: Arrays) -> np.ndarray:
+        layer = measure(self.variant, name, problem, arrays, self.setting)
+        self.layers.append(replace(layer, result=replace(layer.result, outputs={})))  # which are large
+        self.on_layer(self.layers[-1])
+        return layer.result.y
+
+    def _first_taken(self, ways: Iterator[tuple[str, Any, Arrays]]) -> tuple[Any, Arrays]:
+        """The first problem that the variant takes, of some, each with the type of its arrays."""
+        limits = []
+        for dtype, problem, arrays in ways:
+            limits.append(self.variant.limit_for(problem))
+            if limits[-1]:
+                continue
+            if not all(np.isfinite(array).all() for array in arrays.values()):
+                raise VariantError(
+                    f"{self.variant.name} takes {self.words[1]} in {dtype}, which cannot hold all numbers"
+                )
+            return problem, arrays
+        raise VariantError(f"{self.variant.name} does not take {self.words[0]}: {limits[0]}")
+
+
+@dataclass
+class Convolutions(Layerwise):
+    """Runs a network's convolutions in one variant."""
+
+    words = ("a convolution", "convolutions")
+
+    def attach(self, network: Network) -> None:
+        """Let the network's convolutions run here from now on."""
+        network.convolve_with(self)
+
+    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        """Convolve for the layer of that name.
+
+        Raises
+        ------
+        CheckError
+            See `measure`.
+        """
+        return self._measure(name, *ops.find(LAYER).of(x, w))
+
+
+@dataclass
+class Products(Layerwise):
+    """Runs a network's linear layers in one variant of the matrix product."""
+
+    words = ("a linear layer", "linear layers")
+
+    def attach(self, network: Network) -> None:
+        """Let the network's linear layers run here from now on."""
+        network.multiply_with(self)
+
+    def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
+        """Multiply x by the transposed w for the layer of that name.
+
+        Operands stay in fp32 where the variant takes that. Else they are rounded to the first type that it
+        takes.
+
+        Raises
+        ------
+        VariantError
+            It takes no type, or one that cannot hold a number of x or w.
+        CheckError
+            See `measure`.
+        """
+
+        def ways() -> Iterator[tuple[str, Any, Arrays]]:
+            for dtype in TYPES.values():
+                with np.errstate(over="ignore"):
+                    rounded = x.astype(dtype), w.astype(dtype)
+                yield dtype, *ops.find(LINEAR).of(*rounded, layout="nt")
+
+        return np.asarray(self._measure(name, *self._first_taken(ways()))[0])
+
+
+@dataclass
+class Attentions(Layerwise):
+    """Runs a network's attention in one variant."""
+
+    words = ("this attention", "attention")
+
+    def attach(self, network: Network) -> None:
+        """Let the network's attention run here from now on."""
+        network.attend_with(self)
+
+    def __call__(self, qkv: np.ndarray, scale: float, name: str) -> np.ndarray:
+        """Attention of ``qkv (N, T, 3, H, d)`` for the layer of that name, ``(N, T, H, d)`` in qkv's type.
+
+        The type is chosen as in `Products`; the packed array is given as it is where the variant takes that,
+        and else its three parts.
+
+        Raises
+        ------
+        VariantError
+            It takes no type, or one that cannot hold a number of qkv.
+        CheckError
+            See `measure`.
+        """
+        usual = scale == 1 / sqrt(qkv.shape[-1])
+
+        def ways() -> Iterator[tuple[str, Any, Arrays]]:
+            for dtype in ATTENTION_TYPES:
+                with np.errstate(over="ignore"):
+                    rounded = qkv.astype(dtype, copy=False)
+                for given in ((rounded,), tuple(np.moveaxis(rounded, 2, 0).swapaxes(2, 3))):
+                    yield dtype, *ops.find(ATTENTION).of(*given, scale=0.0 if usual else scale)
+
+        problem, arrays = self._first_taken(ways())
+        o = self._measure(name, problem, arrays).astype(qkv.dtype, copy=False)
+        return o if "qkv" in arrays else np.ascontiguousarray(o.swapaxes(1, 2))
+
+
+def _attention(qkv: np.ndarray) -> np.ndarray:
+    return attention_forward(qkv, 1 / sqrt(qkv.shape[-1]))[0]
+
+
+def _unlike(problem: Any) -> str:
+    """The forms of attention that a network's layers do not have."""
+    plain = problem.dtype == "fp32" and problem.layout == "packed"
+    return "" if plain and not problem.causal and not problem.scale else "NumPy's is fp32, packed and plain"
+
+
+NUMPY_ATTENTION = Variant(
+    op=ATTENTION,
+    host=_attention,
+    refuses=_unlike,
+    name="cpu",
+    idea="NumPy: heads are views, and each is multiplied in BLAS",
+)
+
+
+def by_layer(measured: Sequence[Measured]) -> list[Measured]:
+    """One record a layer from those of its parts, in the order of the layers."""
+    names = dict.fromkeys(one.name for one in measured)
+    return [joined([one for one in measured if one.name == name]) for name in names]
+
+
+def compare(found: np.ndarray, expected: np.ndarray, layers: list[Measured]) -> str:
+    """Compare probabilities (N, classes) with those of NumPy alone, and say how they agree.
+
+    Parameters
+    ----------
+    layers
+        What ran elsewhere: where an operand of theirs was not fp32, probabilities may differ by more.
+
+    Raises
+    ------
+    CheckError
+        More than one of 1,000 images has another class, or a probability is off by more than it may be.
+    """
+    exact = all(layer.problem.dtype == "fp32" and layer.variant.precision == "fp32" for layer in layers)
+    most = TOLERANCE if exact else HALF_TOLERANCE
+    same = int((found.argmax(axis=1) == expected.argmax(axis=1)).sum())
+    off = float(np.abs(found - expected).max())
+    words = (
+        f"the class of {same:,} of {len(found):,} images is NumPy's, and probabilities differ by {off:.2e} "
+        f"at most (bound {most:g})"
+    )
+    if len(found) - same > ceil(len(found) / ALIKE) or not off <= most:
+        raise CheckError(f"the network differs from NumPy's: {words}. Next: 'run.py check' of the variant")
+    return words

@@ -1,0 +1,241 @@
+"""Layers of a transformer: layer norm, GELU, multi-head attention and residual branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import pi, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layer import Layer, Parameter, Shape
+from mini_dnn.nn.layers import Linear
+from mini_dnn.nn.numpy_attention import attention_backward, attention_forward
+
+Attend = Callable[[np.ndarray, float], np.ndarray]  # (qkv (N, T, 3, H, d), scale) -> o (N, T, H, d), new
+
+EPSILON = 1e-6  # added to a variance
+CUBIC = 0.044715  # of GELU's tanh form
+
+
+class LayerNorm(Layer):
+    """Each line less its mean, over its standard deviation; then times a weight, plus a bias.
+
+    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", arXiv:1607.06450.
+
+    Parameters
+    ----------
+    width
+        Length of a line.
+    dtype
+        Of weight and bias, which start at 1 and 0.
+    """
+
+    def __init__(self, width: int, dtype: npt.DTypeLike = np.float32) -> None:
+        self.weight = Parameter.of(np.ones(width, dtype))
+        self.bias = Parameter.of(np.zeros(width, dtype))
+
+    def __repr__(self) -> str:
+        return f"LayerNorm({len(self.bias.value)})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(..., width), kept."""
+        width = len(self.bias.value)
+        if len(shape) < 2 or shape[-1] != width:
+            raise ShapeError(f"{self!r} takes (N, {width}), or more axes before the last; found {shape}")
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(..., width), a new array."""
+        self.output_shape(x.shape)
+        normal = x - _mean(x)
+        inverse = 1 / np.sqrt(_mean(normal * normal) + x.dtype.type(EPSILON))
+        normal *= inverse
+        if training:
+            self._saved = normal, inverse
+        y = normal * self.weight.value
+        y += self.bias.value
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of weight and bias, return dx."""
+        normal, inverse = self._take_saved()
+        self._store(dy, normal)
+        dx = dy * self.weight.value
+        slope = _mean(dx * normal)
+        dx -= _mean(dx)
+        dx -= normal * slope
+        dx *= inverse
+        return dx
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of weight and bias."""
+        self._store(dy, self._take_saved()[0])
+
+    def _store(self, dy: np.ndarray, normal: np.ndarray) -> None:
+        width = dy.shape[-1]
+        self.weight.grad = np.einsum("ij,ij->j", dy.reshape(-1, width), normal.reshape(-1, width))
+        self.bias.grad = dy.reshape(-1, width).sum(axis=0)
+
+    def parameters(self) -> dict[str, Parameter]:
+        """``weight`` and ``bias`` (width,)."""
+        return {"weight": self.weight, "bias": self.bias}
+
+
+class GELU(Layer):
+    """x Φ(x) in its tanh form: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+
+    D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415, section 2. It differs from the
+    form with erf by 5e-4 at most; PyTorch calls it ``approximate="tanh"``.
+    """
+
+    def __repr__(self) -> str:
+        return "GELU(tanh)"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Any shape, kept."""
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Elementwise; in training the slope is computed beside it, as most of both is the same."""
+        root = sqrt(2 / pi)
+        square = x * x
+        t = square * (root * CUBIC)
+        t += root
+        t *= x
+        np.tanh(t, out=t)
+        if training:  # (1 + t) / 2 + x (1 - t²) / 2 · root (1 + 3 CUBIC x²)
+            slope = square
+            slope *= 3 * root * CUBIC
+            slope += root
+            slope *= x
+            slope *= 1 - t * t
+            slope += t
+            slope += 1
+            slope *= 0.5
+            self._saved = slope
+        t += 1
+        t *= 0.5
+        return np.multiply(t, x, out=t)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Dy times the slope."""
+        return np.asarray(dy * self._take_saved())
+
+
+class MultiHeadAttention(Layer):
+    """Packed projection to queries, keys and values, attention in each head, projection back.
+
+    Parameters
+    ----------
+    width
+        Length of a token.
+    heads
+        How many share it.
+    rng, dtype
+        As for `Linear`.
+    """
+
+    def __init__(
+        self, width: int, heads: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
+    ) -> None:
+        if heads < 1 or width % heads:
+            raise ShapeError(f"{heads} heads cannot share a width of {width}: take a divisor of it")
+        self.heads, self.head_width = heads, width // heads
+        self.qkv = Linear(width, 3 * width, rng, dtype, gain=1)
+        self.out = Linear(width, width, rng, dtype, gain=1)
+        self.attend: Attend = _attend  # replace to run it elsewhere, outside of training
+
+    def __repr__(self) -> str:
+        return f"MultiHeadAttention({self.heads} x {self.head_width})"
+
+    def inner(self) -> Mapping[str, Layer]:
+        """``qkv``, whose outputs are (3, heads, head width), and ``out``."""
+        return {"qkv": self.qkv, "out": self.out}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, T, width), kept."""
+        width = self.heads * self.head_width
+        if len(shape) != 3 or shape[2] != width:
+            raise ShapeError(f"{self!r} takes (N, T, {width}); found {shape}")
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, T, width), through `attend` outside of training."""
+        N, T, _ = self.output_shape(x.shape)
+        scale = 1 / sqrt(self.head_width)
+        qkv = self.qkv.forward(x, training).reshape(N, T, 3, self.heads, self.head_width)
+        if training:
+            o, p = attention_forward(qkv, scale)
+            self._saved = qkv, o, p
+        else:
+            o = self.attend(qkv, scale)
+        return self.out.forward(o.reshape(x.shape), training)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of both projections, return dx."""
+        qkv, o, p = self._take_saved()
+        do = self.out.backward(dy).reshape(o.shape)
+        dqkv = attention_backward(qkv, o, p, do, 1 / sqrt(self.head_width))
+        return self.qkv.backward(dqkv.reshape(*dy.shape[:2], -1))
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of both projections."""
+        self.backward(dy)
+
+
+def _attend(qkv: np.ndarray, scale: float) -> np.ndarray:
+    return attention_forward(qkv, scale)[0]
+
+
+class Residual(Layer):
+    """x plus what a row of layers makes of it.
+
+    Parameters
+    ----------
+    layers
+        By name, in the order in which they run; together they keep the shape.
+    """
+
+    def __init__(self, layers: Mapping[str, Layer]) -> None:
+        self.layers = dict(layers)
+
+    def __repr__(self) -> str:
+        return f"Residual({', '.join(f'{name} {layer!r}' for name, layer in self.layers.items())})"
+
+    def inner(self) -> Mapping[str, Layer]:
+        """The row of layers."""
+        return self.layers
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Any shape that the layers keep."""
+        found = shape
+        for layer in self.layers.values():
+            found = layer.output_shape(found)
+        if found != shape:
+            raise ShapeError(f"{self!r} adds a branch to its input, but makes {found} of {shape}")
+        return shape
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """X plus the branch; x's memory is used for it with ``overwrite``."""
+        y = x
+        for layer in self.layers.values():
+            y = layer.forward(y, training, overwrite=not (training or np.may_share_memory(x, y)))
+        return np.add(x, y, out=x if overwrite else None)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Store the gradients of the branch, return dx."""
+        dx = dy
+        for layer in reversed(self.layers.values()):
+            dx = layer.backward(dx)
+        return dx + dy
+
+    def backward_parameters(self, dy: np.ndarray) -> None:
+        """Store the gradients of the branch."""
+        self.backward(dy)
+
+
+def _mean(x: np.ndarray) -> np.ndarray:
+    """Means of lines, (..., 1): a product with a vector, which takes a fifth of NumPy's own sum."""
+    return (x @ np.full((x.shape[-1], 1), 1 / x.shape[-1], x.dtype)).reshape(*x.shape[:-1], 1)

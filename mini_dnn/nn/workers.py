@@ -1,0 +1,179 @@
+"""Passes of a batch in parts, each in a process of its own: how a training keeps all cores busy in NumPy.
+
+Outside of BLAS a NumPy step runs on one core, and BLAS's threads wait for each other after each product. Here
+each core works alone, on a part of the batch that stays in its cache. Parameters and gradients lie in memory
+that all processes share; what else they tell each other is small. Threads in place of processes would wait
+for the interpreter's lock, which thousands of small NumPy calls a second take.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.sharedctypes import RawArray
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.nn.layer import Parameter
+from mini_dnn.nn.loss import softmax_cross_entropy
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.numpy_conv import cores
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+PREDICTED = 100  # images that a worker classifies at a time
+Parameters = Mapping[str, Parameter]
+
+
+def both_ways(network: Network, x: np.ndarray, labels: np.ndarray, count: int) -> float:
+    """Loss and gradients of some images, as their share in the mean of ``count`` images."""
+    loss, dlogits = softmax_cross_entropy(network.forward(x, training=True), labels)
+    share = len(x) / count
+    if share != 1:
+        dlogits *= dlogits.dtype.type(share)
+    network.backward(dlogits)
+    return loss * share
+
+
+class Workers:
+    """Processes, each with a twin of a network, which shares its parameters.
+
+    Sums over parts are formed in the order of the parts, so that bits do not depend on the number of workers.
+    To be used in a ``with``: they end with it.
+
+    Parameters
+    ----------
+    network
+        Gives logits. Its parameters are moved to shared memory.
+    batch, part
+        Images of a step, and of each part of it.
+    count
+        Of processes; by default one a core, and no more than there are parts.
+
+    Raises
+    ------
+    MiniDnnError
+        A worker ended by itself.
+    """
+
+    def __init__(self, network: Network, batch: int, part: int, count: int | None = None) -> None:
+        self.network, self.part = network, part
+        parts = -(-batch // part)
+        values = [parameter.value for parameter in network.parameters().values()]
+        dtype, size = values[0].dtype, sum(value.size for value in values)
+        shared = RawArray("b", size * dtype.itemsize)
+        gradients = RawArray("b", parts * size * dtype.itemsize)
+        flat = np.frombuffer(shared, dtype)
+        flat[:] = np.concatenate([value.reshape(-1) for value in values])
+        _lay(network.parameters(), flat, "value")
+        self._gradients = np.frombuffer(gradients, dtype).reshape(parts, size)
+        self._pipes: list[Connection] = []
+        self._stack = ExitStack()
+        context = mp.get_context("spawn")
+        with _environment(ONE_THREAD):  # BLAS reads it as a worker starts
+            for _ in range(min(count or cores(), parts)):
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_work, args=(theirs, network, shared, gradients, part), daemon=True
+                )
+                process.start()
+                theirs.close()
+                self._pipes.append(ours)
+                self._stack.callback(process.join)
+                self._stack.callback(ours.close)  # before the one above: a worker ends with its pipe
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def step(self, x: np.ndarray, labels: np.ndarray) -> float:
+        """Mean loss of a batch; its gradients are stored in the network's parameters."""
+        parts = range(-(-len(x) // self.part))
+        given: list[list[Any]] = [[] for _ in self._pipes]
+        for i in parts:
+            some = slice(i * self.part, (i + 1) * self.part)
+            given[i % len(given)].append((i, x[some], labels[some], len(x)))
+        losses = dict(pair for pairs in self._ask("step", given) for pair in pairs)
+        total = self._gradients[0].copy()
+        for i in parts[1:]:
+            total += self._gradients[i]
+        _lay(self.network.parameters(), total, "grad")
+        return float(sum(losses[i] for i in parts))
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Classes (N,) of images (N, C, H, W)."""
+        slices = [x[n : n + PREDICTED] for n in range(0, len(x), PREDICTED)]
+        given = [slices[worker :: len(self._pipes)] for worker in range(len(self._pipes))]
+        found = self._ask("predict", given)
+        return np.concatenate([found[i % len(given)][i // len(given)] for i in range(len(slices))])
+
+    def _ask(self, what: str, given: Sequence[Any]) -> list[Any]:
+        try:
+            for pipe, work in zip(self._pipes, given, strict=True):
+                pipe.send((what, work))
+            return [pipe.recv() for pipe in self._pipes]
+        except (EOFError, OSError) as error:
+            raise MiniDnnError(
+                "a process of the training ended by itself; where memory is short, train with a smaller "
+                "--batch; --resume goes on"
+            ) from error
+
+
+def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part: int) -> None:
+    """What a worker does until its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the pipe
+    parameters = network.parameters()
+    dtype = next(iter(parameters.values())).value.dtype
+    flat = np.frombuffer(shared, dtype)
+    _lay(parameters, flat, "value")
+    rows = np.frombuffer(gradients, dtype).reshape(-1, flat.size)
+
+    def step(i: int, x: np.ndarray, labels: np.ndarray, count: int) -> tuple[int, float]:
+        loss = both_ways(network, x, labels, count)
+        np.concatenate([parameter.grad.reshape(-1) for parameter in parameters.values()], out=rows[i])
+        return i, loss
+
+    with np.errstate(all="ignore"):  # numbers out of range show in the loss
+        while True:
+            try:
+                what, work = pipe.recv()
+            except (EOFError, OSError):
+                return
+            if what == "step":
+                pipe.send([step(*some) for some in work])
+            else:
+                pipe.send([network.predict(some) for some in work])
+
+
+def _lay(parameters: Parameters, flat: np.ndarray, what: str) -> None:
+    """Make values or gradients views of one array, one behind the other."""
+    first = 0
+    for parameter in parameters.values():
+        last = first + parameter.value.size
+        setattr(parameter, what, flat[first:last].reshape(parameter.value.shape))
+        first = last
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

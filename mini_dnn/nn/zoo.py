@@ -1,0 +1,109 @@
+"""The networks that are trained and run by name: what each takes, how it is trained, where weights are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn import datasets
+from mini_dnn.datasets import ALL, NAMES, SMALL_SIDE, ImageSet
+from mini_dnn.datasets.storage import SIDE
+from mini_dnn.errors import UsageError
+from mini_dnn.nn.models import lenet, vit
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.train import Settings
+from mini_dnn.nn.weights import PREPROCESSING
+from mini_dnn.paths import ROOT
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network by its name.
+
+    Parameters
+    ----------
+    name, title
+        On the command line, and for people.
+    make
+        ``(data set's name, rng)``: the network for it, freshly initialised.
+    data
+        Names of data sets that it takes.
+    side
+        Of an image of garments, in pixels.
+    preprocessing
+        What is done to the published images, in words.
+    settings
+        How it is trained unless flags say otherwise.
+    layer
+        The operation that variants compute for it.
+    impl
+        The variant where none is named; empty for the best one that the device runs.
+    """
+
+    name: str
+    title: str
+    make: Callable[[str, np.random.Generator], Network]
+    data: Sequence[str]
+    side: int
+    preprocessing: str
+    settings: Settings
+    layer: str
+    impl: str = ""
+
+    def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
+        """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
+
+        Raises
+        ------
+        UsageError
+            It does not take that data set.
+        DataError
+            The data cannot be had.
+        """
+        if name not in self.data:
+            fits = [other.name for other in MODELS.values() if name in other.data]
+            raise UsageError(
+                f"{self.title} does not take the data set '{name}', but {', '.join(self.data)}; "
+                f"'{name}' goes with --network {' or '.join(fits)}"
+            )
+        return datasets.load(name, split, data_dir, self.side)
+
+    def weights(self, dataset: str) -> Path:
+        """The file of the shipped weights for a data set; it may be missing for some."""
+        return ROOT / "data" / f"{self.name}-{dataset}.h5"
+
+
+def _vit(dataset: str, rng: np.random.Generator) -> Network:
+    garments = dataset in NAMES
+    return vit.build(vit.PRESETS["fashion-mnist" if garments else dataset], rng)
+
+
+MODELS: Mapping[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            name="lenet",
+            title="LeNet",
+            make=lambda _, rng: lenet.build(rng),
+            data=NAMES,
+            side=SIDE,
+            preprocessing=PREPROCESSING,
+            settings=Settings(),
+            layer="conv2d",
+            impl="m3",
+        ),
+        Model(
+            name="vit",
+            title="the vision transformer",
+            make=_vit,
+            data=ALL,
+            side=SMALL_SIDE,
+            preprocessing="uint8 / 255",
+            settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
+            layer="attention",
+        ),
+    )
+}

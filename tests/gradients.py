@@ -1,0 +1,35 @@
+"""Gradients of a layer against central differences in float64."""
+
+import numpy as np
+
+from mini_dnn.nn.layer import Layer
+
+STEP = 1e-6
+
+
+def differences(layer: Layer, x: np.ndarray, dy: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """Central differences of sum(forward(x) * dy) by each element of ``changed``, which forward reads."""
+    result = np.empty_like(changed)
+    for i in np.ndindex(changed.shape):
+        value = changed[i]
+        changed[i] = value + STEP
+        above = (layer.forward(x) * dy).sum()
+        changed[i] = value - STEP
+        below = (layer.forward(x) * dy).sum()
+        changed[i] = value
+        result[i] = (above - below) / (2 * STEP)
+    return result
+
+
+def check_gradients(layer: Layer, shape: tuple[int, ...], rtol: float = 1e-7, atol: float = 1e-8) -> None:
+    """Of the input and of each parameter, for random values."""
+    random = np.random.default_rng(7)
+    x = random.standard_normal(shape)
+    y = layer.forward(x, training=True)
+    dy = random.standard_normal(y.shape)
+    dx = layer.backward(dy)
+    np.testing.assert_allclose(dx, differences(layer, x, dy, x), rtol=rtol, atol=atol)
+    for name, parameter in layer.parameters().items():
+        assert parameter.grad.shape == parameter.value.shape
+        wanted = differences(layer, x, dy, parameter.value)
+        np.testing.assert_allclose(parameter.grad, wanted, rtol=rtol, atol=atol, err_msg=name)
