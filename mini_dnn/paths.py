@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import stat
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,6 +74,25 @@ def workplace(prefix: str) -> Iterator[Path]:
             yield Path(name)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file, empty and locked, that takes another one's place at the end, and is removed if that fails.
+
+    What killed processes left of such files is removed, too.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent.glob(f"{glob.escape(path.name)}.*.tmp"))
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        _lock(handle)
+        yield temporary
+        temporary.replace(path)
+    finally:
+        os.close(handle)
+        temporary.unlink(missing_ok=True)
 
 
 def remove_abandoned(paths: Iterable[Path]) -> None:

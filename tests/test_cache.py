@@ -20,7 +20,7 @@ from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
-from mini_dnn.paths import ABANDONED_S, workplace, write_atomically
+from mini_dnn.paths import ABANDONED_S, replacing, workplace, write_atomically
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    for one in (cache._spare, cache._say):
+    for one in (cache._spare, cache.say):
         one.cache_clear()
     yield tmp_path
-    for one in (cache._spare, cache._say):
+    for one in (cache._spare, cache.say):
         one.cache_clear()
 
 
@@ -188,3 +188,18 @@ def test_no_mutation_of_a_file_is_taken_for_its_content(count: int, folder: Path
         middle = [rng.randbytes(length), b"", whole[at : at + length] * 2][rng.randrange(3)]
         file.write_bytes(whole[:at] + middle + whole[at + length :])
         assert stored(file) == (data if file.read_bytes() == whole else None)
+
+
+def test_what_killed_writers_of_images_and_weights_leave_is_removed(tmp_path: Path) -> None:
+    left = [tmp_path / f"set.h5.{n}.tmp" for n in range(2)]
+    other = tmp_path / "other.h5.1.tmp"
+    for path in (*left, other):
+        path.write_bytes(b"half a file")
+    with replacing(tmp_path / "set.h5") as mine:
+        for path in (left[0], other, mine):
+            os.utime(path, (0, path.stat().st_mtime - 2 * ABANDONED_S))
+        with replacing(tmp_path / "set.h5") as another:
+            another.write_bytes(b"another")
+        mine.write_bytes(b"mine")
+    assert (tmp_path / "set.h5").read_bytes() == b"mine"
+    assert sorted(tmp_path.iterdir()) == [other, tmp_path / "set.h5", left[1]]

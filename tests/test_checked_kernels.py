@@ -1,4 +1,4 @@
-"""Checked mode, many short kernels a file: mistakes by kind and line, and none where there is none."""
+"""Checked mode, many short kernels a file: each mistake by kind and line, and nothing in correct ones."""
 
 import re
 from contextlib import closing

@@ -95,6 +95,26 @@ def test_checked_mode_is_not_silenced(name: str, checking: Grader, tmp_path: Pat
     assert re.search(expected(name), grade.refused)
 
 
+def test_a_race_where_nobody_looks_is_found_and_not_told(tmp_path: Path) -> None:
+    """At a hidden shape of checked mode; the points for it are gone, and the message names nothing."""
+    text = QUICK.replace("hidden = 3 }", "checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]")
+    (tmp_path / "any.toml").write_text(text + "hidden = [[3, 3, 9, 11, 5, 3, 2]]\n")
+    folder = honest(tmp_path)
+    kernel = (folder / "kernel.cu").read_text()
+    end = kernel.rindex("}")
+    (folder / "kernel.cu").write_text(kernel[:end] + "  if (gridDim.z == 3) y[0] += 1;\n" + kernel[end:])
+    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "any.toml"))
+    with Grader(setting, tmp_path) as grader:
+        checks = {
+            check.name.partition(": ")[2]: check for check in grader.grade(Submission("one", folder)).checks
+        }
+    hidden = checks["checked, hidden"]
+    assert (checks["checked"].status, checks["checked"].points) == ("passed", 0)
+    assert (hidden.status, hidden.message) == ("failed", "a test that is not shown failed")
+    assert "race" in hidden.staff
+    assert checks["correct"].points == 4
+
+
 def test_checked_mode_takes_an_honest_one(checking: Grader, tmp_path: Path) -> None:
     assert checking.grade(Submission("honest", honest(tmp_path))).points == 7
 

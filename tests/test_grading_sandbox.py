@@ -20,7 +20,9 @@ from mini_dnn.grading.confined import sandbox, seccomp
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
 
 NOBODY, SET_DUMPABLE, SKIPPED = 65534, 4, 5
+NOT_PERMITTED = 1  # EPERM
 REMOVE = 0  # IPC_RMID
+OPEN_FILE_LOCK = 37  # F_OFD_SETLK
 SET_SIGNAL = 10  # F_SETSIG, which Python has from 3.13 on
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -66,6 +68,10 @@ def test_files(tmp_path: Path) -> None:
         lambda: fcntl.fcntl(0, SET_SIGNAL, signal.SIGKILL),
         lambda: ctypes.CDLL(None).shmctl(0, REMOVE, None),
         lambda: ctypes.CDLL(None).inotify_init1(0),
+        lambda: fcntl.flock(0, fcntl.LOCK_SH | fcntl.LOCK_NB),
+        lambda: fcntl.lockf(0, fcntl.LOCK_SH | fcntl.LOCK_NB),
+        lambda: fcntl.fcntl(0, OPEN_FILE_LOCK, bytes(32)),
+        lambda: ctypes.CDLL(None).mincore(None, 0, None),
         lambda: ctypes.CDLL(None).prctl(sandbox.SET_DEATH_SIGNAL, 0, 0, 0, 0),
     ],
 )
@@ -73,6 +79,15 @@ def test_system_calls(act: Callable[[], object]) -> None:
     import socket  # noqa: F401
 
     assert ending(act, Policy(memory_bytes=ROOM)) == -signal.SIGSYS
+
+
+def test_what_neighbours_change_is_not_seen() -> None:
+    """Memory, load and disks of the whole machine."""
+    policy = Policy(memory_bytes=ROOM)
+    for path in ("/proc/meminfo", "/proc/loadavg", "/proc/stat", "/sys/fs/cgroup/memory.current"):
+        if Path(path).exists():
+            assert ending(Path(path).read_text, policy) == DENIED
+    assert ending(lambda: os.statvfs("/"), policy) == NOT_PERMITTED
 
 
 def test_threads_and_its_own_signals_are_its_own() -> None:

@@ -39,7 +39,10 @@ HEAD = "0123456789abcdef" * 4
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
     """As this version writes it."""
     content = json.loads(json.dumps(content))
-    return content | {"sha256": checksum(content)}
+    try:
+        return content | {"sha256": checksum(content)}
+    except ValueError:  # infinite: nothing has a checksum then
+        return content
 
 
 def small(**changes: Any) -> dict[str, Any]:
@@ -209,8 +212,8 @@ def test_published_files_are_read() -> None:
 
 
 def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
-    rows = [fake_row("m1/direct", 100, "conv1", 1.0) | {"variant": f"v{n}"} for n in range(501)]
-    assert "501 variants, and a page has room for 500" in refusal(stored(tmp_path, fake_record(rows)))
+    rows = [fake_row("m1/direct", 100, "conv1", 1.0) | {"variant": f"v{n}"} for n in range(201)]
+    assert "201 variants, and a page has room for 200" in refusal(stored(tmp_path, fake_record(rows)))
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(33 << 20)
@@ -218,11 +221,12 @@ def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path) -> None:
-    rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(500)]
+def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])  # which take ten seconds
+    rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(200)]
     results = load([stored(tmp_path, fake_record(rows))])
     write_report(results, tmp_path / "out")
-    assert "`v499`" in (tmp_path / "out" / "report.md").read_text()
+    assert "`v199`" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_clock_that_is_a_little_late_is_no_reason(tmp_path: Path) -> None:
@@ -300,7 +304,7 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
     try:
         believed(path)
         peak = tracemalloc.get_traced_memory()[1]
-        for _ in range(20):
+        for _ in range(10):
             path.write_bytes(flipped(text, rng))
             tracemalloc.reset_peak()
             believed(path)
@@ -309,7 +313,7 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.exhaustive)])
 def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
     """Whoever seals a file anew can say what they like within the ranges; nothing of it breaks the report."""
     rng = random.Random(count)
@@ -321,7 +325,7 @@ def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) 
         path.write_text(json.dumps(sealed(lie)) if isinstance(lie, dict) else json.dumps(lie))
         try:
             results = load([ours, path])
-            if number % 25 == 0:
+            if number % 50 == 49:
                 write_report(results, tmp_path / "out")
             else:
                 boards(results)

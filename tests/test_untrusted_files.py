@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,11 @@ from mini_dnn.cli.common import check_output
 from mini_dnn.datasets import fashion_mnist, storage
 from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
+from mini_dnn.grading import rubric
+from mini_dnn.grading.cluster import read_profile
+from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
+from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import FORMAT, checksum, load, save, values, write_arrays
 from mini_dnn.nn.weights import WeightsInfo as Info
 from mini_dnn.paths import ROOT, open_regular, read_regular
@@ -43,6 +49,9 @@ def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be read"):
             load_results([path])
         assert storage.read(path, RECIPE) is None
+        for read in (rubric.load, read_profile):
+            with pytest.raises(UsageError, match=r"a pipe|a device|Is a directory"):
+                read(path)
         name = fashion_mnist.PUBLISHED.splits["test"][0].packed_name
         (tmp_path / name).unlink(missing_ok=True)
         (tmp_path / name).symlink_to(path)
@@ -245,3 +254,76 @@ def test_memory_is_known_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "memory.current").write_text("1000\n")
     monkeypatch.setattr(host_memory, "GROUPS", tmp_path)
     assert host_memory.available_bytes() == 2000
+
+
+# Mutations
+
+
+def mutations(whole: bytes, count: int) -> Iterator[bytes]:
+    """The bytes with some of them changed, lost, doubled, or cut off."""
+    rng = random.Random(count)
+    for _ in range(count):
+        at, length = rng.randrange(len(whole)), rng.choice([1, 1, 1, 4, 8, 100, 4096])
+        middle = [rng.randbytes(length), b"", whole[at : at + length] * 2, bytes(length)][rng.randrange(4)]
+        yield whole[:at] if rng.random() < 0.05 else whole[:at] + middle + whole[at + length :]
+
+
+def within(nbytes: int, work: Callable[[], Any]) -> Any:
+    """What some work gives, which takes at most so much memory."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    found = work()
+    assert tracemalloc.get_traced_memory()[1] - before <= nbytes
+    return found
+
+
+def traced_at_first(contents: Iterator[bytes]) -> Iterator[bytes]:
+    """The contents, of which the first have their memory counted, which is slow."""
+    tracemalloc.start()
+    for at, content in enumerate(contents):
+        if at == TRACED:
+            tracemalloc.stop()
+        yield content
+    tracemalloc.stop()
+
+
+TRACED = 30
+COUNTS = [60, pytest.param(1000, marks=pytest.mark.exhaustive)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_no_mutation_of_weights_changes_them(count: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    network = Network({"flat": Flatten(), "fc": Linear(120, 100, rng, np.float32), "p": Softmax()})
+    save(tmp_path / "w.h5", network, Info("synthetic", {100: 0.5}, 0, "made up"))
+    whole = (tmp_path / "w.h5").read_bytes()
+    info = load(tmp_path / "w.h5", network)
+    right = {name: value.tobytes() for name, value in values(network).items()}
+
+    def taken() -> bool:
+        try:
+            return load(tmp_path / "w.h5", network) == info
+        except WeightsError as error:
+            return "\n" not in str(error)
+
+    for content in traced_at_first(mutations(whole, count)):
+        (tmp_path / "w.h5").write_bytes(content)
+        assert within(2 * len(whole), taken)
+        assert {name: value.tobytes() for name, value in values(network).items()} == right
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_no_mutation_of_cached_images_changes_them(count: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pixels = (
+        rng.integers(0, 256, (300, 1, 86, 86), np.uint8),
+        np.zeros(300, np.uint8),
+    )
+    path = tmp_path / "set.h5"
+    storage.write(path, RECIPE, pixels)
+    whole = path.read_bytes()
+    assert storage.read(path, RECIPE) is not None
+    for content in traced_at_first(mutations(whole, count)):
+        path.write_bytes(content)
+        found = within(2 * len(whole), lambda: storage.read(path, RECIPE))
+        assert found is None or all(map(np.array_equal, found, pixels))

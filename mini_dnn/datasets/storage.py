@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ import h5py
 import numpy as np
 
 from mini_dnn.datasets import hdf5
-from mini_dnn.paths import ROOT, open_regular
+from mini_dnn.paths import ROOT, open_regular, replacing
 
 SIDE = 86  # pixels: what the course's network takes
 SPLITS = ("train", "test")
@@ -71,20 +70,15 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
 def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
     """Cache images; where the file cannot be written, say so in a warning of the logger and go on."""
     images, labels = pixels
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with h5py.File(temporary, "x", userblock_size=_USER_BLOCK, locking=False) as file:
+        with replacing(path) as temporary:
+            with h5py.File(temporary, "w", userblock_size=_USER_BLOCK, locking=False) as file:
                 file.create_dataset("images", data=images)
                 file.create_dataset("labels", data=labels)
                 file.attrs.update(recipe)
             seal = _seal(temporary)
             with temporary.open("r+b") as raw:
                 raw.write(seal)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # h5py reports a full disk on closing as RuntimeError
         _log.warning(
             "no cache: %s cannot be written (%s); the images will be made anew each time", path, error

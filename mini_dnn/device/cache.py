@@ -100,7 +100,7 @@ def store(path: Path, data: bytes) -> bool:
     try:
         write_atomically(path, _sealed(data), 0o644)  # others may share the folder
     except OSError as error:
-        _say(f"{path.parent} does not take what was compiled ({error.strerror}), so it is not kept")
+        say(f"{path.parent} does not take what was compiled ({error.strerror}), so it is not kept")
         return False
     return True
 
@@ -113,12 +113,12 @@ def stored(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return _say(f"{path} cannot be read ({error.strerror}), so it is compiled again")
+        return say(f"{path} cannot be read ({error.strerror}), so it is compiled again")
     if owner not in _trusted():
-        return _say(f"{path} is another user's, whose code is not run, so it is compiled again")
+        return say(f"{path} is another user's, whose code is not run, so it is compiled again")
     data = content[:-CHECKSUM_BYTES]
     if hashlib.sha256(data).digest() != content[-CHECKSUM_BYTES:]:
-        return _say(f"{path} is damaged, so it is compiled again")
+        return say(f"{path} is damaged, so it is compiled again")
     return data
 
 
@@ -149,7 +149,7 @@ def _spare() -> Path:
 
 
 @cache
-def _say(what: str) -> None:
+def say(what: str) -> None:
     """Say once that the cache cannot be used, and what to do."""
     todo = "Make room, remove the file, or set MINI_DNN_CACHE to another folder"
     _log.warning("the cache of compiled kernels: %s. %s", what, todo)

@@ -23,8 +23,7 @@ CURES = {
     "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
     "in shared memory: check where each begins, and how large it is, halo included",
     "read only": "the read-only cache need not see writes of the same launch: read by a plain pointer "
-    "(without __ldg, without __restrict__) after the barrier or fence that orders the two, or write to "
-    "another buffer",
+    "(no __ldg, no __restrict__) after the barrier or fence between, or write to another buffer",
     "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
     "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
@@ -48,6 +47,8 @@ CURES = {
     "a thread waits for others of its block at a barrier, not in a loop",
     "uninitialised": "write the element first, in every case: "
     "threads outside of the image or the tile store 0.0f",
+    "unset": "give it a value where it is declared (float acc = 0.0f; float acc[4] = {};), and fragments by "
+    "fill_fragment or a load; see that each path to this line has set it",
     "misaligned": "a vector access needs an address that is a multiple of its size: "
     "use it only where the row length is a multiple of the vector, else access single elements",
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
@@ -163,7 +164,9 @@ class Fault:
     subscript: int | None  # of an array that C++ knows the size of
     type: str
     home: tuple[int, ...] = ()  # the block in whose shared memory the array is
-    detail: str = ""  # of a race: "same value", or how the value was read
+    detail: str = (
+        ""  # of a race: "same value", or how the value was read; else "local": a variable of the thread
+    )
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -182,6 +185,9 @@ def _out_of_bounds(f: Fault) -> Finding:
         side = re.search(r"\[(\d+)\]", f.type)
         last = f" (0 to {int(side[1]) - 1})" if side else ""
         what = f"index {f.subscript} is outside of an array declared as {f.type}{last}"
+        return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
+    if f.detail == "local":
+        what = f"access of a {f.type} beyond the end of a variable of the thread's own"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     count = prod(f.array.shape)
     end = count * f.array.itemsize
@@ -226,6 +232,9 @@ def _race(f: Fault) -> Finding:
 
 
 def _uninitialised(f: Fault) -> Finding:
+    if not f.array.name and f.type:
+        what = f"use of a {f.type} that was never set: it has any value"
+        return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["unset"])
     index = f.array.index(f.offset)
     by = "no thread of the block" if f.array.memory == "shared" else "nobody"
     what = f"read of {index} of {f.array}, which {by} has written"

@@ -17,14 +17,19 @@ def available_bytes() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         found.append(soft - _address_space())
-    return max(0, min(number for number in found if number is not None))
+    return max(0, min((number for number in found if number is not None), default=0))
 
 
-def _of_system() -> int:
-    """What is free or can be freed at once; where ``/proc`` is not mounted, what is free."""
+def _of_system() -> int | None:
+    """What is free or can be freed at once; where ``/proc`` is not mounted, what is free.
+
+    None in a confined process, which must not see what its neighbours take: its limit counts.
+    """
     try:
         lines = MEMINFO.read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except PermissionError:
+        return None
     except (OSError, StopIteration):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

@@ -82,6 +82,7 @@ class Rubric:
     hidden: Trials | None = None
     accuracy: Accuracy | None = None
     checked: Trials | None = None
+    hidden_checked: Trials | None = None
     performance: Performance | None = None
     op: str = ops.DEFAULT
     digest: str = ""  # of the file

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import DeviceError, VariantError
-from mini_dnn.grading.asked import Performance, Rubric, VariantRubric
+from mini_dnn.grading.asked import Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.measure import Method
@@ -155,11 +155,25 @@ class Judge:
             return Outcome(SKIPPED, "NumPy has no kernels to check")
         if self._subject.head.needs_gpu:
             return Outcome(SKIPPED, f"the emulator cannot run it: {self._subject.head.needs_gpu}")
+        found = self._finding(asked)
+        return Outcome(FAILED, found) if found else Outcome(PASSED)
+
+    def checked_hidden(self) -> Outcome:
+        """The same at problems that are not shown."""
+        asked = self._rubric.hidden_checked
+        assert asked is not None, "credit.judge looks"
+        if self._subject.head.host or self._subject.head.needs_gpu:
+            return Outcome(SKIPPED, "it has no kernels that checked mode runs")
+        found = self._finding(asked)
+        return Outcome(FAILED, HIDDEN_MESSAGE, found) if found else Outcome(PASSED)
+
+    def _finding(self, asked: Trials) -> str:
+        """The first finding of checked mode, in words; empty if there is none."""
         for seed in asked.seeds:
-            report = self._subject.verdict(asked.problems, seed)
-            if report["findings"]:
-                return Outcome(FAILED, _finding(report["findings"][0], len(report["findings"])))
-        return Outcome(PASSED)
+            findings = self._subject.verdict(asked.problems, seed)["findings"]
+            if findings:
+                return _finding(findings[0], len(findings))
+        return ""
 
     def performance(self) -> Outcome:
         """Op times of the rubric's problems, summed."""

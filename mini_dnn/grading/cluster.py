@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
-from mini_dnn.grading.tables import TomlTable
+from mini_dnn.grading.tables import MOST_BYTES, TomlTable
+from mini_dnn.paths import read_regular
 
 MIN_MINUTES = 3  # submitit warns a job 90 s before its end
 
@@ -54,7 +55,7 @@ def read_profile(file: Path) -> Profile:
         There is none, or it is no profile: the message names the key, and what is expected.
     """
     try:
-        top = TomlTable(tomllib.loads(file.read_text(encoding="utf-8")))
+        top = TomlTable(tomllib.loads(read_regular(file, MOST_BYTES).decode()))
         profile = Profile(
             partition=top.text("partition", Profile.partition),
             account=top.text("account", Profile.account),
@@ -72,7 +73,7 @@ def read_profile(file: Path) -> Profile:
         raise UsageError(
             f"no cluster profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"cluster profile {file} is no TOML: {error}") from error
     except UsageError as error:
         raise UsageError(f"cluster profile {file}: {error}") from error

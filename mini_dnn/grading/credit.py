@@ -15,7 +15,12 @@ from mini_dnn.grading.subject import Subject
 
 # In this order. What is hidden comes last: no process of the submission that has seen it answers for a check
 # whose words its author reads.
-STEPS = ("compiles", "correct", "accuracy", "checked", "performance", "hidden")
+HIDDEN = {
+    "hidden": "hidden",
+    "checked, hidden": "checked",
+}  # and what earns the points that make it asked for
+STEPS = ("compiles", "correct", "accuracy", "checked", "performance", *HIDDEN)
+LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}  # by what fails there
 
 
 @dataclass
@@ -27,25 +32,37 @@ class Findings:
     op_ms: float | None = None
 
 
-def judge(ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> Findings:
-    """Make all checks of a variant."""
+def judge(
+    ground: Ground,
+    asked: VariantRubric,
+    subject: Subject,
+    has_clock: bool,
+    alone: Callable[[], None] = lambda: None,
+) -> Findings:
+    """Make all checks of a variant; ``alone`` is called before those that are hidden."""
     variant = Judge(ground, asked, subject, has_clock)
     steps: dict[str, Callable[[], Outcome]] = {
-        name: getattr(variant, name)
+        name: getattr(variant, name.replace(", ", "_"))
         for name in STEPS
-        if name in ("compiles", "correct") or asked.points.get(name)
+        if name in ("compiles", "correct") or asked.points.get(HIDDEN.get(name, name))
     }
-    findings, stop = Findings(), ""
+    if ground.rubric.hidden_checked is None:
+        steps.pop("checked, hidden", None)
+    findings, stop, is_alone = Findings(), "", False
     if subject.head.needs_gpu and not has_clock:
         stop = f"not run: the emulator cannot: {subject.head.needs_gpu}"
     for name, step in steps.items():
+        if name in HIDDEN and not is_alone and not stop:
+            subject.close()  # what may have been told to others meanwhile ends here
+            alone()
+            is_alone = True
         since = time.perf_counter()
         outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
         findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
-        if outcome.ends or (outcome.status == FAILED and name == "hidden"):
-            lost = STEPS if outcome.ends else ("performance",)  # what is wrong elsewhere has no speed
+        if outcome.ends or (outcome.status == FAILED and name in HIDDEN):
+            lost = STEPS if outcome.ends else LOST[name]  # what is wrong elsewhere has no speed
             findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
-            variant.op_ms = None
+            variant.op_ms = None if outcome.ends or "performance" in lost else variant.op_ms
         if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
             stop = f"not run, as '{name}' failed"
     findings.op_ms = variant.op_ms
@@ -60,7 +77,7 @@ def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome
         text = ":\n".join([*getattr(error, "__notes__", []), str(error)])
         ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
         staff = ""
-        if name == "hidden":  # what a process says there may tell of what is hidden
+        if name in HIDDEN:  # what a process says there may tell of what is hidden
             text, staff = HIDDEN_MESSAGE, text
         if isinstance(error, Cheat) or FORBIDDEN in str(error):
             findings.cheat = text.partition(FORBIDDEN)[2] or text
@@ -76,7 +93,7 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
         max_points=worth if asked.required else 0.0,
         message=outcome.message,
         staff=outcome.staff,
-        hidden=name == "hidden",
+        hidden=name in HIDDEN,
         seconds=seconds,
     )
 

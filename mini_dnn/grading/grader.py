@@ -26,6 +26,7 @@ from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, G
 from mini_dnn.grading.network import Examination
 from mini_dnn.grading.subject import DeviceInfo, Subject, look
 from mini_dnn.grading.submission import Submission
+from mini_dnn.grading.turns import turn
 from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
@@ -152,8 +153,8 @@ class Grader:
                 findings = _one_check(asked, status, one.missing(asked.name, self._setting.rubric))
                 return _as_submitted(findings, copy, folder)
             submission.write(submission.read(source), copy)
-            with self._subject(copy, folder / "cache") as subject:
-                findings = judge(self._ground, asked, subject, self._device.has_clock)
+            with turn(self._work / "turn.lock") as now, self._subject(copy, folder / "cache") as subject:
+                findings = judge(self._ground, asked, subject, self._device.has_clock, now.alone)
         except (SubmissionError, VariantError) as error:
             findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
             findings.cheat = str(error).removeprefix(FORBIDDEN) if FORBIDDEN in str(error) else ""

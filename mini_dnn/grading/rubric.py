@@ -28,6 +28,7 @@ The file, with everything that it may hold::
 
     [checked]                       # the checked emulator: races, bounds, barriers, uninitialised reads
     shapes = [[2, 2, 9, 21, 3, 2, 5]]
+    hidden = [[1, 3, 8, 13, 4, 3, 2]]     # and at these, of which students see only that one failed
 
     [performance]                   # op times of the operation's course problems, summed
     at = ["..."]                    # of these problems alone, by their names; left out: of all
@@ -63,9 +64,10 @@ from mini_dnn import ops
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.grading.asked import Accuracy, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
-from mini_dnn.grading.tables import TomlTable
+from mini_dnn.grading.tables import MOST_BYTES, TomlTable
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.paths import read_regular
 from mini_dnn.variant import find
 
 PRESETS = Path(__file__).parent / "rubrics"
@@ -90,14 +92,14 @@ def load(name: str | Path) -> Rubric:
     if path.suffix != ".toml" and str(name) in presets():
         path = PRESETS / f"{name}.toml"
     try:
-        text = path.read_bytes()
+        text = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"no rubric '{name}' ({error.strerror}): expected a TOML file, or one of {', '.join(presets())}"
         ) from error
     try:
         return _rubric(TomlTable(tomllib.loads(text.decode())), hashlib.sha256(text).hexdigest())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"rubric {path} is no TOML: {error}") from error
     except MiniDnnError as error:
         raise UsageError(f"rubric {path}: {error}") from error
@@ -119,7 +121,10 @@ def _rubric(top: TomlTable, digest: str) -> Rubric:
         limits=_limits(top.table("limits", {})),
         hidden=_trials(top.table("hidden"), operation) if "hidden" in top else None,
         accuracy=_accuracy(top.table("accuracy"), operation) if "accuracy" in top else None,
-        checked=_trials(top.table("checked"), operation) if "checked" in top else None,
+        checked=_trials(top.table("checked"), operation, more="hidden") if "checked" in top else None,
+        hidden_checked=_trials(top.table("checked"), operation, "hidden", more="shapes")
+        if "hidden" in top.table("checked", {})
+        else None,
         performance=_performance(top.table("performance"), operation) if "performance" in top else None,
         op=operation.name,
         digest=digest,
@@ -135,16 +140,19 @@ def _rubric(top: TomlTable, digest: str) -> Rubric:
     return rubric
 
 
-def _trials(table: TomlTable, operation: Operation) -> Trials:
+def _trials(table: TomlTable, operation: Operation, key: str = "shapes", more: str = "") -> Trials:
+    """Problems below a key; ``more`` is a key beside it that somebody else reads."""
     problems = []
-    for row in table.rows("shapes", f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
+    for row in table.rows(key, f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
         try:
             problems.append(operation.decode(row))
         except ShapeError as error:
-            raise UsageError(f"'{table.name}.shapes' has {row}: {error}") from error
+            raise UsageError(f"'{table.name}.{key}' has {row}: {error}") from error
     if "seed" in table and "seeds" in table:
         raise UsageError(f"'{table.name}' has both 'seed' and 'seeds'; expected one of them")
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
+    if more:
+        table.get(more, None)
     table.finish()
     return Trials(tuple(problems), seeds)
 

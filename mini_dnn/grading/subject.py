@@ -230,9 +230,10 @@ class Subject:
         return self._private if self._private.is_dir() else new_cache(self._private)
 
     def close(self) -> None:
-        """End its processes."""
+        """End its processes; what is asked next starts others."""
         for process in self._processes.values():
             process.close()
+        self._processes.clear()
 
     def __enter__(self) -> Subject:
         return self

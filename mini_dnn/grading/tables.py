@@ -11,6 +11,8 @@ from mini_dnn.errors import UsageError
 
 REQUIRED: Any = object()
 
+MOST_BYTES = 1 << 20  # of a file of TOML
+
 
 class TomlTable:
     """One table; `finish` refuses the keys that nobody asked for, so that none is misspelt unseen.

@@ -10,7 +10,6 @@ import hashlib
 import os
 import platform
 import tempfile
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from mini_dnn.datasets import hdf5
 from mini_dnn.errors import WeightsError
 from mini_dnn.nn.network import Network
+from mini_dnn.paths import replacing
 
 ALLOWANCE_BYTES = 1 << 20  # of a file, for all but its arrays
 FORMAT = 1  # a new number whenever an older reader could misread the file
@@ -114,12 +114,10 @@ def write_arrays(
     """
     contents = {key: _plain(value) for key, value in attributes.items()}
     contents |= {"format": FORMAT, "kind": kind, "architecture": architecture, "created_with": _versions()}
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
             # From this version on HDF5 guards its own structure by checksums; ours guards the contents.
-            with h5py.File(temporary, "x", libver=("v110", "v110")) as file:
+            with h5py.File(temporary, "w", libver=("v110", "v110"), locking=False) as file:
                 for name, array in arrays.items():
                     file[name.replace(".", "/")] = array
                 for key, value in (contents | {"checksum": checksum(arrays, contents)}).items():
@@ -128,9 +126,6 @@ def write_arrays(
                     file.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # HDF5 reports a full disk on closing as RuntimeError
         raise WeightsError(
             f"cannot write the {kind} to {path}: {error}; name a file in a folder that can be written"
@@ -198,7 +193,7 @@ def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
             digest.update(f"{key}={value!r}\n".encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

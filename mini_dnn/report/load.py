@@ -21,7 +21,7 @@ from mini_dnn.report.serving import Serving
 
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # what the messages tell people to run
-MOST = {"variants": 500, "batches": 100, "problems": 200}  # that a page can show
+MOST = {"variants": 200, "batches": 100, "problems": 200}  # that a page can show
 OLD_LAYER_TIMES = 1  # the schema whose layer_ms is with the NaN fill
 
 Run = tuple[Record, list[Row]]

@@ -13,7 +13,7 @@ LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 
 def refuses(p: AttentionShape) -> str:
     """What its products take."""
-    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def plan(p: AttentionShape) -> list[Launch]:
@@ -29,6 +29,7 @@ VARIANT = Variant(
     plan=plan,
     defines=lambda p: {"D": p.d, "THREADS": THREADS, "KEYS": KEYS, "CAUSAL": p.causal},
     refuses=refuses,
+    parent="attention/v6_k_coalesced",
     precision="fp16",
     min_arch=80,
     idea="one pass over the keys; scores become weights in the registers where they were made",

@@ -15,7 +15,7 @@ LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 
 def refuses(p: AttentionShape) -> str:
     """What its products take."""
-    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def tensor_map(p: AttentionShape, buffer: str) -> TensorMap:

@@ -10,8 +10,8 @@ MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what registers allow
 TAIL_KEYS = 96  # the same where warps for a tail need registers, too
-# Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers and lets
-# products wait for each other (C7511).
+# Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers
+# and lets products wait for each other (C7511).
 LONGER = {
     **{(64, False, 48): 80, (64, False, 64): 80, (64, True, 48): 64},
     **{(128, False, 16): 32, (128, False, 48): 64},
@@ -26,7 +26,7 @@ TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states o
 
 def refuses(p: AttentionShape) -> str:
     """What wgmma multiplies."""
-    return "it multiplies halves, and dtype is fp32; attention/v0 takes both" if p.dtype == "fp32" else ""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def has_tail(p: AttentionShape) -> bool:

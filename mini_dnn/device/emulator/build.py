@@ -30,7 +30,25 @@ VARIABLE_END = re.compile(
     re.MULTILINE,
 )
 CLANG_VARIABLE_END = re.compile(r"^\t\.size\t[\w.$]+, (?P<size>\d+)\n", re.MULTILINE)
+# What compilers fill variables with that have no initial value, by four or eight bytes; see checked/unset.h.
+UNSET = re.compile(
+    r"(?<![\w.-])(?:-16843010|4278124286|0xfefefefe|-72340172838076674|18374403900871474942)(?!\w)"
+)
+UNSET_BYTES = re.compile(
+    r"\tmovl\t\$-2, (%\w+)\n(?P<between>(?:\t(?:\.loc|\.cfi).*\n)*)\tvpbroadcastb\t\1, (%\w+)\n"
+)
+UNSET_CONSTANT = re.compile(
+    r"^(\.LC\d+:\n)((?:\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n)+)", re.MULTILINE
+)
+UNSET_FLOAT = 0x7FA5A5A5
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+# By these a kernel could tell how hard the compiler tries, and so one mode from the other.
+BLIND = (
+    "#define __builtin_constant_p(...) 0",
+    "#define __builtin_object_size(...) ((size_t)-1)",
+    "#define __builtin_dynamic_object_size(...) ((size_t)-1)",
+)
 
 PTX_HINT = (
     "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
@@ -88,7 +106,12 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     # findings name files, which the debug information knows by where they lay
     checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve())]
-    checks.append(header_folder(compiler, runtime, checked).name)
+    checks += [
+        header_folder(compiler, runtime, checked).name,
+        UNSET.pattern,
+        UNSET_BYTES.pattern,
+        UNSET_CONSTANT.pattern,
+    ]
     what = key(
         source_hash(source),
         runtime.name,
@@ -150,6 +173,7 @@ def _lines(path: Path, defines: Defines, checked: bool) -> list[str]:
     """The file that is compiled, of which the kernel file is a part."""
     # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
     lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
+    lines[1:1] = BLIND
     if checked:  # what is checked is what runs elsewhere
         lines[1:1] = ["#undef EMULATOR_CHECKED", "#undef __SANITIZE_THREAD__"]
     return [*lines, f'#include "{path}"']
@@ -179,9 +203,21 @@ def _build_with_redzones(
         text = end.sub(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
         )
-        assembly.write_text(text)
+        assembly.write_text(_with_signals(text))
         done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done
+
+
+def _with_signals(assembly: str) -> str:
+    """Variables that the compiler fills hold numbers that signal when they are used."""
+    fills = rf"\tmovl\t${UNSET_FLOAT}, \1\n\g<between>\tvpbroadcastd\t\1, \3\n"
+    constant = lambda m: m[1] + f"\t.long\t{UNSET_FLOAT}\n" * (m[2].count("\n") // 4)  # noqa: E731
+    return UNSET_CONSTANT.sub(constant, UNSET_BYTES.sub(fills, UNSET.sub(_unset, assembly)))
+
+
+def _unset(match: re.Match[str]) -> str:
+    long = len(match[0].lstrip("-")) > 10
+    return str(UNSET_FLOAT * (1 + (1 << 32)) if long else UNSET_FLOAT)
 
 
 def _check_static_shared(source: Path, found: Scan, library: Path) -> None:

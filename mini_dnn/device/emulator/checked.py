@@ -32,7 +32,7 @@ from mini_dnn.device.sources import source_files
 from mini_dnn.errors import DeviceError, LaunchError
 
 GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
-SUBSCRIPT, WARP = 4, 32
+SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
@@ -42,6 +42,8 @@ KINDS = {
     3: "uninitialised",
     4: "out-of-bounds",
     5: "misaligned",
+    6: "out-of-bounds",
+    7: "uninitialised",
     20: "async",
     21: "cluster",
 }
@@ -214,13 +216,17 @@ class CheckedEmulator(EmulatorDevice):
         fault = Fault(
             kind=KINDS[found.kind],
             kernel=kernel,
-            own=self._party(found.own, Place.at(module.source, *own)),
+            own=self._party(
+                found.own,
+                Place.at(module.source, *own)
+                or (Place.at(module.source, *other) if found.kind == UNSET else None),
+            ),
             other=self._party(found.other, Place.at(module.source, *other)),
             array=self._array(module, found),
             offset=found.offset,
             nbytes=found.bytes,
             exited=found.exited,
-            detail=DETAILS[found.detail],
+            detail="local" if found.kind == LOCAL else DETAILS[found.detail],
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
             home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),

@@ -44,15 +44,18 @@ GCC_FLAGS = (
 COPIES = ("memcpy", "memmove", "memset")
 CHECKED_FLAGS = (
     "-O1",
+    "-ftrapping-math",  # no use of a number that the kernel does not use
     "-gdwarf-4",
     "-fdata-sections",
+    "-fno-jump-tables",  # control goes to no place that the code does not name
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
-    "-fsanitize=thread,bounds,alignment",
+    "-fsanitize=thread,bounds,alignment,object-size",
     "--param=tsan-distinguish-volatile=1",
+    "-fno-ivopts",  # an access has its address in the way that its check has it
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
 )
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
@@ -87,7 +90,8 @@ class Compiler:
     @property
     def checked_flags(self) -> tuple[str, ...]:
         """Flags that kernel files of checked mode are compiled with besides."""
-        return (*CHECKED_FLAGS, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
+        fills = ("-ftrivial-auto-var-init=pattern",) if self.is_clang or self.major >= 12 else ()
+        return (*CHECKED_FLAGS, *fills, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
 
     @property
     def is_clang(self) -> bool:
@@ -97,7 +101,12 @@ class Compiler:
     @property
     def precompiles(self) -> bool:
         """Whether it can keep headers that it has read: g++ before 12 needs a certain address to be free."""
-        return not self.is_clang and int(self.version.split()[1].split(".")[0]) >= 12
+        return not self.is_clang and self.major >= 12
+
+    @property
+    def major(self) -> int:
+        """The first number of its version."""
+        return int(self.version.split()[1].split(".")[0])
 
     @property
     def identity(self) -> str:

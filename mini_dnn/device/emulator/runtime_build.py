@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.cache import cache_dir, kept, key, work
+from mini_dnn.device.cache import cache_dir, kept, key, say, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
 from mini_dnn.errors import DeviceError
 from mini_dnn.paths import write_atomically
@@ -87,10 +86,11 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
     if not done.returncode:  # else kernels are compiled without it, and tell what is wrong
-        with suppress(OSError):  # a disk that is full: kernels are compiled without it, too
-            write_atomically(
-                header_folder(compiler, runtime, checked) / f"{HEADER}.gch", made.read_bytes(), 0o644
-            )
+        folder = header_folder(compiler, runtime, checked)
+        try:
+            write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
+        except OSError as error:
+            say(f"{folder} does not take a header ({error.strerror}), so each kernel takes longer to compile")
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:

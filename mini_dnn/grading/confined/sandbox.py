@@ -24,7 +24,7 @@ from mini_dnn.grading.confined import landlock, seccomp
 from mini_dnn.paths import PACKAGE
 
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
-STATE = ("/proc/meminfo", "/proc/cpuinfo", "/proc/self", "/sys/fs/cgroup", "/sys/devices/system/cpu")
+STATE = ("/proc/cpuinfo", "/proc/self", "/sys/devices/system/cpu")  # nothing that neighbours change
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one beside each package
 SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries

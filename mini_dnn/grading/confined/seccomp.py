@@ -49,6 +49,10 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "inotify_init": (253, None),  # of these a user, or the machine, has a few for all programs
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
+    "flock": (73, 32),  # by locks, and by what is in memory, processes tell each other things
+    "mincore": (27, 232),
+    "cachestat": (451, 451),
+    "preadv2": (327, 286),
     "io_setup": (206, 0),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -106,6 +110,12 @@ PRCTL, FCNTL = (157, 167), (72, 25)
 SET_DEATH_SIGNAL = 1  # of prctl: to survive whoever started this
 # of fcntl, by which a pipe signals another process, or a file makes whoever opens it wait
 SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY = 8, 10, 15, 1024, 1026
+LOCKS = (5, 6, 7, 36, 37, 38)  # of fcntl: to ask for, set and wait for a process's or an open file's
+TELLING: dict[str, tuple[int | None, int | None]] = {  # of the whole machine: its memory, load and disks
+    "sysinfo": (99, 179),
+    "statfs": (137, 43),
+    "fstatfs": (138, 44),
+}
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
 X32 = 0x40000000  # the third set of x86-64's calls: numbers from here on
 CLONE_THREAD = 0x00010000
@@ -161,7 +171,7 @@ def program(programs: bool, pid: int) -> bytes:
     code += _each((numbers[column] for numbers in calls.values()), KILL)
     code += _with(PRCTL[column], ARGUMENT, [SET_DEATH_SIGNAL])
     code += _with(
-        FCNTL[column], SECOND_ARGUMENT, [SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY]
+        FCNTL[column], SECOND_ARGUMENT, [SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY, *LOCKS]
     )
     soft = DENY | errno.EPERM
     # signals within the process (abort, raise) are its own business, and so are its own limits
@@ -169,6 +179,8 @@ def program(programs: bool, pid: int) -> bytes:
     code += [_op(LOAD, NUMBER)]
     code += [_op(EQUAL, PRLIMIT[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, 0, 1, 0), _op(RETURN, soft)]
     code += [_op(LOAD, NUMBER)]
+    if not programs:
+        code += _each((numbers[column] for numbers in TELLING.values()), soft)
     if not programs:  # threads yes, processes no; glibc falls back from clone3, whose flags lie in memory
         code += _each([CLONE3[column]], DENY | errno.ENOSYS)
         code += [_op(EQUAL, CLONE[column], 0, 3), _op(LOAD, ARGUMENT), _op(ANY_BIT, CLONE_THREAD, 1, 0)]

@@ -8,6 +8,7 @@ namespace emulator {
 constexpr bool CHECKED = true;  // threads go on after a barrier in the order of the schedule, not the last one first
 void check_launch_started(Worker& worker, unsigned shared_bytes);
 void check_launch_ended();
+void check_numbers(bool on);  // the use of some that nobody set
 void check_block_started();
 void check_block_ended(Worker& worker);  // may set worker.failure
 void check_freed(char* memory);          // a buffer
@@ -31,6 +32,7 @@ void check_own_shared(const void* p, const char* what, Site site);  // ends the 
 constexpr bool CHECKED = false;
 inline void check_launch_started(Worker&, unsigned) {}
 inline void check_launch_ended() {}
+inline void check_numbers(bool) {}
 inline void check_block_started() {}
 inline void check_block_ended(Worker&) {}
 inline void check_freed(char*) {}

@@ -6,13 +6,21 @@
 
 #include "checks.h"
 #include "worker.h"
+#ifdef EMULATOR_CHECKED
+#include "checked/unset.h"
+#else
+namespace emulator {
+inline bool goes_on_after(int, const siginfo_t&, void*, Worker&) { return false; }
+}  // namespace emulator
+#endif
 
 namespace emulator {
 
 namespace {
 
-constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
-struct sigaction previous[3];
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
+constexpr int COUNT = 3 + CHECKED;  // SIGTRAP is of checked mode
+struct sigaction previous[4];
 
 FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
   if (info.si_code == SI_TKILL) return FailureKind::cancelled;  // pool.cpp: a launch that cannot be waited for
@@ -35,11 +43,17 @@ void on_fault(int signal, siginfo_t* info, void* state) {
   Worker* w = this_worker;
   if (w && !w->in_kernel && info->si_code == SI_TKILL) return;  // cancelled just after its last block
   if (!w || !w->in_kernel) {  // not ours: the instruction runs again, into the handler that was there before
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < COUNT; i++)
       if (SIGNALS[i] == signal) sigaction(signal, &previous[i], nullptr);
     return;
   }
+  w->failure.kind = FailureKind::none;
+  if ((signal == SIGFPE || signal == SIGTRAP) && goes_on_after(signal, *info, state, *w)) return;
   w->in_kernel = false;
+  if (w->failure.kind == FailureKind::finding) {
+    note_place(w->failure);
+    siglongjmp(w->first->after_fault, 1);
+  }
   w->failure.kind = kind_of(*w, signal, *info);
   w->failure.address = reinterpret_cast<uint64_t>(info->si_addr);
   w->failure.pc = interrupted_at(state);
@@ -54,11 +68,11 @@ void install_fault_handlers() {
   struct sigaction action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &action, &previous[i]);
+  for (int i = 0; i < COUNT; i++) sigaction(SIGNALS[i], &action, &previous[i]);
 }
 
 void restore_fault_handlers() {
-  for (int i = 0; i < 3; i++) sigaction(SIGNALS[i], &previous[i], nullptr);
+  for (int i = 0; i < COUNT; i++) sigaction(SIGNALS[i], &previous[i], nullptr);
 }
 
 void watch_faults() {

@@ -140,10 +140,12 @@ void run_share(Pool& pool, Worker& w, int index) {
     return;
   }
   if (!w.cluster) check_launch_started(w, l.shared_bytes);
+  check_numbers(true);
   if (sigsetjmp(w.after_fault, 1) == 0)
     run_all(pool, w);
   else
     run_failed(w);
+  check_numbers(false);
   check_launch_ended();
   if (w.abandoned) return release_fibers(w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
@@ -183,7 +185,7 @@ Pool& the_pool() {
 void grow(Pool& pool, int workers) {
   sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
   sigfillset(&all);
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGURG}) sigdelset(&all, signal);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGURG}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     while (int(pool.threads.size()) < workers) {

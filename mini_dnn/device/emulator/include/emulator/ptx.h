@@ -20,22 +20,27 @@ inline unsigned pack_bfloats(float low, float high) {
 }
 inline float2 unpack_bfloats(unsigned both) { return {bfloat_to_float(both), bfloat_to_float(both >> 16)}; }
 
-inline void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0, Site site = Site::current()) {
+EMULATOR_ACCESS void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0, Site site = Site::current()) {
+  check_set(d, 4, "sum d of mma_m16n8k8");
   const unsigned a[] = {a0, a1};
   WarpProduct product{Element::half, 8, d, a, &b0};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8", site);
 }
-inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site = Site::current()) {
+EMULATOR_ACCESS void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                  Site site = Site::current()) {
+  check_set(d, 4, "sum d of mma_m16n8k16");
   WarpProduct product{Element::half, 16, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16", site);
 }
-inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
-                              Site site = Site::current()) {
+EMULATOR_ACCESS void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                       Site site = Site::current()) {
+  check_set(d, 4, "sum d of mma_m16n8k16_bf16");
   WarpProduct product{Element::bfloat, 16, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16_bf16", site);
 }
-inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
-                             Site site = Site::current()) {
+EMULATOR_ACCESS void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                      Site site = Site::current()) {
+  check_set(d, 4, "sum d of mma_m16n8k8_tf32");
   WarpProduct product{Element::tf32, 8, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8_tf32", site);
 }

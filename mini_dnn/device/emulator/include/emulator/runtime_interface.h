@@ -50,6 +50,7 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
 void note_block_fence();
+[[noreturn]] void report_unset(const char* what);  // is used before it is set
 void note_read_only(const void* p, size_t bytes);  // by __ldg
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
@@ -65,6 +66,25 @@ inline void note_write(const void*, size_t) {}
 inline void note_tile(const void*, size_t, const char*, Site) {}
 inline void note_absent(unsigned, unsigned) {}
 #endif
+
+// What checked mode fills with what nobody has set: numbers that signal when they are used, and that no kernel makes.
+constexpr unsigned UNSET_FLOAT = 0x7fa5a5a5;
+constexpr unsigned short UNSET_HALF = 0x7da5;
+template <class T>
+EMULATOR_NOT_CHECKED inline void mark_unset(T* values, int count) {
+#ifdef EMULATOR_CHECKED
+  for (int i = 0; i < count; i++)
+    __builtin_memcpy(values + i, sizeof(T) == 4 ? (void*)&UNSET_FLOAT : (void*)&UNSET_HALF, sizeof(T));
+#endif
+}
+template <class T>
+EMULATOR_ACCESS void check_set(const T* values, int count, const char* what) {
+#ifdef EMULATOR_CHECKED
+  for (int i = 0; i < count; i++)
+    if (!__builtin_memcmp(values + i, sizeof(T) == 4 ? (void*)&UNSET_FLOAT : (void*)&UNSET_HALF, sizeof(T)))
+      report_unset(what);
+#endif
+}
 
 inline unsigned lane() { return linear_thread % 32; }
 

@@ -48,6 +48,9 @@ struct fragment {
   using element_type = T;
   using storage_element_type = typename storage<T>::type;
   alignas(num_elements * sizeof(storage_element_type)) storage_element_type x[num_elements];
+#ifdef EMULATOR_CHECKED
+  EMULATOR_NOT_CHECKED fragment() { mark_unset(x, num_elements); }
+#endif
 };
 
 template <class Use, int m, int n, int k, class T, class Layout, class V>

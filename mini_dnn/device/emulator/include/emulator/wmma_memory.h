@@ -47,6 +47,7 @@ template <int m, int n, int k, class T>
 EMULATOR_ACCESS void store_matrix_sync(T* p, const fragment<accumulator, m, n, k, T>& f, unsigned leading_dimension,
                                        layout_t layout, emulator::Site site = emulator::Site::current()) {
   emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::store_matrix_sync", site);
+  check_set(f.x, f.num_elements, "fragment that wmma::store_matrix_sync stores");
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
     copy_out(p + size_t(part.index) * leading_dimension + part.position, f.x, sizeof f.x);

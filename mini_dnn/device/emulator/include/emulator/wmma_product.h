@@ -83,13 +83,17 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
 }  // namespace product
 
 template <int m, int n, int k, class T, class LayoutA, class LayoutB, class TD, class TC>
-inline void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragment<matrix_a, m, n, k, T, LayoutA>& a,
-                     const fragment<matrix_b, m, n, k, T, LayoutB>& b, const fragment<accumulator, m, n, k, TC>& c,
-                     emulator::Site site = emulator::Site::current()) {
+EMULATOR_ACCESS void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragment<matrix_a, m, n, k, T, LayoutA>& a,
+                              const fragment<matrix_b, m, n, k, T, LayoutB>& b,
+                              const fragment<accumulator, m, n, k, TC>& c,
+                              emulator::Site site = emulator::Site::current()) {
   using D = fragment<accumulator, m, n, k, TD>;
   using A = fragment<matrix_a, m, n, k, T, LayoutA>;
   using B = fragment<matrix_b, m, n, k, T, LayoutB>;
   using C = fragment<accumulator, m, n, k, TC>;
+  check_set(a.x, A::num_elements, "fragment a of wmma::mma_sync");
+  check_set(b.x, B::num_elements, "fragment b of wmma::mma_sync");
+  check_set(c.x, C::num_elements, "fragment c of wmma::mma_sync");
   product::Parts<D, A, B, C> parts{&d, &a, &b, &c};
   emulator::warp_barrier(0xffffffffu, &parts, product::whole_warp<D, A, B, C>, "wmma::mma_sync", site);
 }

@@ -58,15 +58,18 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.launch_epoch;
 }
 
-inline void check_access(const void* address, size_t bytes, bool write, Manner manner, const void* pc,
-                         bool update = false) {
+[[gnu::always_inline]] inline void check_access(const void* address, size_t bytes, bool write, Manner manner,
+                                                const void* pc, bool update = false) {
   Check& c = the_check;
   const auto* p = static_cast<const char*>(address);
-  if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
   const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
-  if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   const Region* r = c.recent[a.pc % RECENT];
-  if (!r || !holds(*r, a)) return check_elsewhere(a);
+  if (!r || !holds(*r, a)) {
+    if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
+    if (copies_under_way) check_under_way(p, bytes, write, a.pc);
+    return check_elsewhere(a);
+  }
+  if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
   const size_t offset = p - r->start;

@@ -144,6 +144,12 @@ void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);
 }
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
+  if (!data->log_alignment) {  // beyond the end of a variable: of a thread's own here, of all others elsewhere
+    if (pointer - uintptr_t(the_check.stacks) >= STACKS) return;
+    the_check.finding.offset = 0;
+    the_check.finding.bytes = 0;
+    report(FindingKind::local, 0, data->type->name, PC);
+  }
   const size_t alignment = size_t(1) << data->log_alignment;
   the_check.finding.offset = int64_t(pointer % alignment);
   the_check.finding.bytes = alignment;
@@ -153,6 +159,7 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
+void report_unset(const char* what) { report(FindingKind::unset, what, PC); }
 void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
 void note_block_fence() { note_fence(Scope::block); }
 void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }

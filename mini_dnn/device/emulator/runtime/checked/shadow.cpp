@@ -1,5 +1,6 @@
 // The state of checked mode, and what the host tells it.
 #include "order.h"
+#include "unset.h"
 
 #include <dlfcn.h>
 
@@ -129,6 +130,8 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   find_words(c);
   c.aside[w.rank] = c;
 }
+
+void check_numbers(bool on) { on ? watch_unset() : unwatch_unset(); }
 
 void check_launch_ended() { the_check.active = false; }
 

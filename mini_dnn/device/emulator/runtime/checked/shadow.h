@@ -64,6 +64,8 @@ enum class FindingKind : int {
   uninitialised,
   subscript,
   misaligned,
+  local,  // out of bounds, of an array of the thread's own
+  unset,  // a register or fragment that is used before it is set
   async = 20,
   cluster = 21
 };

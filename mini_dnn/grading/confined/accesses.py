@@ -1,0 +1,163 @@
+"""Whether each access of a compiled kernel's memory is told to checked mode, decided on the machine code.
+
+The compiler puts the call of a hook before each load and store that another thread could notice. `State`
+follows registers through a function, so an access at an address of which no hook was told is found, whatever
+in the source has caused it. What needs no hook: the stack, constants of the library, and the runtime's words
+such as ``threadIdx``, which may only be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
+from mini_dnn.grading.confined.effects import FS, Image, apply
+from mini_dnn.grading.confined.values import REGISTERS, STACK, State, merged, unknown
+
+NEAR = 24  # instructions between a load and the call that it is for
+VISITS = 40  # of each place where ways meet
+WORD_KINDS = (["segment", "word"], ["thread", "word"])
+WORD_BYTES = 16  # at most, of each of these
+NO_ACCESS = ("lea", "nop", "prefetch", "endbr", "ud2")
+READS_ONLY = ("cmp", "test", "bt", "ucomis", "vucomis", "comis", "vcomis", "push", "fld", "fild", "vptest")
+ENDS = ("ret", "retq", "ud2", "hlt")
+PLACE = unknown("start", "rdi")
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """An access that no hook was told of."""
+
+    function: str
+    at: int
+    text: str
+
+
+def unseen(function: Function, image: Image) -> list[Unseen]:
+    """The accesses of a function of which no hook was told."""
+    return _Follower(function, image).found()
+
+
+class _Follower:
+    def __init__(self, function: Function, image: Image) -> None:
+        self._function, self._image = function, image
+        self._code = {one.at: i for i, one in enumerate(function.code)}
+        self._starts = {one.target for one in function.code if one.target in self._code}
+        self._instrumented = any(one.target_name == "__tsan_func_entry@plt" for one in function.code)
+
+        self._is_lenient = self._instrumented or any(one.at in image.lenient for one in function.code[:1])
+
+    def found(self) -> list[Unseen]:
+        """Follow all ways through the function until nothing new is known, then look at each access."""
+        code = self._function.code
+        if not code:
+            return []
+        start = {name: unknown("start", name) for name in REGISTERS} | {"rsp": unknown(STACK, "start")}
+        known = {code[0].at: State(start)}
+        left, most = [code[0].at], VISITS * (1 + len(self._starts))
+        while left:
+            block, most = left.pop(), most - 1
+            if most < 0:
+                return [Unseen(self._function.name, block, "code too tangled to follow")]
+            for target, state in self._run(block, known[block].copy(), lambda one, state: None):
+                before = known.get(target)
+                after = state if before is None else merged(before, state, target)
+                if before is None or after != before:
+                    known[target] = after
+                    if target not in left:
+                        left.append(target)
+        places: dict[int, Unseen] = {}
+
+        def look(one: Instruction, state: State) -> None:
+            if not self._allowed(one, state):
+                places.setdefault(one.at, Unseen(self._function.name, one.at, one.text))
+
+        for block, state in known.items():
+            self._run(block, state.copy(), look)
+        return [places[at] for at in sorted(places)]
+
+    def _run(
+        self, block: int, state: State, look: Callable[[Instruction, State], None]
+    ) -> list[tuple[int, State]]:
+        """Follow the code from a place where ways meet to the next ones: those, and what is known there."""
+        code, i = self._function.code, self._code[block]
+        out: list[tuple[int, State]] = []
+        while True:
+            one = code[i]
+            look(one, state)
+            apply(one, state, self._image)
+            if one.name.startswith("j") and one.target in self._code:
+                out.append((one.target, state.copy()))
+            i += 1
+            if one.name in ENDS or one.name.startswith("jmp") or i == len(code):
+                return out
+            if code[i].at in self._starts:
+                return [*out, (code[i].at, state)]
+
+    def _allowed(self, one: Instruction, state: State) -> bool:
+        if (
+            one.name.startswith(("(bad)", "."))
+            or one.name.startswith("sys")
+            or one.name in ("int", "int3", "hlt")
+        ):
+            return False
+        if one.name.startswith(("call", "j")):
+            return self._goes_to_a_function(one, state)
+        if one.name.startswith(NO_ACCESS):
+            return True
+        for i, operand in enumerate(one.operands):
+            if isinstance(operand, Memory) and not self._place(one, i, operand, state):
+                return False
+        return True
+
+    def _goes_to_a_function(self, one: Instruction, state: State) -> bool:
+        """Whether a jump stays here or goes to where a function begins, by name or by a table."""
+        if one.target in self._image.lenient and one.target not in self._code:
+            return state.registers["rdi"].on_stack
+        if one.target is not None:
+            return one.target in self._code or one.target in self._image.functions
+        for operand in one.operands:
+            if isinstance(operand, Memory):
+                return self._image.is_constant(state.address(operand).constant)
+            value = state.read(operand.lstrip("*%"))
+            if not value.terms:
+                return value.constant in self._image.functions
+            return len(value.terms) == 1 and value.terms[0][0][0] == "table" and not value.constant
+        return False
+
+    def _place(self, one: Instruction, i: int, operand: Memory, state: State) -> bool:
+        """Whether an access of that operand is of something that needs no hook, or was told to one."""
+        place = state.address(operand)
+        if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and what is not known
+            return False
+        if place.on_stack:
+            return True
+        writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
+        if state.was_told(place, writes) or (self._instrumented and state.fresh and not one.repeated):
+            state.fresh = False  # the address may be worked out in another way than the hook's
+            return True
+        if writes:
+            # where the caller wants a structure that is returned
+            return self._is_lenient and place.terms == PLACE.terms and not one.repeated
+        if not place.terms:
+            return self._image.is_constant(place.constant)
+        if place.terms == FS.terms:
+            return place.constant in (0, 0x28)  # the thread's own address, the stack's guard
+        kinds = [u[0] for u, _ in place.terms]
+        if "word" in kinds:
+            return (
+                len(kinds) == 2 and ("thread" in kinds or "segment" in kinds) and place.constant < WORD_BYTES
+            )
+        if self._image.is_constant(place.constant) and not one.repeated:
+            return True
+        return self._instrumented and self._is_passed(one)
+
+    def _is_passed(self, one: Instruction) -> bool:
+        """Whether it loads a part of a structure that the next call passes: g++ has no hook for these."""
+        code, i = self._function.code, self._code[one.at]
+        if not one.name.startswith(("mov", "vmov")) or isinstance(one.operands[-1], Memory):
+            return False
+        after = code[i + 1 : i + 1 + NEAR]
+        calls = [other for other in after if other.name.startswith(("call", "j", "ret"))]
+        return bool(calls) and calls[0].name.startswith("call") and calls[0].target_name.count("@") == 0

@@ -1,0 +1,184 @@
+"""What each instruction does to what is known of registers and of the stack, and what calls of hooks tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mini_dnn.grading.confined.disassembly import Instruction, Memory
+from mini_dnn.grading.confined.values import MASK, NAMES, STACK, State, Value, number, unknown
+
+CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
+RANGE = 1 << 62  # bytes, of a hook that is told a number of them
+WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
+FS = unknown("segment", "fs")
+
+
+@dataclass(frozen=True)
+class Image:
+    """What is known of the library beside its code: where its constants lie, where functions begin."""
+
+    constants: Sequence[tuple[int, int]]  # from, to
+    functions: frozenset[int]  # where they begin
+    lenient: frozenset[
+        int
+    ]  # those of them that may write where their first argument is: callers pass their stack
+
+    def is_constant(self, place: int) -> bool:
+        """Whether nobody can write there."""
+        return any(first <= place < last for first, last in self.constants)
+
+
+def hook_bytes(name: str) -> int | None:
+    """How many bytes the hook of that name looks at; None: it is none."""
+    name = name.removesuffix("@plt")
+    if name in ("__tsan_read_range", "__tsan_write_range"):
+        return RANGE
+    if name in ("_ZN8emulator9note_readEPKvm", "_ZN8emulator10note_writeEPKvm"):
+        return RANGE
+    for start in ("__tsan_read", "__tsan_write", "__tsan_unaligned_", "__tsan_volatile_"):
+        if name.startswith(start):
+            digits = "".join(c for c in name[len(start) :] if c.isdigit())
+            return int(digits) if digits else None
+    return None
+
+
+def apply(one: Instruction, state: State, image: Image) -> None:
+    """What is known after an instruction."""
+    name, operands = one.name, one.operands
+    if name.startswith("call"):
+        return _call(one, state)
+    if name.startswith(("push", "pop")):
+        return _push_or_pop(one, state)
+    if name.startswith(("j", "nop", "cmp", "test", "prefetch", "endbr", "ret", "ud2")) or not operands:
+        if name in ("cltq", "cqto", "cltd", "cwtl", "leave", "leaveq"):
+            _without_operands(one, state)
+        return None
+    target = operands[-1]
+    value = _value(one, state, image)
+    if isinstance(target, Memory):
+        size = SIZES.get(name[-1], 0)
+        state.store(state.address(target), value or unknown("stored", one.at), size or 64)
+    elif target.startswith("%"):
+        state.write(target[1:], value or unknown("made", one.at, target))
+    if name.startswith(("mul", "div", "imul", "idiv")) and len(operands) == 1:
+        for register in ("rax", "rdx"):
+            state.write(register, unknown("made", one.at, register))
+    if name.startswith("xchg") or one.repeated:
+        for register in ("rcx", "rsi", "rdi", *(o[1:] for o in operands if isinstance(o, str))):
+            state.write(register, unknown("made", one.at, register))
+    return None
+
+
+def _value(one: Instruction, state: State, image: Image) -> Value | None:
+    """What an instruction works out, where addresses are made so; else None."""
+    name, operands = one.name, one.operands
+    known = [_operand(o, state, one, image) for o in operands]
+    match name, known:
+        case ("leaq", [_, _]):
+            assert isinstance(operands[0], Memory), "it has no other"
+            return state.address(operands[0])
+        case (("movq" | "movl" | "movabsq"), [value, _]) if _is_whole(operands):
+            return value
+        case (("movslq" | "movzwl" | "movzbl" | "movswl" | "movsbl" | "movswq" | "movsbq"), [value, _]):
+            return _made(name, [value])
+        case ("addq", [one_, other]):
+            return other.plus(one_)
+        case ("subq", [one_, other]):
+            return other.plus(one_, -1)
+        case ("incq", [value]):
+            return value.plus(number(1))
+        case ("decq", [value]):
+            return value.plus(number(-1))
+        case (("shlq" | "salq"), [count, value]) if not count.terms and count.constant < 64:
+            return Value().plus(value, 1 << count.constant)
+        case (("shlq" | "salq"), [value]):
+            return value.plus(value)
+        case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
+            return unknown(STACK, one.at)
+        case (("xorl" | "xorq"), [_, _]) if operands[0] == operands[1]:
+            return number(0)
+        case _ if name.startswith(("cmov", "set", "adc", "sbb", "xchg", "cmpxchg", "xadd")):
+            return None
+        case _ if any(isinstance(o, str) and o.startswith("%") and o[1:] not in NAMES for o in operands):
+            return None
+    if name == "leal" and isinstance(operands[0], Memory):
+        return _made(name, [state.address(operands[0])])
+    return _made(name, known)
+
+
+def _made(name: str, values: Sequence[Value]) -> Value:
+    return unknown("by", name, *values)
+
+
+def _is_whole(operands: Sequence[str | Memory]) -> bool:
+    """Whether all registers of a move are those that are followed."""
+    return all(isinstance(o, Memory) or not o.startswith("%") or o[1:] in NAMES for o in operands)
+
+
+def _operand(operand: str | Memory, state: State, one: Instruction, image: Image) -> Value:
+    if isinstance(operand, Memory):
+        if one.name.startswith("lea"):
+            return Value()
+        place = state.address(operand)
+        if operand.name.endswith("@Base") and not place.terms and operand.name[:-5] in WORDS:
+            return unknown("word", operand.name)
+        if place == FS:
+            return unknown("thread")
+        if place.on_stack:
+            size = SIZES.get(one.name[-1], 8)
+            return state.load(place, 4 if one.name == "movslq" else size, one.at)
+        if image.is_constant(place.constant):
+            return unknown("table", place)
+        return unknown("loaded", one.at)
+    if operand.startswith("$"):
+        return number(int(operand[1:], 0) & MASK)
+    return state.read(operand[1:])
+
+
+def _call(one: Instruction, state: State) -> None:
+    name = one.target_name
+    size = hook_bytes(name) if name.endswith("@plt") else None
+    if size is not None:
+        count = state.registers["rsi"]
+        whole = min(count.constant, RANGE) if size == RANGE and not count.terms else size
+        place = state.registers["rdi"], "write" in name
+        state.told[place] = max(whole, state.told.get(place, 0))
+        state.fresh = True
+    elif not name.startswith(("__ubsan_", "__tls_get_addr@plt", "__tsan_func_")):
+        state.told.clear()
+        state.fresh = False
+    array = state.registers["rdi"]
+    for register in CALLER_SAVED:
+        state.write(register, unknown("left by", one.at, register))
+    if name == "__tls_get_addr@plt":
+        state.write("rax", unknown("shared", array))
+
+
+def _push_or_pop(one: Instruction, state: State) -> None:
+    top = state.registers["rsp"]
+    if one.name.startswith("push"):
+        place = top.plus(number(-8))
+        operand = one.operands[0]
+        value = state.read(operand[1:]) if isinstance(operand, str) and operand[0] == "%" else None
+        state.registers["rsp"] = place
+        state.store(place, value or unknown("pushed", one.at), 8)
+        return
+    value = state.load(top, 8, one.at)
+    state.registers["rsp"] = top.plus(number(8))
+    if isinstance(one.operands[0], str):
+        state.write(one.operands[0][1:], value)
+
+
+def _without_operands(one: Instruction, state: State) -> None:
+    if one.name == "cltq":
+        state.write("rax", _made("movslq", [state.half(state.registers["rax"])]))
+    elif one.name == "cwtl":
+        state.write("rax", unknown("made", one.at))
+    elif one.name.startswith("leave"):
+        frame = state.registers["rbp"]
+        state.write("rbp", state.load(frame, 8, one.at))
+        state.registers["rsp"] = frame.plus(number(8))
+    else:
+        state.write("rdx", unknown("made", one.at))

@@ -1,0 +1,133 @@
+"""What a kernel library compiled for checked mode must be like, decided on its machine code.
+
+Words in a source can be written in many ways, and what the compiler has made of them is one. Each access of
+memory is told to a hook of the runtime, no function takes the place of such a hook, and control goes to
+no place but the beginnings of functions.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from mini_dnn.errors import CompileError
+from mini_dnn.grading.confined.accesses import Image, Unseen, unseen
+from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
+
+# functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
+# was told before, and are called by the runtime alone
+STARTUP = (
+    "_init",
+    "_fini",
+    "deregister_tm_clones",
+    "register_tm_clones",
+    "__do_global_dtors_aux",
+    "frame_dummy",
+)
+HEADERS = re.compile(
+    r"_ZN8emulator(?:4StubI\w+E(?:3run|4call)|3ptx8matrices1[07]whole_warp|4wmma7product|16halves_to_floats)"
+)
+RUNTIME = re.compile(r"__tsan_|__ubsan_|__wrap_|_ZN8emulator(?:9note_read|10note_write|9note_tile)")
+DEFINED = re.compile(
+    r"^ *\d+: (?P<at>[0-9a-f]+) +\S+ (?P<type>\w+) +\w+ +\w+ +\d+ (?P<name>\S+)", re.MULTILINE
+)
+SECTION = re.compile(
+    r"^ *\[ *\d+\] (?P<name>\S+) +\S+ +(?P<at>[0-9a-f]+) [0-9a-f]+ (?P<size>[0-9a-f]+) \S+ "
+    r"+(?P<flags>[A-Zxop]*) ",
+    re.MULTILINE,
+)
+RELOCATION = re.compile(r"R_X86_64_RELATIVE\s+(?P<to>[0-9a-f]+)")
+FIXED = (".got", ".data.rel.ro", ".dynamic", ".got.plt")  # which the loader alone writes
+CURE = "read and write memory in plain C++, with memcpy, or with functions of CUDA"
+
+
+def can_be_decided() -> bool:
+    """Whether this processor's code is known here."""
+    return platform.machine() == "x86_64" and shutil.which("objdump") is not None
+
+
+def check_code(library: Path) -> None:
+    """Refuse a library for checked mode that does something of which checked mode would not hear.
+
+    Raises
+    ------
+    CompileError
+        Names the function, and what to do instead.
+    """
+    objdump = shutil.which("objdump")
+    assert objdump is not None, "the grader has looked"
+    symbols = _read("-sW", library).partition("'.symtab'")[2]
+    own = [m["name"] for m in DEFINED.finditer(symbols) if m["type"] in ("FUNC", "IFUNC", "OBJECT", "NOTYPE")]
+    for name in own:
+        if RUNTIME.match(name) and not name.startswith("__ubsan_handle_type_mismatch_v1_data"):
+            raise CompileError(
+                f"FORBIDDEN: the kernel file has a function {name} of its own, which is a name of checked "
+                "mode's; give it another name"
+            )
+    functions = disassemble(objdump, library)
+    for match in DEFINED.finditer(symbols):
+        if match["type"] == "OBJECT" and _in_code(int(match["at"], 16), functions):
+            raise CompileError(f"FORBIDDEN: {match['name']} lies among the code; leave sections alone")
+    image = _image(library, functions)
+    for target in RELOCATION.finditer(_read("-rW", library)):
+        if _in_code(int(target["to"], 16), functions) and int(target["to"], 16) not in image.functions:
+            raise CompileError(
+                "FORBIDDEN: the kernel file has an address within a function; use those of functions"
+            )
+    for function in functions:
+        if _is_own(function):
+            _check(function, image)
+
+
+def _check(function: Function, image: Image) -> None:
+    for one in function.code:
+        calls_header = HEADERS.match(one.target_name) and not HEADERS.match(function.name)
+        if calls_header:
+            raise CompileError(
+                f"FORBIDDEN: {function.name} calls {one.target_name}, which is a part of the emulator that "
+                f"checked mode does not hear of; {CURE}"
+            )
+    found: list[Unseen] = [] if HEADERS.match(function.name) else unseen(function, image)
+    if found:
+        raise CompileError(
+            f"FORBIDDEN: {function.name} uses memory, or jumps, in a way of which checked mode does not hear "
+            f"({found[0].text.strip()}); {CURE}, and call functions by their names"
+        )
+
+
+def _image(library: Path, functions: list[Function]) -> Image:
+    text = _read("-SW", library)
+    constants = []
+    for match in SECTION.finditer(text):
+        flags, at = match["flags"], int(match["at"], 16)
+        if "A" in flags and "T" not in flags and ("W" not in flags or match["name"] in FIXED):
+            constants.append((at, at + int(match["size"], 16)))
+        if "W" in flags and "X" in flags:
+            raise CompileError(
+                f"FORBIDDEN: the section {match['name']} can be written and run; leave sections alone"
+            )
+    taken = {int(match["to"], 16) for match in RELOCATION.finditer(_read("-rW", library))}
+    taken |= {o.offset for f in functions for one in f.code for o in one.operands if isinstance(o, Memory)}
+    image = Image(constants, frozenset(f.code[0].at for f in functions if f.code), frozenset())
+    plain = [f for f in functions if _is_own(f) and all("__tsan" not in one.target_name for one in f.code)]
+    lenient = {f.code[0].at for f in plain if not HEADERS.match(f.name) and unseen(f, image)}
+    return replace(image, lenient=frozenset(lenient - taken))
+
+
+def _is_own(function: Function) -> bool:
+    """Whether it was compiled from the kernel file, or a header."""
+    return bool(function.code) and not function.section.startswith(".plt") and function.name not in STARTUP
+
+
+def _in_code(place: int, functions: list[Function]) -> bool:
+    return any(f.code and f.code[0].at <= place <= f.code[-1].at for f in functions)
+
+
+def _read(option: str, library: Path) -> str:
+    readelf = shutil.which("readelf")
+    assert readelf is not None, "the grader has looked"
+    return subprocess.run([readelf, option, str(library)], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,214 @@
+"""What registers hold, in symbols: enough to tell that an access is at the place that its hook was told.
+
+A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations have equal
+values, so an address that is worked out twice is recognised. Places on the stack are
+marked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import Any
+
+from mini_dnn.grading.confined.disassembly import Memory
+
+MASK = (1 << 64) - 1
+STACK = "stack"
+WORD = 8  # bytes of a register
+MOST_JOINTS = 2  # ways to a value that are kept apart
+LETTERS = ("a", "b", "c", "d")
+NAMES: dict[str, tuple[str, int]] = {}  # of parts of registers: the whole one, and bytes
+for letter in LETTERS:
+    for part, size in (("r{}x", 8), ("e{}x", 4), ("{}x", 2), ("{}l", 1), ("{}h", 1)):
+        NAMES[part.format(letter)] = f"r{letter}x", size
+for letter in ("si", "di", "bp", "sp"):
+    for part, size in (("r{}", 8), ("e{}", 4), ("{}", 2), ("{}l", 1)):
+        NAMES[part.format(letter)] = f"r{letter}", size
+for index in range(8, 16):
+    for part, size in (("r{}", 8), ("r{}d", 4), ("r{}w", 2), ("r{}b", 1)):
+        NAMES[part.format(index)] = f"r{index}", size
+REGISTERS = tuple(sorted({whole for whole, _ in NAMES.values()}))
+
+Unknown = tuple[str, int]  # what kind it is, and which one
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Value:
+    """A sum: unknowns with factors, sorted, and a constant."""
+
+    terms: tuple[tuple[Unknown, int], ...] = ()
+    constant: int = 0
+
+    def plus(self, other: Value, factor: int = 1) -> Value:
+        """The sum with a multiple of another."""
+        factors = dict(self.terms)
+        for one, times in other.terms:
+            factors[one] = factors.get(one, 0) + factor * times & MASK
+        terms = tuple(sorted((u, n) for u, n in factors.items() if n))
+        return Value(terms, self.constant + factor * other.constant & MASK)
+
+    def divided(self, shift: int) -> Value:
+        """By a power of two that divides all of it."""
+        return Value(tuple((u, n >> shift) for u, n in self.terms), self.constant >> shift)
+
+    @property
+    def on_stack(self) -> bool:
+        """Whether it is a place on the stack, with whatever index."""
+        return [times for one, times in self.terms if one[0] == STACK] == [1]
+
+
+@cache
+def _number(kind: str, parts: tuple[Any, ...]) -> int:
+    return next(_numbers)
+
+
+def unknown(kind: str, *parts: Any) -> Value:
+    """What is worked out from these parts, or comes from there."""
+    return Value((((kind, _number(kind, parts)), 1),))
+
+
+def number(constant: int) -> Value:
+    """A constant."""
+    return Value((), constant & MASK)
+
+
+@cache
+def low(value: Value) -> Value:
+    """The lower half of a register."""
+    if not value.terms:
+        return number(value.constant & 0xFFFFFFFF)
+    return unknown("half", value)
+
+
+@cache
+def zero_extended(half: Value) -> Value:
+    """A register of which the lower half was set."""
+    return unknown("zero-extended", half) if half.terms else half
+
+
+def _written(half: Value, halves: dict[Value, Value]) -> Value:
+    whole = zero_extended(half)
+    halves[whole] = half
+    return whole
+
+
+@dataclass
+class State:
+    """What is known at one place of a function."""
+
+    registers: dict[str, Value]
+    slots: dict[tuple[Unknown, int], tuple[Value, int]] = field(
+        default_factory=dict
+    )  # by place on the stack: value, bytes
+    told: dict[tuple[Value, bool], int] = field(default_factory=dict)  # place, of a write?; bytes
+    fresh: bool = False  # a hook was called, and nothing was used since
+    halves: dict[Value, Value] = field(default_factory=dict)  # that registers were set to
+
+    def copy(self) -> State:
+        """One that can be changed."""
+        return State(dict(self.registers), dict(self.slots), dict(self.told), self.fresh, self.halves)
+
+    def address(self, place: Memory) -> Value:
+        """Where an operand lies."""
+        value = number(place.offset)
+        for name, factor in ((place.base, 1), (place.index, place.scale)):
+            if name:
+                value = value.plus(self.read(name), factor)
+        return value.plus(unknown("segment", place.segment)) if place.segment in ("fs", "gs") else value
+
+    def read(self, name: str) -> Value:
+        """What a register holds, or a part of it."""
+        if name not in NAMES:
+            return unknown("register", name)
+        whole, size = NAMES[name]
+        value = self.registers[whole]
+        return value if size == WORD else self.half(value) if size == 4 else unknown("part", name, value)
+
+    def half(self, value: Value) -> Value:
+        """The lower half of a register."""
+        return self.halves.get(value) or low(value)
+
+    def write(self, name: str, value: Value) -> None:
+        """Set a register, or a part of it."""
+        if name not in NAMES:
+            return
+        whole, size = NAMES[name]
+        if size < 4:
+            value = unknown("mixed", name, self.registers[whole], value)
+        self.registers[whole] = _written(value, self.halves) if size == 4 else value
+
+    def load(self, place: Value, size: int, at: int) -> Value:
+        """What a place on the stack holds."""
+        where = stack_offset(place)
+        if where is None:
+            return unknown("loaded", at)
+        if where not in self.slots:
+            self.slots[where] = unknown("slot", at), size
+        value, stored = self.slots[where]
+        return value if stored == size else self.half(value) if size == 4 else unknown("loaded", at)
+
+    def store(self, place: Value, value: Value, size: int) -> None:
+        """Set a place on the stack."""
+        where = stack_offset(place)
+        if where is None:
+            return
+        origin, first = where
+        for at in range(first - WORD + 1, first + max(size, 1)):
+            if (origin, at) in self.slots and at + self.slots[origin, at][1] > first:
+                del self.slots[origin, at]
+        self.slots[where] = value, size
+
+    def was_told(self, place: Value, writes: bool) -> bool:
+        """Whether a hook was told of the place, or of one that reaches over it."""
+        return any(
+            told.terms == place.terms
+            and (place.constant - told.constant) & MASK < size
+            and of_write == writes
+            for (told, of_write), size in self.told.items()
+        )
+
+
+def stack_offset(place: Value) -> tuple[Unknown, int] | None:
+    """A place on the stack: where it is counted from, and bytes; None: elsewhere, or with an index."""
+    inner = place.terms
+    if len(inner) != 1 or inner[0][0][0] != STACK or inner[0][1] != 1:
+        return None
+    return inner[0][0], place.constant - (1 << 64) if place.constant >> 63 else place.constant
+
+
+def merged(old: State, new: State, block: int) -> State:
+    """What is known where two ways meet; ``old`` is what was known there so far."""
+    registers = {name: _join(old.registers[name], new.registers[name], (block, name)) for name in REGISTERS}
+    slots = {
+        at: (_join(value, new.slots[at][0], (block, at)), size)
+        for at, (value, size) in old.slots.items()
+        if at in new.slots and new.slots[at][1] == size
+    }
+    told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
+    return State(registers, slots, told, False, old.halves)
+
+
+def _join(old: Value, new: Value, where: tuple[Any, ...]) -> Value:
+    """A value that is one of two, or one that is as far from both.
+
+    Two registers whose values differ by the same, or by a multiple, keep what they have to do
+    with each other.
+    """
+    any_value = unknown("joint", where)
+    if old in (new, any_value):
+        return old
+    if old.on_stack or new.on_stack:
+        return unknown(STACK, where) if old.on_stack and new.on_stack else any_value
+    difference = new.plus(old, -1)
+    factors = [factor for _, factor in difference.terms] + [difference.constant]
+    shift = min((factor & -factor).bit_length() - 1 for factor in factors if factor)
+    joint = unknown("joint", where[0], difference.divided(shift))
+    mine = [u for u, _ in old.terms if u[0] == "joint"]
+    if joint.terms[0][0] in mine:
+        return old  # any multiple of the difference was thought of
+    if len(mine) >= MOST_JOINTS:
+        return any_value
+    return old.plus(joint, 1 << shift)

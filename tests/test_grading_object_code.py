@@ -1,0 +1,196 @@
+"""What a kernel file compiled for checked mode may be: nothing hides, and nobody honest is refused."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+from sampling import chosen
+
+from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
+from mini_dnn.errors import CompileError
+from mini_dnn.grading.confined import imports
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
+)
+
+KERNEL = """
+extern "C" __global__ void k(float* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) USE;
+}
+"""
+NOINLINE = "__attribute__((noinline))"
+CHEATS = {  # before the kernel, and what it does
+    "own hook": ('extern "C" void __tsan_read4(void*) {}', "x[i] += 1"),
+    "own hook, static": (
+        'extern "C" { __attribute__((noinline, used)) static void __tsan_write4(void*) {} }',
+        "x[i] += 1",
+    ),
+    "own copy": ('extern "C" void* __wrap_memcpy(void* a, const void*, size_t) { return a; }', "x[i] += 1"),
+    "own bounds": ('extern "C" void __ubsan_handle_out_of_bounds(void*, void*) {}', "x[i] += 1"),
+    "dunder attribute": (
+        "__attribute__((__no_sanitize_thread__)) float f(float* p) { return *p; }",
+        "x[i] = f(x)",
+    ),
+    "C++ attribute": ("[[gnu::no_sanitize_thread]] float f(float* p) { return *p; }", "x[i] = f(x)"),
+    "C++ attribute, using": (
+        "[[using gnu: no_sanitize_thread]] float f(float* p) { return *p; }",
+        "x[i] = f(x)",
+    ),
+    "split attribute": (
+        '#define J(a, b) a##b\n__attribute__((J(no_sani, tize)("thread"))) float f(float* p) { return *p; }',
+        "x[i] = f(x)",
+    ),
+    "coverage of none": (
+        '__attribute__((no_sanitize("all"))) float f(float* p) { return *p; }',
+        "x[i] = f(x)",
+    ),
+    "raw section": (
+        '__attribute__((section(R"(.text.k)"))) __attribute__((no_sanitize("thread"))) void f(float* p) { *p = 1; }',
+        "f(x + i)",
+    ),
+    "machine code as data": (
+        '__attribute__((section(R"(.text)"))) extern const unsigned char code[] = {0xc7, 0x07, 0, 0, 0, 0, 0xc3};',
+        "((void (*)(float*))code)(x + i)",
+    ),
+    "twin of a header": ("", "emulator::multiply(x, x, x, 8, 8, 8, emulator::Element::half, {})"),
+    "twin by another name": ("namespace e = emulator;", "e::note_read(x, 4), x[i] += 1"),
+    "twin by its mangled name": (
+        'extern "C" void _ZN8emulator5yieldEv();',
+        "_ZN8emulator5yieldEv(), x[i] += 1",
+    ),
+    "a barrier's middle": ("", "((void (*)())((char*)&emulator::yield + 16))()"),
+    "a function's middle": (
+        NOINLINE + " void f(float* p) { *p += 1; }",
+        "((void (*)(float*))((char*)(void*)&f + 12))(x + i)",
+    ),
+    "a table of middles": (
+        "void f(float* p) { *p += 1; }\nusing F = void (*)(float*);\n"
+        "F const table[] = {(F)((char*)(void*)&f + 12), &f};",
+        "table[i & 1](x + i)",
+    ),
+    "a call by a number": ("", "((void (*)(float*))(size_t)n)(x + i)"),
+    "the compiler's mode": ("\n#undef __builtin_constant_p\n", "x[i] += __builtin_constant_p(n)"),
+    "sizes that it knows": ("\n#undef __builtin_object_size\n", "x[i] += __builtin_object_size(x, 0)"),
+    "the compiler's flags": (
+        "\n#ifdef __SANITIZE_THREAD__\n#define W 1\n#else\n#define W __has_include(<sys/nothing>)\n#endif\n"
+        "__attribute__((no_sanitize_thread)) float f(float* p) { return *p; }",
+        "x[i] = f(x) + W",
+    ),
+    "written words": ("", "const_cast<unsigned&>(threadIdx.x) = 0, x[0] += 1"),
+    "an empty table's bytes": (
+        "__attribute__((no_sanitize_thread)) float* f(float* p) { *p = 1; return p; }",
+        "f(x + i)",
+    ),
+    "a gather": (
+        "#include <immintrin.h>",
+        "*(__m256*)(x + 8 * i) = _mm256_i32gather_ps(x, _mm256_set1_epi32(n), 4)",
+    ),
+    "a store past the cache": ("#include <emmintrin.h>", "_mm_stream_si32((int*)x + i, 1)"),
+    "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
+    "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
+}
+HONEST = {
+    "plain": ("", "x[i] += 1"),
+    "structures by value": (
+        "struct P { float a, b, c; };\n__device__ float f(P p) { return p.a + p.c; }",
+        "x[i] = f(((P*)x)[i])",
+    ),
+    "structures returned": (
+        "struct P { float a[6]; };\n"
+        + NOINLINE
+        + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }",
+        "x[i] = f(x[i]).a[n % 6]",
+    ),
+    "switch": (
+        "",
+        "switch (n) { case 1: x[i] = 4; break; case 2: x[i] += 9; break; case 3: x[i] *= x[0]; break; "
+        "case 4: x[i] = 7; break; case 5: x[i] /= 3; break; default: x[i] = 0; }",
+    ),
+    "a table of functions": (
+        "__device__ float up(float a) { return a + 1; }\n__device__ float down(float a) { return a - 1; }\n"
+        "using F = float (*)(float);\n__device__ constexpr F table[] = {up, down};",
+        "x[i] = table[n & 1](x[i])",
+    ),
+    "virtual functions": (
+        "struct A { __device__ virtual float f(float a) const { return a; } };\n"
+        "struct B : A { __device__ float f(float a) const override { return 2 * a; } };\n"
+        + NOINLINE
+        + " __device__ float g(float a) { B b; const A& p = b; return p.f(a); }",
+        "x[i] = g(x[i])",
+    ),
+    "recursion": (
+        NOINLINE + " __device__ float f(int a) { return a < 2 ? 1 : a * f(a - 1); }",
+        "x[i] = f(n)",
+    ),
+    "lambda": ("", "auto f = [&](int at) { return x[at] * 2; }; x[i] = f(i)"),
+    "local array": ("", "float a[9]; for (int j = 0; j < 9; j++) a[j] = x[i + j]; x[i] = a[n % 9]"),
+    "local array, aligned": (
+        "",
+        "alignas(64) float a[16]; for (int j = 0; j < 16; j++) a[j] = x[i + j]; x[i] = a[n % 16]",
+    ),
+    "large copy": ("", "__builtin_memcpy(x + 16 * i, x, 64)"),
+    "large set": ("", "__builtin_memset(x + 16 * i, 0, 64)"),
+    "copies": ("\n#include <cstring>\n", "memcpy(x + 16 * i, x, 64)"),
+    "vectors": ("", "float4 v = ((float4*)x)[i]; v.x += v.w; ((float4*)x)[i] = v"),
+    "doubles": ("", "((double*)x)[i] = sin(((double*)x)[i])"),
+    "halves": ("#include <cuda_fp16.h>", "((half*)x)[i] = __float2half(x[i])"),
+    "atomics": ("", "atomicAdd(x, 1.0f), atomicCAS((int*)x + 1, 0, 1), atomicMax((int*)x + 2, n)"),
+    "shuffles": (
+        "",
+        "x[i] += __shfl_xor_sync(~0u, x[i], 1) + __reduce_add_sync(~0u, i) + __ballot_sync(~0u, n)",
+    ),
+    "shared": (
+        "",
+        "__shared__ float s[2][33]; s[i & 1][threadIdx.x & 31] = x[i]; __syncthreads(); x[i] = s[1][n & 31]",
+    ),
+    "volatile": ("", "((volatile float*)x)[i] = ((volatile float*)x)[0]"),
+    "bit fields": ("struct B { unsigned a : 5, b : 27; };", "((B*)x)[i].b = ((B*)x)[0].a"),
+    "constants": (
+        "__constant__ float w[64];\nstatic const float t[4] = {1, 2, 3, 4};",
+        "x[i] = w[i] * t[n & 3]",
+    ),
+    "clocks": ("", "x[i] = clock64() + clock()"),
+    "printing words": ("", 'printf("the asm of section %d, no_sanitize emulator\\n", n)'),
+    "own names": (
+        "__device__ float section(float a) { return a; }\n__device__ float multiply(float a) { return a; }",
+        "x[i] = section(multiply(x[i]))",
+    ),
+    "templates": (
+        "template <int N> __device__ float f(const float* p) { float a = 0; for (int j = 0; j < N; j++) a += p[j]; return a; }",
+        "x[i] = f<7>(x) + f<31>(x)",
+    ),
+    "goto": ("", "int j = 0; again: x[i] += j; if (++j < n) goto again"),
+    "long long indices": ("", "x[(long long)n * n * i] = x[(size_t)i * n]"),
+    "unsigned division": ("", "x[(unsigned)i / 3u * 3u] = x[(unsigned)i % 7u]"),
+    "whole tiles": ("struct T { float a[64]; };", "((T*)x)[i] = ((T*)x)[0]"),
+    "fixed unrolled": ("", '_Pragma("unroll") for (int j = 0; j < 8; j++) x[8 * i + j] += x[j] * j'),
+}
+
+
+def judged(before: str, use: str, folder: Path) -> None:
+    """What the grader's compiler does with a kernel file."""
+    source, compiler = folder / "kernel.cu", find_compiler()
+    source.write_text(before + KERNEL.replace("if (i < n) USE;", "if (i < n) { " + use + "; }"))
+    imports.check_source(source, {}, compiler)
+    library = build_kernels(source, {}, compiler, build_runtime(compiler, False, True), True)
+    imports.check_library(library, True)
+
+
+@pytest.mark.parametrize("name", chosen(CHEATS, lambda name: name in ("own hook", "a table of middles")))
+def test_nothing_hides(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"FORBIDDEN|which no kernel has|does not compile"):
+        judged(*CHEATS[name], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", chosen(HONEST, lambda name: name in ("structures by value", "virtual functions"))
+)
+def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
+    judged(*HONEST[name], tmp_path)
