@@ -57,7 +57,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
 inline void check_access(const void* address, size_t bytes, bool write, bool atomic, const void* pc) {
   Check& c = the_check;
   const auto* p = static_cast<const char*>(address);
-  if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
+  if (size_t(p - c.stacks) < STACKS || (!write && size_t(p - c.words) < c.words_bytes)) return;
   const Access a = {p, bytes, write, atomic, uint64_t(static_cast<const char*>(pc) - c.target.base)};
   if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   const Region* r = c.recent[a.pc % RECENT];
