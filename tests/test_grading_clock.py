@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from grading_helpers import QUICK, assemble, expected, names, quick_setting
 
 from mini_dnn.device import Device
+from mini_dnn.device.cuda import FLUSHES, CudaDevice
+from mini_dnn.device.cuda_buffer import CudaBuffer
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import DeviceError
 from mini_dnn.grading import rubric
@@ -115,3 +119,22 @@ def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> Non
     assert full < part < none
     scores = [5.0, points("second", part / 2, part * 1.5), points("third", part / 2, part * 1.5)]
     assert max(scores) - min(scores) <= 0.01 * 10, scores
+
+
+@pytest.mark.parametrize("arch", [75, 90])
+def test_lines_that_a_kernel_asked_the_cache_to_keep_are_flushed_too(arch: int) -> None:
+    """They are made ordinary before the first byte is overwritten; older GPUs have none, and no such call."""
+    calls: list[str] = []
+    device = object.__new__(CudaDevice)
+    device.arch, device._streams = arch, {0: None}
+    device._flush = CudaBuffer("L2 flush", (8,), np.dtype("u1"), 4096, 8)
+    results = SimpleNamespace(CUDA_SUCCESS=0)
+    device._bindings = SimpleNamespace(
+        CUresult=results, cuCtxResetPersistingL2Cache=lambda: calls.append("reset") or (0,)
+    )
+    device._cuda = SimpleNamespace(
+        MemoryError=MemoryError, Error=ValueError, memset_d8_async=lambda *_: calls.append("overwrite")
+    )
+    device.flush_cache()
+    assert calls[0] == ("reset" if arch == 90 else "overwrite")
+    assert calls.count("overwrite") == FLUSHES

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
-from mini_dnn.device.bindings import load_driver
+from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, own, same_size
@@ -25,6 +25,7 @@ from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
+KEEPS_LINES = 80  # from Ampere on a kernel can ask the L2 cache to keep lines
 FLUSHES = 16  # about half a millisecond
 RESERVED = 0.05  # fraction of the free memory left to the driver
 
@@ -209,10 +210,15 @@ class CudaDevice:
     def flush_cache(self) -> None:
         """Overwrite twice the L2 cache's size, often enough that launches queue up behind it.
 
-        What follows is then timed without the gaps in which the host prepares the next launch.
+        Lines that a kernel has asked the cache to keep are ordinary ones before that. What follows is then
+        timed without the gaps in which the host prepares the next launch.
         """
         if self._flush is None:
             self._flush = self.empty("L2 flush", (2 * self.l2_bytes,), np.uint8)
+        if self.arch >= KEEPS_LINES:
+            (status,) = self._bindings.cuCtxResetPersistingL2Cache()
+            if failed := reason(self._bindings, status):
+                raise LaunchError(f"the L2 cache cannot be flushed: {failed}")
         with self._errors("the L2 cache cannot be flushed", LaunchError):
             for _ in range(FLUSHES):
                 self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))

@@ -24,7 +24,7 @@ from mini_dnn.grading.locks import locked
 from mini_dnn.grading.submission import Submission
 from mini_dnn.paths import PACKAGE, write_atomically
 
-VERSION = 3  # of how grading is done: a new number grades everything again
+VERSION = 4  # of how grading is done: a new number grades everything again
 
 Progress = Callable[[Grade, bool], None]  # a grade, and whether it was there already
 

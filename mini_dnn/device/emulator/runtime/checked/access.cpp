@@ -98,7 +98,7 @@ int64_t distance(const Region& r, const Access& a) {
 bool is_allowed(const Access& a) {
   const Check& c = the_check;
   const auto* worker = reinterpret_cast<const char*>(this_worker);
-  if (a.address >= worker && a.address < worker + sizeof(Worker)) return true;
+  if (a.address >= worker && a.address < worker + sizeof(Worker)) return !a.write;
   return !a.write && a.address >= c.target.base && a.address < c.target.data_start;
 }
 

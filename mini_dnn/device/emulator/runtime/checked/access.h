@@ -65,7 +65,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) {
-    if (size_t(p - c.stacks) < STACKS || size_t(p - c.words) < c.words_bytes) return;
+    if (size_t(p - c.stacks) < STACKS || (!write && size_t(p - c.words) < c.words_bytes)) return;
     if (copies_under_way) check_under_way(p, bytes, write, a.pc);
     return check_elsewhere(a);
   }
