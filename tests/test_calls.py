@@ -1,4 +1,4 @@
-"""Products of a plan that another variant computes: `Gemm` with ``impl=``."""
+"""Steps of a plan that another variant does: `Gemm` with ``impl=``, and `Call`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,12 +11,14 @@ from mini_dnn import ops
 from mini_dnn.device import Device
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
+from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.gemm import GemmShape, answer, bound
+from mini_dnn.ops.softmax import Rows
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.runner import run
-from mini_dnn.variant import Gemm, Launch, Variant, find, names
+from mini_dnn.variant import Call, Gemm, Launch, Step, Variant, find, names
 from mini_dnn.variant.export import expand
 
 BYTES = 227 * 1024
@@ -185,3 +187,60 @@ def with_plan(**changes: Any) -> Callable[[], Variant]:
 def test_what_cannot_be_called(variant: Callable[[], Variant], words: str) -> None:
     with pytest.raises(VariantError, match=words):
         variant().planned(GemmShape(5, 6, 7), BYTES)
+
+
+HEADS = AttentionShape(2, 2, 9, 32, "fp16", "packed")
+
+
+def attending(**changes: Any) -> Variant:
+    """Attention that is left to another variant, out of a copy of what is given; twice, the second counts."""
+
+    def plan(p: AttentionShape) -> list[Step | Call]:
+        step = Call("attention/v2", p, {"qkv": "qkv", "o": "first"})
+        return [step, replace(step, **{"arrays": {"qkv": "qkv", "o": "o"}} | changes)]
+
+    first = {"first": Array((HEADS.B * HEADS.T, HEADS.H * HEADS.d), "float16")}
+    inner = find("attention/v2")
+    return replace(inner, plan=plan, scratch=lambda p: first, name="mine")
+
+
+def test_a_problem_of_any_operation(emulator: Device) -> None:
+    """Its arrays are buffers of other shapes, and its scratch buffers and kernels join the plan."""
+    operation = ops.find("attention")
+    planned = attending().planned(HEADS, BYTES)
+    assert planned.views["call_0_o"] == ("first", HEADS.arrays["o"])
+    assert planned.views["call_1_qkv"] == ("qkv", HEADS.arrays["qkv"])
+    assert [launch.kernel for launch in planned.launches] == [
+        launch.kernel for launch in find("attention/v2").planned(HEADS, BYTES).launches
+    ] * 2
+    assert len(planned.codes) == 1, "both have the same kernel"
+    arrays = operation.inputs(HEADS, seed=0)
+    found = run(attending(), HEADS, arrays, emulator).outputs
+    allowed = operation.bound(HEADS, arrays, attending().precision)
+    assert compare_all(found, operation.answer(HEADS, arrays), allowed).ok
+    assert "call_1_o (2, 9, 2, 32), which is o" in expand(attending(), HEADS, "a test", BYTES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"impl": "softmax/v0"}, r"computes softmax, whose problems are Rows\(N,L\); found AttentionShape"),
+        ({"problem": Rows(3, 4)}, r"computes attention, whose problems are .*; found Rows\(3,4\)"),
+        ({"arrays": {"qkv": "qkv"}}, "names buffers for qkv; .* has the arrays qkv, o"),
+        ({"arrays": {"qkv": "qkv", "o": "x"}}, "names a buffer 'x'; there are qkv, o, first"),
+        ({"problem": replace(HEADS, B=3)}, "reaches 5,184 elements of the buffer 'qkv', which has 3,456"),
+        ({"problem": replace(HEADS, dtype="fp32")}, "qkv is float32, and the buffer 'qkv' float16"),
+        ({"arrays": ["qkv"]}, "a Call has arrays .* it must be names of arrays with names of buffers"),
+        ({"problem": "9 tokens"}, "it must be a problem of the variant's operation"),
+        ({"impl": "attention/v99"}, "no variant 'attention/v99'"),
+    ],
+)
+def test_calls_that_do_not_fit(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(VariantError, match=words):
+        attending(**changes).planned(HEADS, BYTES)
+
+
+def test_a_setup_calls_nobody() -> None:
+    call = Call("attention/v2", HEADS, {"qkv": "qkv", "o": "o"})
+    with pytest.raises(VariantError, match="a Call of setup has impl=; only one of plan may have it"):
+        replace(attending(), setup=lambda p: [call]).planned(HEADS, BYTES)

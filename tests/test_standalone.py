@@ -18,7 +18,8 @@ from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch, TensorMap
 
 Output = pytest.CaptureFixture[str]
-NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant
+NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant,
+NOT_ALONE += ("networks/vit/fused", "networks/vit/layer_by_layer")  # as these do
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32

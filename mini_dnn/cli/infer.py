@@ -16,7 +16,7 @@ from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import NETWORK, PART_IMAGES, STEPS, Program, find_step
+from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step
 from mini_dnn.measuring.layerwise import (
     ATTENTION,
     LAYER,
@@ -71,8 +71,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--resident",
         metavar="STEP",
-        help=f"run every layer on the device, by {', '.join(STEPS)} or the path of a network variant; "
-        "--impl is not used",
+        help=f"run every layer on the device, by {_steps()}, or the path of a network variant; --impl is "
+        "not used",
     )
     parser.add_argument(
         "--linear",
@@ -83,18 +83,25 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--send",
         choices=SEND,
         default=SEND[0],
-        help="with --resident: what an image is on its way to the device; what is not float32 of 86x86 is "
-        "made so there (default float32)",
+        help="with --resident: what an image is on its way to the device; what is not float32 (for LeNet of "
+        "86x86) is made so there (default float32)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.set_defaults(run=run)
+
+
+def _steps() -> str:
+    """Short names of the networks' variants, in words."""
+    return "; ".join(f"{', '.join(steps)} of {network}" for network, steps in STEPS_OF.items())
 
 
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
     model = MODELS[args.network]
-    variant = find_step(args.resident) if args.resident else _variant(model, args.impl or model.impl)
+    variant = (
+        find_step(args.resident, model.name) if args.resident else _variant(model, args.impl or model.impl)
+    )
     linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
@@ -146,8 +153,9 @@ def _variant(model: Model, name: str) -> Variant | None:
     if name == "cpu" and model.layer == ATTENTION:
         return NUMPY_ATTENTION
     variant = find(name)
-    if variant.op == NETWORK:
-        raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}")
+    if variant.op in STEPS_OF:
+        more = f" and --network {variant.op}" if variant.op != model.name else ""
+        raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}{more}")
     others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
     if others:
         raise UsageError(
@@ -162,11 +170,6 @@ def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Vari
         raise UsageError(f"--batch {args.batch}: a batch has one image or more")
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
-    if args.resident and args.network != NETWORK:
-        raise UsageError(
-            f"--resident {args.resident}: it computes {NETWORK}; with --network {args.network} name a "
-            f"variant of {MODELS[args.network].layer} by --impl, or leave --network out"
-        )
     if linear and args.resident:
         raise UsageError("--linear goes with --impl: --resident runs every layer by one variant")
     if variant is not None and variant.host is not None and not linear and args.device != "auto":
@@ -250,7 +253,8 @@ def _resident(
     assert setting.device is not None, "a network variant has kernels"
     has_clock = setting.device.has_clock
     op_ms = statistics.median(whole.timed.samples_ms) if whole.timed.samples_ms else None
-    print(f"\nLeNet  {whole.problem}")
+    title = program.model.title
+    print(f"\n{title[0].upper()}{title[1:]}  {whole.problem}")
     rate = f": {args.batch / whole.layer_ms * 1e3:,.0f} images/s" if has_clock else ""
     print(f"Layer Time: {whole.layer_ms:.3f} ms, with copies{rate}")
     lacking = f"none (the device's memory holds {whole.held:,} images at a time)" if has_clock else EMULATED
@@ -260,7 +264,7 @@ def _resident(
     if whole.max_error is not None:
         print(f"agrees with float64: max error {whole.max_error:.2e} of a probability")
     figures = {
-        "name": "lenet",
+        "name": program.model.name,
         "shape": str(whole.problem),
         "op_ms": op_ms,
         "settled": whole.timed.settled,

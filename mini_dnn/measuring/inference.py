@@ -20,10 +20,11 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
 from mini_dnn.nn.weights import WeightsInfo, load
-from mini_dnn.nn.zoo import MODELS, Model
+from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.vit import VitShape
 from mini_dnn.variant import Variant, find
 
 NETWORK = "lenet"  # the operation of all layers
@@ -32,26 +33,30 @@ BASE_BYTES = 250_000_000  # of the program, with all images as bytes
 CHECK_BYTES = 250_000_000  # of a comparison with float64
 IMAGE_BYTES = 240_000  # of an image on its way: LeNet's first output twice, and more than a transformer needs
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
+STEPS_OF = {NETWORK: STEPS, "vit": {"layers": "layer_by_layer", "fused": "fused"}}  # by network
 
 
-def find_step(name: str) -> Variant:
-    """The network variant of a short name in `STEPS`, or of any name or path that `find` takes.
+def find_step(name: str, network: str = NETWORK) -> Variant:
+    """The variant of a network by a short name in `STEPS_OF`, or by any name or path that `find` takes.
 
     Raises
     ------
     VariantError
         There is none, or it computes something else.
     """
+    steps = STEPS_OF[network]
     try:
-        variant = find(f"networks/lenet/{STEPS[name]}" if name in STEPS else name)
+        variant = find(f"networks/{network}/{steps[name]}" if name in steps else name)
     except VariantError as error:
-        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(STEPS)}") from error
-    if variant.op != NETWORK:
-        raise VariantError(
-            f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
-            f"{', '.join(STEPS)}, or a folder whose VARIANT has op='{NETWORK}'"
-        )
-    return variant
+        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(steps)}") from error
+    if variant.op == network:
+        return variant
+    if variant.op in STEPS_OF:
+        raise VariantError(f"{variant.name} computes {variant.op}: add --network {variant.op}")
+    raise VariantError(
+        f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
+        f"{', '.join(steps)}, or a folder whose VARIANT has op='{network}'"
+    )
 
 
 @dataclass(frozen=True)
@@ -188,8 +193,22 @@ class Program:
         return float(np.mean(classes == self.data.labels[: len(classes)]))
 
     def images(self, batch: int, send: str) -> np.ndarray:
-        """The first images in the form ``send``, one of `mini_dnn.datasets.SEND`."""
+        """The first images in the form ``send``, one of `mini_dnn.datasets.SEND`.
+
+        Raises
+        ------
+        UsageError
+            The network has images of that size anyway.
+        """
+        if self.model.name != NETWORK and send == "uint8-28":
+            raise UsageError(f"--send {send}: {self.model.title} takes images as they are; take --send uint8")
         return datasets.as_sent(self.data, batch, send, self.data_dir)
+
+    def problem(self, images: np.ndarray) -> LenetBatch | VitShape:
+        """The whole network's for these images."""
+        if self.model.name == NETWORK:
+            return LenetBatch.of(images)
+        return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:
         """The network and the first ``count`` images, in a form of `datasets.SEND`."""
@@ -199,7 +218,7 @@ class Program:
         def score(probabilities: np.ndarray) -> float:
             return self.share_right(probabilities.argmax(axis=1))
 
-        return Service(variant, send, LenetBatch.of(images), arrays, score)
+        return Service(variant, send, self.problem(images), arrays, score)
 
     def bench(self, bench: Bench, variant: Variant, batch: int, sweep: bool = False) -> None:
         """Add a row for each convolution of the first ``batch`` images, with sweeps if these are asked for.

@@ -76,9 +76,13 @@ class Model:
         return ROOT / "data" / f"{self.name}-{dataset}.h5"
 
 
+def vit_sizes(dataset: str) -> vit.VitSizes:
+    """Of the transformer for a data set."""
+    return vit.PRESETS["fashion-mnist" if dataset in NAMES else dataset]
+
+
 def _vit(dataset: str, rng: np.random.Generator) -> Network:
-    garments = dataset in NAMES
-    return vit.build(vit.PRESETS["fashion-mnist" if garments else dataset], rng)
+    return vit.build(vit_sizes(dataset), rng)
 
 
 MODELS: Mapping[str, Model] = {

@@ -1,27 +1,32 @@
-"""Products that other variants compute: their launches take the place of the step `Gemm`."""
+"""Problems that other variants solve: their launches take the place of the steps `Call` and `Gemm`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from math import prod
 from typing import Any
 
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
 from mini_dnn.ops.problem import TYPES
-from mini_dnn.variant.plan import Argument, Code, Gemm, Launch, Step
+from mini_dnn.variant.plan import Argument, Call, Code, Gemm, Launch, Step, WrittenStep
 from mini_dnn.variant.planned import Planned
 
 SHORT = {long: short for short, long in TYPES.items()}
 
 
-def with_products(planned: Planned, find: Callable[[str], Any], max_shared_bytes: int) -> Planned:
-    """The plan with the launches of other variants in the place of the products that these compute.
+def with_calls(
+    planned: Planned, steps: Sequence[WrittenStep], find: Callable[[str], Any], max_shared_bytes: int
+) -> Planned:
+    """The plan with these steps, and with the launches of other variants in the place of those that they do.
 
-    The arrays of such a variant are views of the product's buffers. Its scratch buffers join the plan's.
+    The arrays of such a variant are views of the plan's buffers. Its scratch buffers join the plan's.
 
     Parameters
     ----------
+    planned
+        The plan without steps.
     find
         Gives the variant of a name.
     max_shared_bytes
@@ -30,39 +35,92 @@ def with_products(planned: Planned, find: Callable[[str], Any], max_shared_bytes
     Raises
     ------
     VariantError
-        A variant computes something else, does not take the product, or its plan is more than launches.
+        A variant computes something else, does not take the problem, or its plan is more than launches; or
+        a buffer is not what the problem's array is.
     """
-    if any(isinstance(step, Gemm) and step.impl for step in planned.setup):
-        raise VariantError(f"{planned.name}: a Gemm of setup has impl=; only one of plan may have it")
-    for step in planned.steps:
-        if isinstance(step, Gemm) and step.impl:
-            planned = _with_product(planned, step, find(step.impl), max_shared_bytes)
+    buffers = planned.arrays
+    for step in steps:
+        if isinstance(step, Call) or (isinstance(step, Gemm) and step.impl):
+            planned = _with_call(planned, step, buffers, find(step.impl), max_shared_bytes)
+        else:
+            planned = replace(planned, steps=(*planned.steps, step))
     return planned
 
 
-def _with_product(planned: Planned, step: Gemm, variant: Any, max_shared_bytes: int) -> Planned:
-    at = next(i for i, other in enumerate(planned.steps) if other is step)
-    what = f"{planned.name}: Gemm(impl={step.impl!r})"
-    problem = _problem(step, planned.arrays, variant, what)
+def without_calls(name: str, steps: Sequence[WrittenStep]) -> tuple[Step, ...]:
+    """The steps of a setup, which other variants have no part in.
+
+    Raises
+    ------
+    VariantError
+        They have.
+    """
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Call) or (isinstance(step, Gemm) and step.impl):
+            word = type(step).__name__
+            raise VariantError(f"{name}: a {word} of setup has impl=; only one of plan may have it")
+        found.append(step)
+    return tuple(found)
+
+
+def _with_call(
+    planned: Planned, step: Gemm | Call, buffers: Mapping[str, Array], variant: Any, max_shared_bytes: int
+) -> Planned:
+    word = "product" if isinstance(step, Gemm) else "call"
+    what = f"{planned.name}: {type(step).__name__}(impl={step.impl!r})"
+    call = _product(step, buffers, variant, what) if isinstance(step, Gemm) else step
+    _check(call, buffers, variant, what)
+    problem = call.problem
     inner = variant.planned(problem, max_shared_bytes)
     if inner.setup or inner.streams > 1 or not all(isinstance(s, Launch | Gemm) for s in inner.steps):
         raise VariantError(f"{what}: its plan copies by itself, or has a setup or several streams")
-    own = {name: f"product_{at}_{name}" for name in (*inner.arrays, *inner.views)}
+    own = {name: f"{word}_{len(planned.steps)}_{name}" for name in (*inner.arrays, *inner.views)}
     code = Code(inner.source, tuple(inner.defines.items()))
-    views = {own[name]: (getattr(step, name), array) for name, array in problem.arrays.items()}
+    views = {own[name]: (call.arrays[name], array) for name, array in problem.arrays.items()}
     views |= {own[name]: (own[of], array) for name, (of, array) in inner.views.items()}
     return replace(
         planned,
-        steps=(
-            *planned.steps[:at],
-            *(_renamed(s, own, code, step.stream) for s in inner.steps),
-            *planned.steps[at + 1 :],
-        ),
+        steps=(*planned.steps, *(_renamed(s, own, code, step.stream) for s in inner.steps)),
         scratch={**planned.scratch, **{own[name]: array for name, array in inner.scratch.items()}},
         views={**planned.views, **views},
         min_arch=max(planned.min_arch, inner.min_arch),
         needs_gpu=planned.needs_gpu or inner.needs_gpu,
     )
+
+
+def _check(call: Call, buffers: Mapping[str, Array], variant: Any, what: str) -> None:
+    """See that the problem is one of the variant's operation, and that its arrays lie in buffers."""
+    problem = call.problem
+    if type(problem) is not variant.operation.problem:
+        raise VariantError(
+            f"{what}: it computes {variant.op}, whose problems are {variant.operation.problem.__name__}"
+            f"({variant.operation.usage}); found {type(problem).__name__}({problem.text})"
+        )
+    if set(call.arrays) != set(problem.arrays):
+        raise VariantError(
+            f"{what} names buffers for {', '.join(call.arrays) or 'nothing'}; {problem} has the arrays "
+            f"{', '.join(problem.arrays)}"
+        )
+    for name, array in problem.arrays.items():
+        of = call.arrays[name]
+        if of not in buffers:
+            raise VariantError(f"{what} names a buffer '{of}'; there are {', '.join(buffers)}")
+        buffer = buffers[of]
+        if buffer.dtype != array.dtype:
+            raise VariantError(f"{what}: {name} is {array.dtype}, and the buffer '{of}' {buffer.dtype}")
+        reach = prod(array.shape) - array.gap  # nobody asks for what is behind the last line
+        if reach > prod(buffer.shape):
+            raise VariantError(
+                f"{what}: {name} {array.shape} reaches {reach:,} elements of the buffer '{of}', which has "
+                f"{prod(buffer.shape):,}, {buffer.shape}"
+            )
+
+
+def _product(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -> Call:
+    """The call that a product is."""
+    names = {"a": step.a, "b": step.b, "c": step.c}
+    return Call(step.impl, _problem(step, arrays, variant, what), names, step.stream)
 
 
 def _problem(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -> Any:

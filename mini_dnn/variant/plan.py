@@ -1,7 +1,8 @@
-"""The steps of a plan: launches, copies, and the one library call."""
+"""The steps of a plan: launches, copies, what other variants do, and the one library call."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
 from mini_dnn.device.product import LAYOUTS, Product
 from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
 from mini_dnn.errors import VariantError
+from mini_dnn.ops import Problem
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Launch:
         The kernel may begin before the one ahead of it on the stream has ended, and calls
         ``ptx::grid_wait()`` before it reads or writes what that one uses.
     code
-        Where the kernel is, if not in the variant's own file: see `Gemm.impl`.
+        Where the kernel is, if not in the variant's own file: see `Call`.
     """
 
     kernel: str
@@ -205,7 +207,7 @@ class Gemm:
         See `Product`.
     impl
         The name of a variant of the matrix product that computes it instead of the library, such as
-        ``"gemm/v3_registers"``: its launches take the place of this step.
+        ``"gemm/v3_registers"``: see `Call`, which this is a short form of.
     """
 
     a: str
@@ -230,10 +232,33 @@ class Gemm:
         return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
-Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm
+@dataclass(frozen=True)
+class Call:
+    """A problem that another variant solves on buffers of this plan: its launches take the step's place.
+
+    Parameters
+    ----------
+    impl
+        The variant's name, such as ``"attention/v0_naive"``.
+    problem
+        One of its operation, such as ``AttentionShape(32, 12, 197, 64, layout="packed")``.
+    arrays
+        The buffer that each of the problem's arrays is: an array of this plan's problem, or a scratch buffer,
+        of the same type. Its shape may be another one, as long as the array lies within it. Two arrays may
+        be one buffer where the variant reads an element before it writes it, and by the same thread.
+    """
+
+    impl: str
+    problem: Problem
+    arrays: Mapping[str, str]
+    stream: int = 0
 
 
-def check_step(step: Step, variant: str) -> None:
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm  # that are done
+WrittenStep = Step | Call  # that a variant may write
+
+
+def check_step(step: WrittenStep, variant: str) -> None:
     """See that the fields of a variant's step are what they are declared to be.
 
     Raises
@@ -268,6 +293,11 @@ def _expected(name: str, value: Any) -> str:
             fits, words = isinstance(value, bool), "True or False"
         case "args":
             fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
+        case "problem":
+            fits, words = isinstance(value, Problem), "a problem of the variant's operation"
+        case "arrays":
+            fits = isinstance(value, Mapping) and all(isinstance(x, str) for x in (*value, *value.values()))
+            words = 'names of arrays with names of buffers: {"qkv": "tokens", "o": "mixed"}'
         case "images":
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":

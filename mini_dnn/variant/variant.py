@@ -16,8 +16,8 @@ from mini_dnn.device.clusters import CLUSTER_ARCH
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
-from mini_dnn.variant.calls import with_products
-from mini_dnn.variant.plan import Launch, Step, check_step
+from mini_dnn.variant.calls import with_calls, without_calls
+from mini_dnn.variant.plan import Launch, WrittenStep, check_step
 from mini_dnn.variant.planned import Planned
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
@@ -88,8 +88,8 @@ class Variant:
 
     op: str
     idea: str
-    plan: Callable[[Any], Sequence[Step]] | None = None
-    setup: Callable[[Any], Sequence[Step]] = lambda problem: ()
+    plan: Callable[[Any], Sequence[WrittenStep]] | None = None
+    setup: Callable[[Any], Sequence[WrittenStep]] = lambda problem: ()
     scratch: Callable[[Any], Mapping[str, Any]] = lambda problem: {}
     defines: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = field(default_factory=dict)
     parent: str | None = None
@@ -159,8 +159,8 @@ class Variant:
         planned = Planned(
             name=self.name,
             problem=problem,
-            steps=steps,
-            setup=variant._steps("setup", variant.setup, problem),
+            steps=(),
+            setup=without_calls(self.name, variant._steps("setup", variant.setup, problem)),
             scratch=variant._scratch(problem),
             defines=variant.defines_for(problem),
             source=self.source,
@@ -168,14 +168,14 @@ class Variant:
             min_arch=self.min_arch,
             needs_gpu=self.needs_gpu,
         )
-        return with_products(planned, self._other, max_shared_bytes)
+        return with_calls(planned, steps, self._other, max_shared_bytes)
 
     def _other(self, name: str) -> Variant:
-        """The variant that computes a product of the plan."""
+        """The variant that does a step of the plan."""
         if self.lookup is None:
             raise VariantError(
-                f"{self.name}: Gemm(impl={name!r}) runs another variant's kernels; a submission is graded by "
-                "its own, and a Variant that is not loaded by its name knows no other"
+                f"{self.name}: a step with impl={name!r} runs another variant's kernels; a submission is "
+                "graded by its own, and a Variant that is not loaded by its name knows no other"
             )
         return self.lookup(name)
 
@@ -211,7 +211,7 @@ class Variant:
                 raise VariantError(f"{self.name}: host returns {shape}; expected {array.shape}")
         return outputs
 
-    def _fitting(self, steps: Sequence[Step], max_shared_bytes: int) -> Variant:
+    def _fitting(self, steps: Sequence[WrittenStep], max_shared_bytes: int) -> Variant:
         """The variant itself, or `compact` where a block needs more shared memory than it may have."""
         if not isinstance(self.compact, Variant) or self.compact.plan is None:
             raise VariantError(
@@ -238,13 +238,13 @@ class Variant:
         return found
 
     def _steps(
-        self, what: str, function: Callable[[Any], Sequence[Step]] | None, problem: Any
-    ) -> tuple[Step, ...]:
+        self, what: str, function: Callable[[Any], Sequence[WrittenStep]] | None, problem: Any
+    ) -> tuple[WrittenStep, ...]:
         """The steps that a function gives, checked."""
         assert function is not None, "find() lets no variant through that has neither plan nor host"
         steps = self._call(what, lambda p: tuple(function(p)), problem)
         for step in steps:
-            if not isinstance(step, Step):
+            if not isinstance(step, WrittenStep):
                 raise VariantError(
                     f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
                 )

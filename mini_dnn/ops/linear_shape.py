@@ -1,0 +1,178 @@
+"""Problems of the operation ``linear``, and the problem that given arrays are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+
+GROUP = 64  # elements of a line that share a mean and a sum of squares in moments
+ACTS, RESIDUALS, OUTS = ("none", "gelu"), ("none", "full", "shared"), ("fp16", "fp32")
+
+
+@dataclass(frozen=True)
+class LinearShape(Problem):
+    """A linear layer in halves, with what stands before and behind it in a transformer.
+
+    Parameters
+    ----------
+    N, T
+        Entries of the batch, and lines of each of them: tokens.
+    n, k
+        Length of a line of the output y and of the input x.
+    act
+        What becomes of each sum: ``"none"``, or ``"gelu"`` in its tanh form.
+    residual
+        What is added at last: ``"none"``; ``"full"``, a line for each line of y; ``"shared"``, T lines that
+        are the same for all entries.
+    norm
+        Whether the sums of a line are divided by the standard deviation of its line of x, of which
+        ``x_moments`` tells. That is a layer norm, where ``w`` and ``bias`` have the rest of it: its weight
+        and bias, and the mean of each line of ``w`` is taken off, so that the mean of x does not matter.
+    moments
+        Whether there is a second output, ``y_moments``: mean, and sum of the squared distances from it, of
+        each 64 elements of a line of y.
+    out
+        Type of y: ``"fp16"`` or ``"fp32"``.
+    ldx, ldr
+        Elements from one line of x, or of the residual, to the next; 0: there is no gap.
+    """
+
+    N: int
+    T: int
+    n: int
+    k: int
+    act: str = "none"
+    residual: str = "none"
+    norm: bool = False
+    moments: bool = False
+    out: str = "fp16"
+    ldx: int = 0
+    ldr: int = 0
+
+    def __post_init__(self) -> None:
+        given = self.fields
+        small = [f"{name} = {given[name]}" for name in ("N", "T", "n", "k") if given[name] < 1]
+        if small:
+            raise ShapeError(f"a linear layer needs every size to be at least 1, but {', '.join(small)}")
+        for name, allowed in (("act", ACTS), ("residual", RESIDUALS), ("out", OUTS)):
+            if given[name] not in allowed:
+                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
+        for name, length in (("ldx", self.k), ("ldr", self.n)):
+            if given[name] and given[name] < length:
+                raise ShapeError(
+                    f"{name} is {given[name]}, and a line has {length} elements; expected that or more, or 0 "
+                    "for no gap"
+                )
+
+    @property
+    def m(self) -> int:
+        """Lines of x and y."""
+        return self.N * self.T
+
+    @property
+    def x_pitch(self) -> int:
+        """Elements from one line of x to the next."""
+        return self.ldx or self.k
+
+    @property
+    def r_pitch(self) -> int:
+        """The same of the residual."""
+        return self.ldr or self.n
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """What is given, y, and its moments."""
+        half, lines = "float16", (self.N, self.T)
+        found = {"x": Array((*lines, self.x_pitch), half, axes="btk", gap=self.x_pitch - self.k)}
+        if self.norm:
+            found["x_moments"] = Array((*lines, ceil_groups(self.k), 2), axes="btgv")
+        if self.residual != "none":
+            full, gap = self.residual == "full", self.r_pitch - self.n
+            shape = (*(lines if full else lines[1:]), self.r_pitch)
+            found["residual"] = Array(shape, half, axes="btn" if full else "tn", split=full, gap=gap)
+        found["w"] = Array((self.n, self.k), half, "weight", "nk", split=False)
+        found["bias"] = Array((self.n,), role="weight", axes="n", split=False)
+        found["y"] = Array((*lines, self.n), TYPES[self.out], "out", "btn")
+        if self.moments:
+            found["y_moments"] = Array((*lines, ceil_groups(self.n), 2), role="out", axes="btgv")
+        return found
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each product; what is done to a sum is not counted."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def batch(self) -> int:
+        """Entries, each of which has all of its lines."""
+        return self.N
+
+    def with_batch(self, n: int) -> Self:
+        """The same with ``n`` entries."""
+        return replace(self, N=n)
+
+    def __str__(self) -> str:
+        """As people write it: ``(32 x 197,768) -> 2304 fp16``, and what comes with it."""
+        words = [f"({self.N} x {self.T},{self.k}) -> {self.n} {self.out}"]
+        words += ["normed"] if self.norm else []
+        words += [self.act] if self.act != "none" else []
+        words += [f"{self.residual} residual"] if self.residual != "none" else []
+        words += ["moments"] if self.moments else []
+        return ", ".join(
+            [*words, *(f"{name} {self.fields[name]}" for name in ("ldx", "ldr") if self.fields[name])]
+        )
+
+
+def ceil_groups(length: int) -> int:
+    """Groups of a line; the last one may be shorter."""
+    return -(-length // GROUP)
+
+
+def moments(lines: np.ndarray) -> np.ndarray:
+    """Mean, and sum of the squared distances from it, of each 64 elements: ``(..., groups, 2)``."""
+    parts = [lines[..., at : at + GROUP].astype(np.float64) for at in range(0, lines.shape[-1], GROUP)]
+    found = [np.stack([part.mean(axis=-1), part.var(axis=-1) * part.shape[-1]], axis=-1) for part in parts]
+    return np.stack(found, axis=-2)
+
+
+def arrays_of(
+    x: np.ndarray,
+    *others: np.ndarray,
+    act: str = "none",
+    residual: str = "none",
+    norm: bool = False,
+    moments: bool = False,
+    out: str = "fp16",
+) -> tuple[LinearShape, Arrays]:
+    """The problem that ``x (N,T,k)`` and the other arrays are: those of a `LinearShape` in their order.
+
+    The lines of a single entry may also be given without the first axis.
+
+    Raises
+    ------
+    ShapeError
+        There are others, they do not fit together, or are of other types.
+    """
+    found = [np.asarray(array) for array in (x, *others)]
+    shapes = ", ".join(f"{array.shape} {array.dtype}" for array in found)
+    count = 3 + bool(norm) + (residual != "none")
+    if len(found) != count or found[0].ndim not in (2, 3) or found[-2].ndim != 2:
+        raise ShapeError(
+            f"found {shapes}; expected x (N,T,k), x_moments with norm=True, the residual where there is one, "
+            "w (n,k), bias (n,)"
+        )
+    N, T, k = (1, *found[0].shape)[-3:]
+    problem = LinearShape(N, T, len(found[-2]), k, act, residual, bool(norm), bool(moments), out)
+    given = {}
+    for (name, array), value in zip(problem.named("in", "weight").items(), found, strict=True):
+        whole = value[None] if value.ndim == len(array.shape) - 1 and array.split else value
+        if whole.shape != array.shape or whole.dtype != array.dtype:
+            raise ShapeError(f"{name} is {value.shape} {value.dtype}; expected {array.shape} {array.dtype}")
+        given[name] = np.ascontiguousarray(whole)
+    return problem, given

@@ -1,0 +1,61 @@
+"""benchmarks/vit.py: what it says of its figures, and its part that needs no PyTorch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import vit
+
+from mini_dnn.device import Device
+from mini_dnn.ops.vit import VitShape
+from mini_dnn.variant import Planned, find
+
+PROBLEM = VitShape(2, 8, 4, 1, 32, 2, 1, 2, 10, "fp16")
+
+
+def row(name: str, ms: list[float], error: float = 1e-3) -> vit.Row:
+    figures = {"max_error": error, "rms_error": error / 4, "bound": 1e-2}
+    return {"model": "tiny", "batch": 32, "name": name, "ms": ms, **figures}
+
+
+def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
+    rows = [row("ours", [2.0, 1.0, 1.5]), row("torch.compile default", [3.0])]
+    rows += [row("torch.compile max-autotune", [1.8], float("nan")), row("PyTorch eager", [6.0])]
+    text = vit.table(rows)
+    assert "| ours | 1.500 | 21,333 | 1.000 | 1.0e-03 | 2.5e-04 | agrees |" in text
+    assert "| PyTorch eager | 6.000 | 5,333 | 4.000 " in text
+    assert "| nan | nan | WRONG: the bound is 1.0e-02 |" in text
+    assert text.endswith("ours: 1.200 x torch.compile's best")
+
+
+def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(
+    emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vit, "build_ahead", lambda planned, device: None)
+    arrays = vit.OPERATION.inputs(PROBLEM, 0)
+    with vit.ours(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:
+        candidate.timed.args[0].replay()
+        found = candidate.scores()
+    right = vit.centred(np.log(vit.OPERATION.answer(PROBLEM, arrays)["probabilities"]))
+    assert 0 < np.abs(found - right).max() < 2 * vit.score_bound(PROBLEM, arrays, "fp16")
+
+
+def test_each_kind_of_step_is_measured_behind_a_whole_pass(
+    emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
+        return len(planned.steps) * 1e-3
+
+    monkeypatch.setattr(vit, "_graph_ms", graph_ms)
+    rows = vit.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator)
+    found = {row["step"].split()[0]: row["count"] for row in rows}
+    assert found["cut"] == found["patches.linear"] == found["head"] == found["softmax"] == 1
+    assert found["attention.heads.qkv"] == found["attention"] == found["mlp.up"] == 2
+    assert all(row["us"] == pytest.approx(1) for row in rows)
+    assert "14 us in all steps, 14 us as they follow each other" in capsys.readouterr().out
+
+
+def test_nothing_is_begun_when_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert vit.Budget(float("inf")).left("this")
+    assert not vit.Budget(0.0).left("that")
+    assert capsys.readouterr().out == "  that: not measured, as --seconds are over\n"
