@@ -134,8 +134,10 @@ class _Follower:
         if place.on_stack:
             return True
         writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
-        if state.was_told(place, writes) or (self._instrumented and state.fresh and not one.repeated):
-            state.fresh = False  # the address may be worked out in another way than the hook's
+        if state.was_told(place, writes):
+            return True
+        if self._instrumented and state.fresh and not one.repeated:
+            state.fresh -= 1  # the address may be worked out in another way than the hook's
             return True
         if writes:
             # where the caller wants a structure that is returned

@@ -145,10 +145,10 @@ def _call(one: Instruction, state: State) -> None:
         whole = min(count.constant, RANGE) if size == RANGE and not count.terms else size
         place = state.registers["rdi"], "write" in name
         state.told[place] = max(whole, state.told.get(place, 0))
-        state.fresh = True
+        state.fresh += 1
     elif not name.startswith(("__ubsan_", "__tls_get_addr@plt", "__tsan_func_")):
         state.told.clear()
-        state.fresh = False
+        state.fresh = 0
     array = state.registers["rdi"]
     for register in CALLER_SAVED:
         state.write(register, unknown("left by", one.at, register))

@@ -104,7 +104,7 @@ class State:
         default_factory=dict
     )  # by place on the stack: value, bytes
     told: dict[tuple[Value, bool], int] = field(default_factory=dict)  # place, of a write?; bytes
-    fresh: bool = False  # a hook was called, and nothing was used since
+    fresh: int = 0  # hooks that were called, of which no access was made out as theirs
     halves: dict[Value, Value] = field(default_factory=dict)  # that registers were set to
 
     def copy(self) -> State:
@@ -188,7 +188,7 @@ def merged(old: State, new: State, block: int) -> State:
         if at in new.slots and new.slots[at][1] == size
     }
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
-    return State(registers, slots, told, False, old.halves)
+    return State(registers, slots, told, min(old.fresh, new.fresh), old.halves)
 
 
 def _join(old: Value, new: Value, where: tuple[Any, ...]) -> Value:
