@@ -56,7 +56,12 @@ def main(words: Sequence[str] | None = None) -> int:
             kernels, _ = ncu.profile(job, "problem")
         rows += [{"variant": variant.name, **counted(kernel)} for kernel in kernels]
         print(json.dumps(rows[-1]), flush=True)
-    about = {"device": gpu, "commit": commit(), "versions": versions(), "problem": given.shape}
+    about: dict[str, Any] = {
+        "device": gpu,
+        "commit": commit(),
+        "versions": versions(),
+        "problem": given.shape,
+    }
     given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
     return 0
 

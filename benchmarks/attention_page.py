@@ -2,9 +2,9 @@
 
 ``python benchmarks/attention_page.py``
 
-It reads ``results/attention/tokens.json`` (of `attention.py`) and ``results/attention/counters.json`` (of
-`attention_counters.py`), draws ``docs/attention.svg`` and ``docs/attention_fast.svg``, and writes the text
-between the markers of ``ladders/attention/README.md``.
+It reads ``results/attention/tokens.json`` (of `attention.py`) and, if it is there,
+``results/attention/counters.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
+``docs/attention_fast.svg``, and writes the text between the markers of ``ladders/attention/README.md``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from mini_dnn import ops
 from mini_dnn.paths import ROOT
 from mini_dnn.report.document import Table, markdown_table
 from mini_dnn.report.theme import WIDTH, Theme, picture
-from mini_dnn.variant import names
+from mini_dnn.variant import find, names
 
 RESULTS = ROOT / "benchmarks/results/attention"
 README = ROOT / "ladders/attention/README.md"
 START, END = "<!-- measured:start -->", "<!-- measured:end -->"
 HEIGHT = 5.0  # inches
 MODE = "written"  # the L2 cache holds lines of another array, which have to go to memory first
-SLOW = {f"attention/v{i}" for i in range(4)}  # rungs that would make the others indistinguishable
+COUNT = (
+    "python benchmarks/attention_counters.py --impl attention/v0,attention/v6,attention/v9 "
+    "--out benchmarks/results/attention/counters.json"
+)
+SLOW = {*(f"attention/v{i}" for i in range(7)), "math"}  # rungs that would make the others indistinguishable
 MARKS = "os^Dv<>P"
 # The first seven rungs follow "Accelerating Vision Transformer Inference with Custom CUDA Kernels", a final
 # project of NTU's course on parallel programming, whose README has these figures and does not name the GPU.
@@ -65,7 +69,8 @@ def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
     for row in found["rows"]:
         if row["mode"] == MODE:
             tokens, median = parse(row["problem"]).T, statistics.median(row["us"])
-            of_name = times.setdefault(row["variant"], {})
+            name = row["variant"]
+            of_name = times.setdefault(find(name).name if "/" in name else name, {})
             of_name[tokens] = min(median, of_name.get(tokens, median))
     return times
 
@@ -79,7 +84,7 @@ def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
     """Time against tokens, both on logarithmic scales, where growth with T and T² are straight lines."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    shown = [name for name in times if not any(name.startswith(slow) for slow in left_out)]
+    shown = [name for name in times if name.partition("_")[0] not in left_out]
     for at, name in enumerate(shown):
         color, mark = theme.series[at % len(theme.series)], MARKS[at // len(theme.series) % len(MARKS)]
         points = sorted(times[name].items())
@@ -149,10 +154,22 @@ def original_counters() -> Table:
     )
 
 
-def text_of(found: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
+def counters_text(counters: Mapping[str, Any] | None) -> list[str]:
+    """What Nsight Compute counts, or how to let it count."""
+    if counters is None:
+        return [f"Counters are not measured yet: `{COUNT}`, then `python benchmarks/attention_page.py`."]
+    return [
+        f"What Nsight Compute counts at `{counters['problem']}`, {counters['device']}: throughputs and "
+        "occupancy in percent of the peak, and how many blocks a multiprocessor could hold by its "
+        "registers and by its shared memory.",
+        markdown_table(counters_table(counters)),
+    ]
+
+
+def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str:
     """The text between the markers."""
     times = times_of(found)
-    at = (found["commit"] or "unknown")[:10]
+    at = found["commit"]["commit"][:10]
     return "\n\n".join(
         [
             "![Time against tokens, all rungs](../../docs/attention.svg)",
@@ -165,10 +182,7 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
             'Custom CUDA Kernels" ([114-pp-final](https://github.com/weihua9217/114-pp-final)). Its README '
             "has these times of a batch of 32, on a GPU that it does not name:",
             markdown_table(original_times()),
-            f"What Nsight Compute counts at `{counters['problem']}`, {counters['device']}: throughputs and "
-            "occupancy in percent of the peak, and how many blocks a multiprocessor could hold by its "
-            "registers and by its shared memory.",
-            markdown_table(counters_table(counters)),
+            *counters_text(counters),
             "The original's, of a batch of 1 with 197 tokens:",
             markdown_table(original_counters()),
             "Written by `python benchmarks/attention_page.py`.",
@@ -193,12 +207,14 @@ def replaced(readme: str, text: str) -> str:
 
 def main() -> int:
     """Read, draw and write."""
-    found, counters = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("tokens", "counters"))
+    found = json.loads((RESULTS / "tokens.json").read_text())
+    counted = RESULTS / "counters.json"
+    counters = json.loads(counted.read_text()) if counted.is_file() else None
     times = times_of(found)
     ordered = {name: times[name] for name in [*rungs(times), *(n for n in times if "/" not in n)]}
     for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
         (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
-    README.write_text(replaced(README.read_text(), text_of({**found}, counters)))
+    README.write_text(replaced(README.read_text(), text_of(found, counters)))
     print(f"{README} and docs/attention*.svg written")
     return 0
 

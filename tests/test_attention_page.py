@@ -26,7 +26,7 @@ def times() -> dict[str, Any]:
                 rows.append(
                     {"problem": shape, "variant": name, "layout": layout, "mode": "warm", "us": [0.1]}
                 )
-    return {"device": "a GPU", "commit": "0123456789abcdef", "rows": rows}
+    return {"device": "a GPU", "commit": {"commit": "0123456789abcdef", "dirty": False}, "rows": rows}
 
 
 def counters() -> dict[str, Any]:
@@ -57,6 +57,11 @@ def test_the_text_has_ours_and_the_originals() -> None:
     assert "| v6 | 649 | 3,760 | 11,220 | 17.3 × |" in text
     assert "| `attention/v9_final` | (132, 1, 1) | (512, 1, 1) | 12.3 | 56.8 | 25.0 | 2 | 1 |" in text
     assert "| v0 | (1,12,197) | 256 | 64.89 | 64.89 | 27.65 | 6 | 16 |" in text
+
+
+def test_without_counters_it_says_how_to_get_them() -> None:
+    text = attention_page.text_of(times(), None)
+    assert "not measured yet: `python benchmarks/attention_counters.py" in text
 
 
 @pytest.mark.parametrize(("left_out", "lines"), [(set(), 5), ({"attention/v0"}, 4)])

@@ -198,6 +198,13 @@ def test_what_is_written_is_verified(tmp_path: Path) -> None:
         assert "sha256" in read_json(path)
 
 
+def test_versions_of_a_type_of_their_own_are_written_as_strings(tmp_path: Path) -> None:
+    """PyTorch's is a string with comparisons of its own."""
+    version = type("TorchVersion", (str,), {})("2.11.0")
+    write(small(versions={"torch": version}), tmp_path / "results.json", BenchFile)
+    assert read_json(tmp_path / "results.json")["versions"] == {"torch": "2.11.0"}
+
+
 @pytest.mark.parametrize("value", [float("nan"), -1.0, True, "5"])
 def test_nothing_is_written_that_no_reader_takes(value: object, tmp_path: Path) -> None:
     record = small()

@@ -43,7 +43,7 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
         It says something that no reader would believe, which is a mistake of who measured; or the file cannot
         be written.
     """
-    content = msgspec.to_builtins(record)
+    content = msgspec.to_builtins(record, enc_hook=_plain)
     try:
         strict.check(content)
         msgspec.convert(content, kind or type(record))
@@ -55,6 +55,13 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n", 0o644)
     except OSError as error:
         raise MiniDnnError(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _plain(value: Any) -> str:
+    """A string of a class of its own, as PyTorch's version is, as a string."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{value!r} has no place in a results file")
 
 
 def read_json(file: Path) -> Fields:
