@@ -101,11 +101,11 @@ def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
     for power, word in ((1, "T"), (2, "T²")):
         line = [0.7 * least * (T / tokens[0]) ** power for T in tokens]
         axes.plot(tokens, line, ":", color=theme.soft, linewidth=1)
-        axes.annotate(
-            f"grows as {word}", (tokens[-1], line[-1]), color=theme.soft, fontsize=9, ha="right", va="top"
-        )
+        place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"as {word}", (tokens[-1], line[-1]), color=theme.soft, fontsize=9, **place)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlim(right=tokens[-1] * 1.2)  # room for the words
     axes.set_xticks(tokens, [f"{T:,}" for T in tokens])
     axes.minorticks_off()
     axes.grid(visible=True)
