@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import platform
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from grading_helpers import DENIED, GOOD, PATIENCE_S, ROOM, ending
 
+from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.grading.confined import sandbox, seccomp
 from mini_dnn.grading.confined.sandbox import Isolation, Policy
 
@@ -68,7 +70,6 @@ def test_files(tmp_path: Path) -> None:
         lambda: fcntl.fcntl(0, SET_SIGNAL, signal.SIGKILL),
         lambda: ctypes.CDLL(None).shmctl(0, REMOVE, None),
         lambda: ctypes.CDLL(None).inotify_init1(0),
-        lambda: fcntl.flock(0, fcntl.LOCK_SH | fcntl.LOCK_NB),
         lambda: fcntl.lockf(0, fcntl.LOCK_SH | fcntl.LOCK_NB),
         lambda: fcntl.fcntl(0, OPEN_FILE_LOCK, bytes(32)),
         lambda: ctypes.CDLL(None).mincore(None, 0, None),
@@ -88,6 +89,24 @@ def test_what_neighbours_change_is_not_seen() -> None:
         if Path(path).exists():
             assert ending(Path(path).read_text, policy) == DENIED
     assert ending(lambda: os.statvfs("/"), policy) == NOT_PERMITTED
+
+
+def test_how_much_memory_is_left_is_known_without_them() -> None:
+    """What its own limit leaves."""
+
+    def act() -> None:
+        if not 0 < limit - available_bytes() < limit // 2:
+            raise OSError(errno.ENOMEM, "this is not what the limit leaves")
+
+    limit = ROOM
+    assert ending(act, Policy(memory_bytes=limit)) == GOOD
+
+
+@pytest.mark.parametrize("programs", [False, True])
+def test_files_are_not_locked(programs: bool) -> None:
+    """Whoever else may open them would notice; what writes files does without."""
+    policy = Policy(memory_bytes=ROOM, programs=programs)
+    assert ending(lambda: fcntl.flock(0, fcntl.LOCK_SH | fcntl.LOCK_NB), policy) == NOT_PERMITTED
 
 
 def test_threads_and_its_own_signals_are_its_own() -> None:

@@ -194,6 +194,8 @@ class Trainer:
 
     def _check_identity(self, path: Path, found: dict[str, str | int | float]) -> None:
         wanted = self._identity()
+        if not isinstance(found, dict) or "epochs" not in found:
+            raise TypeError(f"no settings, but {found!r}")
         differing = [key for key in wanted if found.get(key) != wanted[key]]
         if differing:
             theirs, ours = (

@@ -49,8 +49,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "inotify_init": (253, None),  # of these a user, or the machine, has a few for all programs
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
-    "flock": (73, 32),  # by locks, and by what is in memory, processes tell each other things
-    "mincore": (27, 232),
+    "mincore": (27, 232),  # by what is in memory, and by locks, processes tell each other things
     "cachestat": (451, 451),
     "preadv2": (327, 286),
     "io_setup": (206, 0),
@@ -116,6 +115,7 @@ TELLING: dict[str, tuple[int | None, int | None]] = {  # of the whole machine: i
     "statfs": (137, 43),
     "fstatfs": (138, 44),
 }
+LOCK = (73, 32)  # flock: files that are written are locked where that is possible
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
 X32 = 0x40000000  # the third set of x86-64's calls: numbers from here on
 CLONE_THREAD = 0x00010000
@@ -174,6 +174,7 @@ def program(programs: bool, pid: int) -> bytes:
         FCNTL[column], SECOND_ARGUMENT, [SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY, *LOCKS]
     )
     soft = DENY | errno.EPERM
+    code += _each([LOCK[column]], soft)
     # signals within the process (abort, raise) are its own business, and so are its own limits
     code += [_op(EQUAL, TGKILL[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, pid, 1, 0), _op(RETURN, soft)]
     code += [_op(LOAD, NUMBER)]
