@@ -29,13 +29,13 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
-COMPILATIONS = [  # name of the variant, architecture, number of its definitions
+COMPILATIONS = [  # name of the variant, architecture, number of its definitions (the first, before Hopper)
     (variant.name, arch, number)
     for variant in map(find, names())
     if variant.plan
     for number in range(len(different_defines(variant)))
     for arch in (75, 80, 90)
-    if arch >= variant.min_arch
+    if arch >= variant.min_arch and (arch == 90 or number == 0)
 ]
 
 
