@@ -58,6 +58,8 @@ class TestNothingInCorrectKernels:
         x, y = np.ones((9, 512), np.float32), np.zeros((blocks, 512), np.float32)
         kernels("pipeline", (blocks,), (64,), x, y, INT(size), INT(9), cluster=cluster)
         assert (y == 45).all()
+        if size == 1:
+            return  # store_async needs a launch with clusters
         x, y = np.ones((blocks, size, 128), np.float32), np.zeros((blocks, 128), np.float32)
         kernels("exchange", (blocks,), (32,), x, y, INT(size), cluster=cluster)
         assert (y == size).all()
