@@ -20,7 +20,8 @@ VISITS = 40  # of each place where ways meet
 WORD_KINDS = (["segment", "word"], ["thread", "word"])
 WORD_BYTES = 16  # at most, of each of these
 NO_ACCESS = ("lea", "nop", "prefetch", "endbr", "ud2")
-READS_ONLY = ("cmp", "test", "bt", "ucomis", "vucomis", "comis", "vcomis", "push", "fld", "fild", "vptest")
+READS_ONLY = ("cmp", "test", "bt", "ucomis", "vucomis", "comis", "vcomis", "push", "fld", "fild", "vptest", "div", "idiv", "mul", "imul")
+UNSET = ("$0x7fa5a5a5", "$0x7da5")  # by which tiles say that nobody has set them; it makes nobody's figures right
 ENDS = ("ret", "retq", "ud2", "hlt")
 PLACE = unknown("start", "rdi")
 
@@ -134,6 +135,8 @@ class _Follower:
         if place.on_stack:
             return True
         writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
+        if writes and one.name.startswith("mov") and one.operands[0] in UNSET:
+            return True
         if state.was_told(place, writes):
             return True
         if self._instrumented and state.fresh and not one.repeated:

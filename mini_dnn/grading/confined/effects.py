@@ -10,6 +10,7 @@ from mini_dnn.grading.confined.values import MASK, NAMES, STACK, State, Value, n
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
+VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes, of a hook that is told a number of them
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
@@ -58,8 +59,8 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     target = operands[-1]
     value = _value(one, state, image)
     if isinstance(target, Memory):
-        size = SIZES.get(name[-1], 0)
-        state.store(state.address(target), value or unknown("stored", one.at), size or 64)
+        size = SIZES.get(name[-1]) or _vector_bytes(operands)
+        state.store(state.address(target), value or unknown("stored", one.at), size)
     elif target.startswith("%"):
         state.write(target[1:], value or unknown("made", one.at, target))
     if name.startswith(("mul", "div", "imul", "idiv")) and len(operands) == 1:
@@ -110,6 +111,12 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
 
 def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
+
+
+def _vector_bytes(operands: Sequence[str | Memory]) -> int:
+    """Of the widest vector that an instruction names; where it names none, of the widest that there is."""
+    known = [VECTORS[o[:4]] for o in operands if isinstance(o, str) and o[:4] in VECTORS]
+    return max(known, default=64)
 
 
 def _is_whole(operands: Sequence[str | Memory]) -> bool:

@@ -197,8 +197,10 @@ def _join(old: Value, new: Value, where: tuple[Any, ...]) -> Value:
     Two registers whose values differ by the same, or by a multiple, keep what they have to do
     with each other.
     """
+    if old is new or old == new:
+        return old
     any_value = unknown("joint", where)
-    if old in (new, any_value):
+    if old == any_value:
         return old
     if old.on_stack or new.on_stack:
         return unknown(STACK, where) if old.on_stack and new.on_stack else any_value
