@@ -70,12 +70,11 @@ def bound(problem: Rows, arrays: Arrays, precision: str) -> Arrays:
     operand, accumulate = ROUND_OFF[precision]
     x = arrays["x"].astype(np.float64)
     top = x.max(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # of -inf, whose probability is 0
         relative = 2 * operand * (np.abs(x) + np.abs(top))
         relative += CONFIDENCE * accumulate * (4 + top - x + np.sqrt(problem.L))
-        allowed = relative * softmax(x)
-    # infinite beside 0 where x is -inf, whose probability is 0; NaN where all of the row is
-    return {"y": np.nan_to_num(allowed, nan=0.0, posinf=0.0) + np.finfo(np.float32).tiny}
+        allowed = np.nan_to_num(relative * softmax(x), nan=0.0, posinf=0.0)
+    return {"y": allowed + np.finfo(np.float32).tiny}
 
 
 def draw(problem: Rows, rng: np.random.Generator) -> Arrays:

@@ -20,8 +20,27 @@ VISITS = 40  # of each place where ways meet
 WORD_KINDS = (["segment", "word"], ["thread", "word"])
 WORD_BYTES = 16  # at most, of each of these
 NO_ACCESS = ("lea", "nop", "prefetch", "endbr", "ud2")
-READS_ONLY = ("cmp", "test", "bt", "ucomis", "vucomis", "comis", "vcomis", "push", "fld", "fild", "vptest", "div", "idiv", "mul", "imul")
-UNSET = ("$0x7fa5a5a5", "$0x7da5")  # by which tiles say that nobody has set them; it makes nobody's figures right
+READS_ONLY = (
+    "cmp",
+    "test",
+    "bt",
+    "ucomis",
+    "vucomis",
+    "comis",
+    "vcomis",
+    "push",
+    "fld",
+    "fild",
+    "vptest",
+    "div",
+    "idiv",
+    "mul",
+    "imul",
+)
+UNSET = (
+    "$0x7fa5a5a5",
+    "$0x7da5",
+)  # by which tiles say that nobody has set them; it makes nobody's figures right
 ENDS = ("ret", "retq", "ud2", "hlt")
 PLACE = unknown("start", "rdi")
 
