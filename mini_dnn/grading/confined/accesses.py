@@ -77,7 +77,8 @@ class _Follower:
         known = {code[0].at: State(start)}
         left, most = [code[0].at], VISITS * (1 + len(self._starts))
         while left:
-            block, most = left.pop(), most - 1
+            block, most = min(left), most - 1
+            left.remove(block)
             if most < 0:
                 return [Unseen(self._function.name, block, "code too tangled to follow")]
             for target, state in self._run(block, known[block].copy(), lambda one, state: None):

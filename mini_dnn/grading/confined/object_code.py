@@ -29,7 +29,7 @@ STARTUP = (
     "frame_dummy",
 )
 HEADERS = re.compile(
-    r"_ZN8emulator(?:4StubI\w+E(?:3run|4call)|3ptx8matrices1[07]whole_warp|4wmma7product|16halves_to_floats)"
+    r"_ZN8emulator(?:4StubI\w+E(?:3run|4call)|3ptx8matrices(?:1[07]whole_warp|4turn)|4wmma7product|16halves_to_floats)"
 )
 RUNTIME = re.compile(r"__tsan_|__ubsan_|__wrap_|_ZN8emulator(?:9note_read|10note_write|9note_tile)")
 DEFINED = re.compile(

@@ -182,11 +182,12 @@ def stack_offset(place: Value) -> tuple[Unknown, int] | None:
 def merged(old: State, new: State, block: int) -> State:
     """What is known where two ways meet; ``old`` is what was known there so far."""
     registers = {name: _join(old.registers[name], new.registers[name], (block, name)) for name in REGISTERS}
-    slots = {
-        at: (_join(value, new.slots[at][0], (block, at)), size)
-        for at, (value, size) in old.slots.items()
-        if at in new.slots and new.slots[at][1] == size
-    }
+    slots = {}
+    for at, kept in old.slots.items():
+        other = new.slots.get(at)
+        if other is not None and other[1] == kept[1]:
+            same = other[0] is kept[0] or other[0] == kept[0]
+            slots[at] = kept if same else (_join(kept[0], other[0], (block, at)), kept[1])
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
     return State(registers, slots, told, min(old.fresh, new.fresh), old.halves)
 
