@@ -170,6 +170,17 @@ HONEST = {
     "long long indices": ("", "x[(long long)n * n * i] = x[(size_t)i * n]"),
     "unsigned division": ("", "x[(unsigned)i / 3u * 3u] = x[(unsigned)i % 7u]"),
     "whole tiles": ("struct T { float a[64]; };", "((T*)x)[i] = ((T*)x)[0]"),
+    "division by words": ("", "x[i / (int)blockDim.x] = x[n % (int)gridDim.x]"),
+    "tiles of tensor cores": (
+        "#include <mma.h>\nusing namespace nvcuda;",
+        "wmma::fragment<wmma::accumulator, 16, 16, 16, float> c; wmma::fill_fragment(c, 0.0f); "
+        "wmma::store_matrix_sync(x, c, 16, wmma::mem_row_major)",
+    ),
+    "local arrays in loops": (
+        "",
+        "for (int j = 0; j < n; j++) { float a[64]; for (int k = 0; k < 64; k++) a[k] = x[64 * j + k]; "
+        "for (int k = 0; k < n; k++) x[k] += a[k % 64]; }",
+    ),
     "fixed unrolled": ("", '_Pragma("unroll") for (int j = 0; j < 8; j++) x[8 * i + j] += x[j] * j'),
 }
 

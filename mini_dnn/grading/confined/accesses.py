@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
 from mini_dnn.grading.confined.effects import FS, Image, apply
-from mini_dnn.grading.confined.values import REGISTERS, STACK, State, merged, unknown
+from mini_dnn.grading.confined.values import REGISTERS, STACK, State, Value, merged, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
 VISITS = 40  # of each place where ways meet
@@ -162,6 +162,8 @@ class _Follower:
         if self._instrumented and state.fresh and not one.repeated:
             state.fresh -= 1  # the address may be worked out in another way than the hook's
             return True
+        if writes and self._instrumented and one.name.startswith("vmov") and _is_from_slot(place):
+            return True  # g++ fills local arrays by the widest vectors, and keeps their address on the stack
         if writes:
             # where the caller wants a structure that is returned
             return self._is_lenient and place.terms == PLACE.terms and not one.repeated
@@ -186,3 +188,8 @@ class _Follower:
         after = code[i + 1 : i + 1 + NEAR]
         calls = [other for other in after if other.name.startswith(("call", "j", "ret"))]
         return bool(calls) and calls[0].name.startswith("call") and calls[0].target_name.count("@") == 0
+
+
+def _is_from_slot(place: Value) -> bool:
+    """Whether it was kept on the stack, where it is not known any more."""
+    return len(place.terms) == 1 and place.terms[0][0][0] == "slot" and place.terms[0][1] == 1
