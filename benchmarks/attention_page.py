@@ -10,12 +10,12 @@ It reads ``results/attention/tokens.json`` (of `attention.py`) and, if it is the
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from attention_tables import Row, medians
 from matplotlib.figure import Figure
 
 from mini_dnn import ops
@@ -65,13 +65,14 @@ Times = Mapping[str, Mapping[int, float]]  # microseconds by name and tokens
 def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
     """Of each name and number of tokens the median, of the layout in which it is smallest."""
     parse = ops.find("attention").parse
-    times: dict[str, dict[int, float]] = {}
+    of_tokens: dict[int, list[Row]] = {}
     for row in found["rows"]:
-        if row["mode"] == MODE:
-            tokens, median = parse(row["problem"]).T, statistics.median(row["us"])
-            name = row["variant"]
-            of_name = times.setdefault(find(name).name if "/" in name else name, {})
-            of_name[tokens] = min(median, of_name.get(tokens, median))
+        of_tokens.setdefault(parse(row["problem"]).T, []).append(row)
+    times: dict[str, dict[int, float]] = {}
+    for tokens, rows in of_tokens.items():
+        for (name, mode), us in medians(rows).items():
+            if mode == MODE:
+                times.setdefault(find(name).name if "/" in name else name, {})[tokens] = us
     return times
 
 

@@ -23,7 +23,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +43,7 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, Planned, find
+from mini_dnn.variant.plan import Code
 
 OPERATION = ops.find("gemm")
 MOVED = 256e6  # bytes of all sets of operands: five times an H200's L2
@@ -148,14 +149,26 @@ Row = dict[str, Any]
 
 def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) -> None:
     """Compile all kernels that will be wanted, a compiler a core."""
-    wanted = {}
-    for problem in problems:
-        for variant in map(find, impl):
-            if not variant.limit_for(problem):
-                planned = variant.planned(problem, device.max_shared_bytes)
-                wanted[planned.source, *planned.defines.items()] = planned
+    build_plans(
+        (
+            variant.planned(problem, device.max_shared_bytes)
+            for problem in problems
+            for variant in map(find, impl)
+            if not variant.limit_for(problem)
+        ),
+        device,
+    )
+
+
+def build_plans(plans: Iterable[Planned], device: Device) -> None:
+    """Compile the kernels of plans, each once, a compiler a core."""
+    wanted = {
+        code: None
+        for planned in plans
+        for code in (Code(planned.source, tuple(planned.defines.items())), *planned.codes)
+    }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda p: build_cubin(p.source, p.defines, nvcc_arch(device.arch)), wanted.values()))
+        list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(device.arch)), wanted))
 
 
 def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from products import build_plans
 
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
-from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.vit import VitShape, score_bound
@@ -72,14 +70,6 @@ class Candidate:
     scores: Callable[[], np.ndarray]
 
 
-def build_ahead(planned: Planned, device: Device) -> None:
-    """Compile all kernels that will be wanted, a compiler a core."""
-    kinds = [(planned.source, dict(planned.defines))]
-    kinds += [(code.source, dict(code.defines)) for code in planned.codes]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda kind: build_cubin(*kind, nvcc_arch(device.arch)), kinds))
-
-
 @contextmanager
 def opened(planned: Planned, arrays: Arrays, device: Device) -> Iterator[Execution]:
     """A plan with its weights set up, and its images there."""
@@ -98,7 +88,7 @@ def opened(planned: Planned, arrays: Arrays, device: Device) -> Iterator[Executi
 def ours(variant: Variant, problem: VitShape, arrays: Arrays, device: Device) -> Iterator[Candidate]:
     """A network as a graph."""
     planned = variant.planned(problem, device.max_shared_bytes)
-    build_ahead(planned, device)
+    build_plans([planned], device)
     with opened(planned, arrays, device) as execution:
         graph = device.capture(execution.kernels)
 

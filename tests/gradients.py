@@ -33,3 +33,15 @@ def check_gradients(layer: Layer, shape: tuple[int, ...], rtol: float = 1e-7, at
         assert parameter.grad.shape == parameter.value.shape
         wanted = differences(layer, x, dy, parameter.value)
         np.testing.assert_allclose(parameter.grad, wanted, rtol=rtol, atol=atol, err_msg=name)
+
+
+def check_parameter_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
+    """Those that ``backward_parameters`` stores are those of ``backward``, bit by bit."""
+    x = np.random.default_rng(7).standard_normal(shape)
+    dy = np.cos(layer.forward(x, training=True))
+    layer.backward(dy)
+    wanted = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}
+    layer.forward(x, training=True)
+    layer.backward_parameters(dy)
+    for name, parameter in layer.parameters().items():
+        np.testing.assert_array_equal(parameter.grad, wanted[name])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import check_gradients
+from gradients import check_gradients, check_parameter_gradients
 
 from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, Softmax
@@ -34,14 +34,7 @@ def test_gradients_agree_with_central_differences(layer: Layer, shape: tuple[int
 
 @cases
 def test_backward_parameters_gives_the_same_parameter_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
-    x = rng().standard_normal(shape)
-    dy = np.cos(layer.forward(x, training=True))
-    layer.backward(dy)
-    wanted = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}
-    layer.forward(x, training=True)
-    layer.backward_parameters(dy)
-    for name, parameter in layer.parameters().items():
-        np.testing.assert_array_equal(parameter.grad, wanted[name])
+    check_parameter_gradients(layer, shape)
 
 
 @cases

@@ -4,7 +4,7 @@ from math import erf, pi, sqrt, tanh
 
 import numpy as np
 import pytest
-from gradients import check_gradients
+from gradients import check_gradients, check_parameter_gradients
 
 from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn.layer import Layer, walk
@@ -61,14 +61,7 @@ def test_shapes_and_what_a_forward_pass_leaves_alone(layer: Layer, shape: tuple[
 
 @cases
 def test_backward_parameters_gives_the_same_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
-    x = rng().standard_normal(shape)
-    dy = np.cos(layer.forward(x, training=True))
-    layer.backward(dy)
-    wanted = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}
-    layer.forward(x, training=True)
-    layer.backward_parameters(dy)
-    for name, parameter in layer.parameters().items():
-        np.testing.assert_array_equal(parameter.grad, wanted[name])
+    check_parameter_gradients(layer, shape)
 
 
 @pytest.mark.parametrize("layer", [LayerNorm(8), GELU(), MultiHeadAttention(8, 2, rng())])

@@ -31,7 +31,7 @@ def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
 def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(
     emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vit, "build_ahead", lambda planned, device: None)
+    monkeypatch.setattr(vit, "build_plans", lambda plans, device: None)
     arrays = vit.OPERATION.inputs(PROBLEM, 0)
     with vit.ours(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:
         candidate.timed.args[0].replay()

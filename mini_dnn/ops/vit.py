@@ -62,8 +62,7 @@ class VitShape(Problem):
     @property
     def sizes(self) -> vit.VitSizes:
         """The network's."""
-        numbers = self.numbers
-        return vit.VitSizes(*numbers[1:-1])
+        return vit.VitSizes(*self.numbers[1:-1])  # all but N and dtype
 
     @property
     def T(self) -> int:

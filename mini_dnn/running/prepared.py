@@ -96,10 +96,8 @@ class Prepared:
 
     def _give(self, addresses: Sequence[int]) -> None:
         number = self.stream.number()
-        if (
-            number is not None and number != self._number
-        ):  # another stream has the handle now, and the first one may still work
-            self._device.synchronize()
+        if number is not None and number != self._number:
+            self._device.synchronize()  # another stream has the handle now, and the first one may still work
             self._number = number
         for lie_at, which, offset in self._places:
             lie_at(addresses[which] + offset)

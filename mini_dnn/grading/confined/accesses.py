@@ -65,7 +65,6 @@ class _Follower:
         self._code = {one.at: i for i, one in enumerate(function.code)}
         self._starts = {one.target for one in function.code if one.target in self._code}
         self._instrumented = any(one.target_name == "__tsan_func_entry@plt" for one in function.code)
-
         self._is_lenient = self._instrumented or any(one.at in image.lenient for one in function.code[:1])
 
     def found(self) -> list[Unseen]:
@@ -117,11 +116,7 @@ class _Follower:
                 return [*out, (code[i].at, state)]
 
     def _allowed(self, one: Instruction, state: State) -> bool:
-        if (
-            one.name.startswith(("(bad)", "."))
-            or one.name.startswith("sys")
-            or one.name in ("int", "int3", "hlt")
-        ):
+        if one.name.startswith(("(bad)", ".", "sys")) or one.name in ("int", "int3", "hlt"):
             return False
         if one.name.startswith(("call", "j")):
             return self._goes_to_a_function(one, state)

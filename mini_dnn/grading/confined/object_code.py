@@ -72,9 +72,10 @@ def check_code(library: Path) -> None:
     for match in DEFINED.finditer(symbols):
         if match["type"] == "OBJECT" and _in_code(int(match["at"], 16), functions):
             raise CompileError(f"FORBIDDEN: {match['name']} lies among the code; leave sections alone")
-    image = _image(library, functions)
-    for target in RELOCATION.finditer(_read("-rW", library)):
-        if _in_code(int(target["to"], 16), functions) and int(target["to"], 16) not in image.functions:
+    taken = {int(match["to"], 16) for match in RELOCATION.finditer(_read("-rW", library))}
+    image = _image(library, functions, taken)
+    for target in taken:
+        if _in_code(target, functions) and target not in image.functions:
             raise CompileError(
                 "FORBIDDEN: the kernel file has an address within a function; use those of functions"
             )
@@ -99,7 +100,8 @@ def _check(function: Function, image: Image) -> None:
         )
 
 
-def _image(library: Path, functions: list[Function]) -> Image:
+def _image(library: Path, functions: list[Function], taken: set[int]) -> Image:
+    """What of the library counts for each function; ``taken`` are addresses that the loader fills in."""
     text = _read("-SW", library)
     constants = []
     for match in SECTION.finditer(text):
@@ -110,8 +112,9 @@ def _image(library: Path, functions: list[Function]) -> Image:
             raise CompileError(
                 f"FORBIDDEN: the section {match['name']} can be written and run; leave sections alone"
             )
-    taken = {int(match["to"], 16) for match in RELOCATION.finditer(_read("-rW", library))}
-    taken |= {o.offset for f in functions for one in f.code for o in one.operands if isinstance(o, Memory)}
+    taken = taken | {
+        o.offset for f in functions for one in f.code for o in one.operands if isinstance(o, Memory)
+    }
     image = Image(constants, frozenset(f.code[0].at for f in functions if f.code), frozenset())
     plain = [f for f in functions if _is_own(f) and all("__tsan" not in one.target_name for one in f.code)]
     lenient = {f.code[0].at for f in plain if not HEADERS.match(f.name) and unseen(f, image)}
