@@ -32,7 +32,7 @@ KERNEL_FLAGS = (
 )
 GCC_FLAGS = (
     "-fno-unswitch-loops",  # doubles the time for kernels with long unrolled loops, and gains nothing in any
-    "--param=avoid-fma-max-bits=0",  # for AMD GCC would round products, which may overflow, before it adds
+    "--param=avoid-fma-max-bits=0",  # on AMD, GCC does not fuse a * b + c in sums unless told to
     "-fno-extern-tls-init",  # shared arrays have no constructors
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",

@@ -225,8 +225,8 @@ void store_async(void* there, const void* value, void* barrier, Site site) {
   constexpr unsigned BYTES = 16;
   if (the_cluster().size == 1)  // CUDA leaves this open; an H200 says "illegal instruction"
     fail(
-        "store_async (%s:%u): the kernel was launched without clusters, and a GPU does not do this there; launch it "
-        "with cluster= of 2 or more, or store plainly",
+        "store_async (%s:%u): the kernel was launched without clusters, where a GPU does not support it; launch it "
+        "with clusters of 2 or more blocks, or use an ordinary store",
         site.file_name(), site.line());
   const auto* bytes = static_cast<const char*>(value);
   auto* to = static_cast<char*>(there);
