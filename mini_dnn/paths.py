@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import os
+import shlex
 import shutil
 import stat
 import tempfile
@@ -27,6 +28,11 @@ KINDS = {  # of what is no regular file
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+
+
+def program(*words: str) -> str:
+    """The command line that a user can type from the current folder: ``python run.py check ...``."""
+    return shlex.join(["python", os.path.relpath(ROOT / "run.py"), *words])
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -2,12 +2,15 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from sampling import chosen
 
 from mini_dnn.cli import main
+from mini_dnn.paths import ROOT
 
 SYNTHETIC = ["--data", "synthetic"]
 
@@ -45,7 +48,7 @@ def test_classifies(impl: str, capsys: pytest.CaptureFixture[str], tmp_path: Pat
         assert min(times) > 0
     else:
         assert times == [None, None]  # an emulated time says nothing about a GPU
-        assert out.count("Op Time: none") == 2
+        assert out.count("Op Time: n/a") == 2
 
 
 def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -96,6 +99,10 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
         (["bench", "--batch", "\u00b2"], r"expected whole numbers"),
         (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
         (["new", "m3", "--from", "m2"], r"'m3' is a variant already"),
+        (["check"], r"name a variant, such as 'run\.py check m1'"),
+        (["check", "m1", "--impl", "m2"], r"m1 and --impl m2 both name a variant"),
+        (["bench", "m9"], r"m9 is neither an operation \(conv2d, .*\) nor a variant: no variant 'm9'"),
+        (["--resident", "whole", "--impl", "m2"], r"--impl m2 names one for some layers; use one of them"),
     ],
 )
 def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +117,33 @@ def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 0
     for name in ("m1/direct", "m2/unroll_gemm", "m3/streams", "layers/custom", "networks/lenet/whole"):
         assert name in out
+
+
+def test_list_follows_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each variant stands after its parent, whatever their names are."""
+    _, out, _ = run(capsys, "list")
+    found = re.findall(r"^(?: {5}|\S+ +)(\w+(?:/\w+)+) .*?(?:improves on (\S+))?$", out, re.MULTILINE)
+    names = [name for name, _ in found]
+    assert len(names) > 50
+    parents = [(name, parent) for name, parent in found if parent in names and parent != "layers/custom"]
+    assert all(names.index(parent) < names.index(name) for name, parent in parents)
+    assert names.index("gemm/v0_naive") < names.index("gemm/cublas")
+
+
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_a_name_alone_is_enough(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [verb, "m1", "--shapes", "1,1,5,4,2,3,2", "--device", "emulator"]
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    assert "m1/direct" in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--version")
+    assert status == 0
+    assert re.match(r"mini_dnn (\d+\.\d+\.\d+|not installed).*, Python 3\.", out)
+    done = subprocess.run([sys.executable, "-m", "mini_dnn", "--version"], capture_output=True, text=True)
+    assert done.stdout == out
 
 
 def test_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,3 +201,23 @@ def test_elements_that_nobody_wrote_are_told_without_a_check(
     status, _, err = run(capsys, *words)
     assert status == 1
     assert re.search(r", conv1: 25600 of 256000 output elements are NaN, the first at \(5, 0, 0, 0\)", err)
+
+
+def test_a_wrong_result_ends_with_the_mistake_and_the_next_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for file in ("variant.py", "kernel.cu"):
+        (tmp_path / file).write_text((ROOT / "milestones/m1/direct" / file).read_text())
+    kernel = (tmp_path / "kernel.cu").read_text()
+    mirrored = kernel.replace("* R + r) * S + s]", "* R + R - 1 - r) * S + S - 1 - s]")
+    words = ["--batch", "3", "--impl", str(tmp_path), *SYNTHETIC, "--device", "emulator", "--check"]
+    (tmp_path / "kernel.cu").write_text(mirrored)
+    status, _, err = run(capsys, *words)
+    assert (status, mirrored == kernel) == (1, False)
+    assert "this is what one gets when the filter is mirrored" in err
+    assert err.endswith(f"run.py check {tmp_path} --shapes 2,1,86,86,4,7,7\n")
+    (tmp_path / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", ""))
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert "used memory that is not its own" in err
+    assert err.endswith("--shapes 2,4,40,40,16,7,7\n")

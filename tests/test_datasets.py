@@ -122,7 +122,7 @@ def test_cache_outlives_its_files_but_not_its_recipe(tmp_path, tiny, monkeypatch
     assert np.array_equal(first[0], second[0])
     assert second[2] == "cache"
     monkeypatch.setattr("PIL.__version__", "0.0")
-    with pytest.raises(DataError, match="cannot be had"):
+    with pytest.raises(DataError, match="is not available"):
         fashion_mnist.load("test", None, tmp_path, source)
 
 
@@ -213,7 +213,7 @@ def test_auto_says_why_it_took_the_substitute(monkeypatch):
     monkeypatch.setattr(synthetic, "load", lambda split: (*datasets.draw(3, 0, split), "drawn from seed 0"))
     found = datasets.load("auto", "train")
     assert (found.name, found.split, found.origin) == ("synthetic", "train", "drawn from seed 0")
-    assert "no network" in found.note
+    assert found.note == datasets.SUBSTITUTED
     assert datasets.load("synthetic").note == ""
     with pytest.raises(DataError, match="no network"):
         datasets.load("fashion-mnist")

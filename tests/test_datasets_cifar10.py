@@ -71,7 +71,7 @@ def test_files_that_were_unpacked(tmp_path: Path, inside: str, monkeypatch: pyte
 def test_the_cache_is_used_and_what_is_missing_is_looked_for_on_the_network(tmp_path: Path) -> None:
     source = publish(tmp_path / "cifar10")
     assert cifar10.load("test", None, tmp_path, source)[2] == "cache"
-    with pytest.raises(DataError, match="cannot be had: there is no folder") as caught:
+    with pytest.raises(DataError, match="is not available: there is no folder") as caught:
         cifar10.load("test", None, tmp_path / "other", source)
     for part in (NOWHERE, "cannot be reached", "tiny.tar.gz", "CIFAR10_DIR"):
         assert part in str(caught.value)

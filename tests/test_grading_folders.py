@@ -110,6 +110,7 @@ def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> No
         ("ladders/softmax/mine", "ladders/softmax/mine"),
         ("networks/lenet/mine", "networks/lenet/mine"),
         ("m3/mine", "project/milestones/m3/mine"),
+        ("m3/idea", "project/mine/m3/idea"),
         ("softmax/mine", "project/ladders/softmax/mine"),
     ],
 )

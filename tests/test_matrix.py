@@ -21,7 +21,7 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import PRECISIONS, Comparison, compare_all
 from mini_dnn.running.runner import Result, run
 from mini_dnn.running.verify import verify
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant import Variant, find, mine, names
 
 IN_PARTS = 7  # entries of a batch that is cut, of which 3 are done at a time
 
@@ -36,7 +36,7 @@ def cases() -> list[Any]:
     """All that variants take; a brief run meets a third of each one's problems, and of neighbours others."""
     found = []
     for op in ops.names():
-        for at, name in enumerate(names(op)):
+        for at, name in enumerate([*names(op), *mine(op)]):
             variant = find(name)
             taken = [problem for problem in problems(op) if not variant.limit_for(problem)]
             for number, problem in enumerate(taken):

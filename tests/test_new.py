@@ -9,9 +9,8 @@ from mini_dnn.cli import main
 from mini_dnn.device import Device
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.ops.conv2d import ConvShape
-from mini_dnn.paths import ROOT
-from mini_dnn.variant import Variant, find, names
-from mini_dnn.variant.scaffold import IDEA, create
+from mini_dnn.variant import Variant, find, mine, names
+from mini_dnn.variant.scaffold import IDEA, create, is_own
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]
@@ -27,8 +26,8 @@ class TestNew:
         source: str,
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert main(["new", "my_idea", "--from", source]) == 0
-        variant = find("my_idea")
+        assert main(["new", "./my_idea", "--from", source]) == 0
+        variant = find("./my_idea")
         assert (variant.folder, variant.parent, variant.idea) == (
             tmp_path / "my_idea",
             find(source).name,
@@ -49,7 +48,7 @@ class TestNew:
 
     def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
         monkeypatch.chdir(tmp_path)
-        main(["new", "my idea", "--from", "m2"])
+        main(["new", "./my idea", "--from", "m2"])
         text = capsys.readouterr().out
         assert "run.py --impl 'my idea' --device emulator --batch 100\n" in text
         assert "run.py --impl 'my idea' --device emulator --batch 100 --check\n" in text
@@ -59,7 +58,7 @@ class TestNew:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        main(["new", "mine", "--from", "networks/lenet/whole"])
+        main(["new", "./mine", "--from", "networks/lenet/whole"])
         assert "run.py run --impl " in (text := capsys.readouterr().out)
         assert "mine --device emulator --batch 100 --check\n" in text
 
@@ -67,14 +66,28 @@ class TestNew:
         (tmp_path / "mine").mkdir()
         with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):
             create(str(tmp_path / "mine"), find("m2"))
-        with pytest.raises(UsageError, match=f"{ROOT}/milestones/m2/unroll_gemm exists already"):
+        with pytest.raises(UsageError, match="'m2/unroll_gemm' is a variant already"):
             create("m2/unroll_gemm", find("m1"))
 
-    def test_milestones(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mini_dnn.variant.scaffold.ROOT", tmp_path)
-        folder = create("m3/my_idea", find("m2"))
-        assert folder == tmp_path / "milestones/m3/my_idea"
-        assert (folder / "kernel.cu").read_text().startswith("// m3/my_idea: ")
+    @pytest.mark.parametrize("name", ["my_idea", "m3/my_idea", "softmax/my_idea"])
+    def test_a_plain_name_goes_to_the_users_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """So that git and the tests of this repository leave it alone."""
+        source = find("m2")
+        for module in ("scaffold", "folders"):
+            monkeypatch.setattr(f"mini_dnn.variant.{module}.ROOT", tmp_path)
+        folder = create(name, source)
+        assert folder == tmp_path / "mine" / name
+        assert (folder / "kernel.cu").read_text().startswith(f"// mine/{name}: ")
+        assert (names(), mine()) == ([], [f"mine/{name}"])
+        assert find(name).name == find(f"mine/{name}").name == f"mine/{name}"
+        with pytest.raises(UsageError, match="exists already"):
+            create(name, source)
+
+    @pytest.mark.parametrize("name", ["./x", "milestones/m3/x", "/tmp/x", "~/x", "some/x", "../m3/x"])
+    def test_a_path_is_a_path(self, name: str) -> None:
+        assert not is_own(name)
 
     def test_host(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="m1/cpu runs on the host and has no kernel"):

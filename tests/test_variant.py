@@ -105,7 +105,7 @@ def test_misspelled_name_suggests() -> None:
 
 
 def test_unknown_name_lists_all() -> None:
-    with pytest.raises(VariantError, match=r"no variant 'zzz'; there are cpu, m1, m2, m3, .*layers/custom"):
+    with pytest.raises(VariantError, match=r"no variant 'zzz'; there are cpu, m1, m2, m3, .* and \d+ more\."):
         find("zzz")
 
 

@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     _open_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        return _version()
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
         words.insert(0, DEFAULT_VERB)
     named = [words[0]] if words[0] in VERBS else VERBS  # the others need not be imported
@@ -56,6 +58,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _version() -> int:
+    from mini_dnn.measuring.machine import commit, versions
+
+    found, known = commit(), versions()
+    changed = ", with changes" if found["dirty"] else ""
+    where = f" (commit {found['commit'][:10]}{changed})" if found["commit"] else ""
+    print(f"mini_dnn {known.get('mini-dnn', 'not installed')}{where}, Python {known['python']}")
+    return 0
 
 
 def _failed(message: str, status: int) -> int:
@@ -93,4 +105,5 @@ def _parser(named: Iterable[str]) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     for name in named:
         import_module(f"{__name__}.{VERBS[name]}").add_parser(verbs)
+        verbs.choices[name].set_defaults(verb=name)
     return parser

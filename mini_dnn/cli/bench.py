@@ -13,7 +13,7 @@ from mini_dnn import datasets, ops
 from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import check_output, only, problems_of
 from mini_dnn.device import DEVICES, open_device
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import Program
@@ -21,7 +21,7 @@ from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.running.runner import check_runnable
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant import Variant, find, mine, names
 
 BATCHES = "100,1000,10000"
 ALL = "all"
@@ -46,7 +46,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "operation: all its variants at the problems of the course, on random inputs. Without: the variants "
         "of the network's layers, in the network, on images; others that --impl names, at their problems.",
     )
-    parser.add_argument("op", nargs="?", metavar="OPERATION", help="a name that 'run.py list' shows")
+    parser.add_argument(
+        "op",
+        nargs="?",
+        metavar="OPERATION|VARIANT",
+        help="a name that 'run.py list' shows; that of a variant is as with --impl",
+    )
     parser.add_argument("--impl", nargs="+", help="variants, or 'all' (the default)")
     parser.add_argument("--at", nargs="+", metavar="NAME", help="problems by name (default all)")
     parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
@@ -123,10 +128,12 @@ def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
     UsageError
         They do not go together.
     """
+    if args.op and args.op not in ops.names():
+        args.op, args.impl = None, [_variant_name(args.op), *(args.impl or ())]
     op = ops.find(args.op).name if args.op else None
     default = [ops.find(op or LAYER).default] if serving else [ALL]
     chosen = [name for given in args.impl or default for name in given.split(",") if name]
-    chosen = names(op or LAYER) if ALL in chosen else chosen
+    chosen = [*names(op or LAYER), *mine(op or LAYER)] if ALL in chosen else chosen
     variants = [find(name) for name in chosen]
     if not variants:
         raise UsageError(f"{op} has no variants yet; 'run.py new' makes one from another")
@@ -135,6 +142,16 @@ def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
     elif args.at or args.shapes:
         only(variants, variants[0].op, "--at and --shapes go with variants of one operation; --impl")
     return variants
+
+
+def _variant_name(name: str) -> str:
+    """The name, which is a variant's."""
+    try:
+        find(name)
+    except VariantError as error:
+        known = ", ".join(ops.names())
+        raise UsageError(f"{name} is neither an operation ({known}) nor a variant: {error}") from error
+    return name
 
 
 def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Sequence[int] | None) -> Asked:

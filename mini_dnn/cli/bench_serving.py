@@ -132,7 +132,7 @@ def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[i
         if not device.has_clock:
             raise UsageError(
                 f"--{' --'.join(asked)}: these are times, and there are none on the {device.description}: "
-                "what a CPU takes says nothing about a GPU. Measure on one: --device cuda"
+                "CPU time does not predict GPU time. Measure on a GPU: --device cuda"
             )
         for variant in (*networks, *others):
             check_runnable(variant, device)

@@ -14,7 +14,7 @@ from mini_dnn.checking.launches import SHARED_LIMIT
 from mini_dnn.checking.on_gpu import check_cuda
 from mini_dnn.checking.results import Report
 from mini_dnn.checking.schedules import SCHEDULES
-from mini_dnn.cli.common import DIFFERS, check_output, problems_of, write_json
+from mini_dnn.cli.common import DIFFERS, add_variant, check_output, problems_of, variant_of, write_json
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.finding import Finding, Party
 from mini_dnn.errors import UsageError
@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "impossible launches, outputs that nobody wrote, wrong results. Exit status: 0 clean; 1 findings, or "
         "too little was run to tell; 2 wrong use.",
     )
-    parser.add_argument("--impl", required=True, metavar="NAME|PATH", help="the variant")
+    add_variant(parser)
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -87,7 +87,7 @@ def _steps(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Check, and print the verdict; 1 if something was found, or if too little was run to tell."""
-    variant = find(args.impl)
+    variant = find(variant_of(args))
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
     check_output("--json", args.json)

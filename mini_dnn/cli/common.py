@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from mini_dnn.variant import Variant
 DIFFERS = 1  # the run is complete, and its result is not what was expected
 WRONG_USE = 2  # something for the user to put right
 INTERRUPTED = 130
+EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # instead of an op time
 
 
 def check_output(flag: str, path: Path | None) -> None:
@@ -40,6 +42,30 @@ def check_output(flag: str, path: Path | None) -> None:
             file.write(b" ")
     except OSError as error:
         raise UsageError(f"{flag} {path} cannot be written: {error.strerror}; name another file") from error
+
+
+def add_variant(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """Add the variant that a verb is about, which a name alone gives, and ``--impl`` too."""
+    either = f"(default {default})" if default else ""
+    parser.add_argument("name", nargs="?", metavar="VARIANT", help=f"a name or a path {either}".rstrip())
+    parser.add_argument("--impl", metavar="VARIANT", help="the same")
+    parser.set_defaults(default_variant=default)
+
+
+def variant_of(args: argparse.Namespace) -> str:
+    """The variant that is asked for, by name: see `add_variant`.
+
+    Raises
+    ------
+    UsageError
+        None is named, or two are.
+    """
+    if args.name and args.impl:
+        raise UsageError(f"{args.name} and --impl {args.impl} both name a variant; use one of them")
+    name = args.name or args.impl or args.default_variant
+    if not name:
+        raise UsageError(f"name a variant, such as 'run.py {args.verb} m1'; 'run.py list' shows them all")
+    return str(name)
 
 
 def problems_of(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn import datasets, ops
-from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
+from mini_dnn.cli.common import DIFFERS, EMULATED, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
@@ -41,7 +41,6 @@ ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best 
 CHECKED = 200  # images whose probabilities are compared with float64
 KINDS = {LAYER: Convolutions, ATTENTION: Attentions}  # of layers that variants run
 TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention"}
-EMULATED = "none (emulated: what a CPU takes says nothing about a GPU)"
 
 Figures = dict[str, Any]
 
@@ -71,8 +70,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--resident",
         metavar="STEP",
-        help=f"run every layer on the device, by {_steps()}, or the path of a network variant; --impl is "
-        "not used",
+        help=f"run every layer on the device, by {_steps()}, or the path of a network variant, "
+        "instead of --impl",
     )
     parser.add_argument(
         "--linear",
@@ -170,6 +169,11 @@ def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Vari
         raise UsageError(f"--batch {args.batch}: a batch has one image or more")
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
+    if args.impl and args.resident:
+        raise UsageError(
+            f"--resident {args.resident} runs every layer by one variant, and --impl {args.impl} names one "
+            "for some layers; use one of them"
+        )
     if linear and args.resident:
         raise UsageError("--linear goes with --impl: --resident runs every layer by one variant")
     if variant is not None and variant.host is not None and not linear and args.device != "auto":
@@ -257,7 +261,7 @@ def _resident(
     print(f"\n{title[0].upper()}{title[1:]}  {whole.problem}")
     rate = f": {args.batch / whole.layer_ms * 1e3:,.0f} images/s" if has_clock else ""
     print(f"Layer Time: {whole.layer_ms:.3f} ms, with copies{rate}")
-    lacking = f"none (the device's memory holds {whole.held:,} images at a time)" if has_clock else EMULATED
+    lacking = f"n/a (the device's memory holds {whole.held:,} images at a time)" if has_clock else EMULATED
     print(f"Op Time: {lacking if op_ms is None else f'{op_ms:.3f} ms'}")
     if not whole.timed.settled:
         print(UNSETTLED)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from mini_dnn import ops
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Operation
-from mini_dnn.variant import SHORT_NAMES, Variant, find, names
+from mini_dnn.variant import SHORT_NAMES, Variant, climbed, find, mine, names
 
 USE = (
     "--impl takes a short name, a name, its unique beginning, or the path to any folder with variant.py and "
@@ -29,13 +29,13 @@ def run(args: argparse.Namespace) -> int:
     """Print two lines for each variant: what it is called, and its idea."""
     console = Console(highlight=False, soft_wrap=True)
     asked = [ops.find(args.op).name] if args.op else list(ops.names())
-    loaded = {name: _loaded(name) for name in names()}
+    loaded = {name: _loaded(name) for name in (*names(), *mine())}
     width = max(map(len, loaded), default=0)
     for operation in map(ops.find, asked):
         own = {n: v for n, v in loaded.items() if isinstance(v, Variant) and v.op == operation.name}
         _print_head(console, operation, len(own))
-        for name, variant in own.items():
-            _print_variant(console, name, variant, width)
+        for name in climbed({name: variant.parent for name, variant in own.items()}):
+            _print_variant(console, name, own[name], width)
     broken = {n: error for n, error in loaded.items() if isinstance(error, VariantError)}
     for name, error in broken.items():
         console.print(f"     [bold]{escape(name):<{width}}[/bold] broken: {escape(str(error))}\n")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 
 from mini_dnn import ops
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import program
 from mini_dnn.variant import find
-from mini_dnn.variant.scaffold import create, home
+from mini_dnn.variant.folders import MINE
+from mini_dnn.variant.scaffold import create, is_own
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -23,7 +22,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "name",
         metavar="FOLDER",
-        help="the new folder; m3/my_idea goes under milestones/, OPERATION/my_idea under ladders/",
+        help="its name: my_idea and m3/my_idea are created in mine/, which git ignores; or a path, such as "
+        "./my_idea",
     )
     parser.add_argument(
         "--from", dest="source", required=True, metavar="NAME", help="the variant to start from"
@@ -35,13 +35,12 @@ def run(args: argparse.Namespace) -> int:
     """Make the folder and say what to do next."""
     source = find(args.source)
     folder = create(args.name, source)
-    name = shlex.quote(args.name if home(args.name) else str(folder))
-    program = f"python {shlex.quote(os.path.relpath(ROOT / 'run.py'))}"
-    verb = "" if source.op == ops.DEFAULT else "run "  # without a verb: in the course's network
-    emulated = f"{program} {verb}--impl {name} --device emulator --batch 100"
+    name = f"{MINE}/{args.name}" if is_own(args.name) else str(folder)
+    verb = [] if source.op == ops.DEFAULT else ["run"]  # without a verb: in the course's network
+    emulated = program(*verb, "--impl", name, "--device", "emulator", "--batch", "100")
     print(f"{folder} holds kernel.cu and variant.py, copied from {source.name}. Next:")
     print(f"\nrun it, without a GPU:\n  {emulated}")
     print(f"\ncompare the result with float64:\n  {emulated} --check")
-    print(f"\nlook for races, wrong indices and missing barriers:\n  {program} check --impl {name}")
-    print(f"\nsee what you have changed:\n  {program} diff {name}")
+    print(f"\nlook for races, wrong indices and missing barriers:\n  {program('check', name)}")
+    print(f"\nsee what you have changed:\n  {program('diff', name)}")
     return 0

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.cli.common import check_output, problems_of, write_json
+from mini_dnn.cli.common import EMULATED, add_variant, check_output, problems_of, variant_of, write_json
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import ceilings
@@ -30,7 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         description="Run one variant of any operation at problems of the course, or at given sizes, on "
         "random inputs. Exit status: 0 as expected, 1 a result differs from float64, 2 wrong use.",
     )
-    parser.add_argument("--impl", required=True, metavar="NAME|PATH", help="the variant")
+    add_variant(parser)
     parser.add_argument(
         "--at", nargs="+", metavar="NAME", help="problems by name (default all of the course)"
     )
@@ -48,7 +48,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run_verb(args: argparse.Namespace) -> int:
     """Run at each problem and report. A result that differs from float64 ends it with an error."""
-    variant = find(args.impl)
+    variant = find(variant_of(args))
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
     if variant.host is not None and args.device != "auto":
@@ -112,7 +112,7 @@ def _print_op_time(measured: Measured, rates: Mapping[str, float]) -> float | No
     """Say what the op took; the share of the roofline that it reaches, where that is known."""
     result, problem, variant = measured.result, measured.problem, measured.variant
     if result.op_ms is None:
-        print("Op Time: none (emulated: what a CPU takes says nothing about a GPU)")
+        print(f"Op Time: {EMULATED}")
         return None
     place = roof(result.op_ms, problem.flops, problem.min_bytes, variant.computes_in(problem), rates)
     share = "" if place is None else f", {place.fraction:.0%} of the roofline (bound by {place.bound})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.checking import sanitizer
-from mini_dnn.cli.common import problems_of
+from mini_dnn.cli.common import add_variant, problems_of, variant_of
 from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.profiling import advice, ncu, nsys
@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "each kernel. nsys: what kernels and copies take. sanitizer: wrong accesses, races, barriers, "
         "uninitialised reads; status 1 if any.",
     )
-    parser.add_argument("--impl", default="m3", help="the variant (default m3)")
+    add_variant(parser, "m3")
     parser.add_argument("--tool", choices=BATCHES, required=True, help="which tool")
     parser.add_argument(
         "--batch", type=int, help="entries of the batch (default 1000; 10 for the sanitizer, which is slow)"
@@ -62,7 +62,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Profile and describe; 1 if the sanitizer found something."""
-    variant = find(args.impl)
+    variant = find(variant_of(args))
     _check(args, variant)
     problems = _problems(args, variant)
     find_tool(PROGRAMS[args.tool])  # before any work

@@ -39,6 +39,10 @@ NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)  # garments
 ALL = (*NAMES, cifar10.NAME)
 SMALL_SIDE = 28  # pixels: Fashion-MNIST as it is published
 SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
+SUBSTITUTED = (
+    "using synthetic images: Fashion-MNIST is not cached and could not be downloaded. Name the folder of its "
+    f"files with --data-dir or {fashion_mnist.VARIABLE}; --data {fashion_mnist.NAME} reports the cause"
+)
 CLASSES: tuple[str, ...] = (
     "T-shirt/top",
     "Trouser",
@@ -117,10 +121,10 @@ def load(
     of_side = fashion_mnist.load if side == SIDE else fashion_mnist.load_published
     try:
         images, labels, origin = of_side(split, data_dir)
-    except DataError as error:
+    except DataError:
         if name != "auto" or fashion_mnist.named_folder(data_dir) is not None:
             raise
-        return _synthetic(split, f"drawn garments are used, because {error}", side)
+        return _synthetic(split, SUBSTITUTED, side)
     return ImageSet(fashion_mnist.NAME, split, images, labels, origin, note="")
 
 

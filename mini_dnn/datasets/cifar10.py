@@ -117,8 +117,8 @@ def _find_or_fetch(split: str, folder: Path, source: Source) -> tuple[np.ndarray
             return *_read(place, split, source), f"downloaded from {mirror}"
     except DataError as error:
         raise DataError(
-            f"CIFAR-10 cannot be had: {missing}, and the download failed: {error}. Put {source.archive} into "
-            f"{folder} or into a folder that {VARIABLE} names, or use another data set"
+            f"CIFAR-10 is not available: {missing}, and the download failed: {error}. Put {source.archive} "
+            f"into {folder} or into a folder that {VARIABLE} names, or use another data set"
         ) from error
 
 

@@ -204,8 +204,9 @@ def _find_or_fetch(files: Sequence[IdxFile], folder: Path, source: Source) -> tu
             return [_read(place, file) for file in files], f"downloaded from {mirror}"
     except DataError as error:
         raise DataError(
-            f"Fashion-MNIST cannot be had: {missing}, and the download failed: {error}. Put {_listed(files)} "
-            f"into {folder} or into a folder that {VARIABLE} names, or use the data set 'synthetic'"
+            f"Fashion-MNIST is not available: {missing}, and the download failed: {error}. Put "
+            f"{_listed(files)} into {folder} or into a folder that {VARIABLE} names, or use the data set "
+            "'synthetic'"
         ) from error
 
 

@@ -147,7 +147,7 @@ class Device(Protocol):
     description: str  # for people: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
     arch: int  # compute capability times ten: 90 is sm_90
     max_shared_bytes: int  # of shared memory that a block may have
-    has_clock: bool  # False: `elapsed_ms` is refused, as an emulated time says nothing about a GPU
+    has_clock: bool  # False: `elapsed_ms` is refused, as CPU time does not predict GPU time
     reaches_host: bool  # whether kernels can address all memory of the process that launches them
 
     def compile(self, source: Path, defines: Defines) -> Module:

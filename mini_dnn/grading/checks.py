@@ -23,7 +23,7 @@ from mini_dnn.ops.hints import hint
 from mini_dnn.running.verify import verify
 
 HINT_ELEMENTS = 1 << 20  # of the outputs: beyond, the search for a likely mistake takes too long
-NOT_TIMED = "not measured: the emulator has no clock, what a CPU takes says nothing about a GPU"
+NOT_TIMED = "not measured: the emulator has no clock, and CPU time does not predict GPU time"
 HIDDEN_MESSAGE = "a test that is not shown failed"
 TRIALS = 3  # before what fails for inputs that are not shown counts as made for those that are
 UNSTEADY = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from mini_dnn.errors import UsageError
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
-from mini_dnn.variant.folders import HOMES
+from mini_dnn.variant.folders import HOMES, MINE
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
 MAX_PATH = 200  # characters of a file's path within it
@@ -45,7 +45,7 @@ class Submission:
         top = self._top(rubric)
         if any((top / file).exists() for file in NAMES_OF_FILES):
             return top if name == rubric.single else None
-        for path in (Path(name), *(Path(home, name) for home in HOMES)):
+        for path in (Path(MINE, name), Path(name), *(Path(home, name) for home in HOMES)):
             folder = top
             for part in path.parts:
                 folder = folder / part
@@ -79,7 +79,8 @@ class Submission:
 
     def _tops(self, rubric: Rubric) -> list[Path]:
         """The folders that hold variants, of those with the fewest folders around them."""
-        expected = {"layers", "networks", *HOMES, *(one.name.partition("/")[0] for one in rubric.variants)}
+        asked = (one.name.partition("/")[0] for one in rubric.variants)
+        expected = {"layers", "networks", MINE, *HOMES, *asked}
         level = [self.folder]
         for _ in range(MAX_WRAPPERS):
             held = {folder: _visible(folder) for folder in level}

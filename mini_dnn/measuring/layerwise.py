@@ -16,6 +16,7 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import TYPES
+from mini_dnn.paths import program
 from mini_dnn.variant import Variant
 
 LAYER, LINEAR, ATTENTION = "conv2d", "gemm", "attention"  # operations of one layer
@@ -209,5 +210,6 @@ def compare(found: np.ndarray, expected: np.ndarray, layers: list[Measured]) -> 
         f"at most (bound {most:g})"
     )
     if len(found) - same > ceil(len(found) / ALIKE) or not off <= most:
-        raise CheckError(f"the network differs from NumPy's: {words}. Next: 'run.py check' of the variant")
+        cause = program("check", layers[0].variant.name)
+        raise CheckError(f"the network differs from NumPy's: {words}. Find the cause with: {cause}")
     return words

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import Device
-from mini_dnn.errors import CheckError
+from mini_dnn.errors import CheckError, LaunchError
 from mini_dnn.measuring.machine import load
 from mini_dnn.measuring.nvml import Watch
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import Comparison, merged
+from mini_dnn.paths import program
 from mini_dnn.progress import Bar
 from mini_dnn.running.runner import Result, run
 from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timed, Timing
-from mini_dnn.running.verify import verify
+from mini_dnn.running.verify import explained, verify
 from mini_dnn.variant import Variant
 
+MOST_CHECKED_FLOPS = 1e8  # of a problem in checked mode: some seconds
 PART = 250  # entries of the batch at a time on a CPU, so that progress moves
 UNSETTLED = (
     f"Op times still changed after {WARM_UP_S:g} s of warm-up, so this one may be wrong: measure again while "
@@ -108,10 +110,13 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
     device = None if variant.host else setting.device
     most = None if device and device.has_clock else PART
     with Bar(name, problem.batch) as bar, Watch(device) as watch:
-        result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
+        try:
+            result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
+        except LaunchError as error:
+            raise LaunchError(f"{error}. {_next(variant, problem)}") from error
     what = f"{variant.name}, {name}"
     for output, values in result.outputs.items():
-        _refuse_nan(problem.arrays[output].without_gap(values), what)
+        _refuse_nan(problem.arrays[output].without_gap(values), what, _next(variant, problem))
     comparison = None
     if setting.entries != 0:
         compared = min(problem.batch, setting.entries or problem.batch)
@@ -126,12 +131,20 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
                 bar.update,
             )
         if not comparison.ok:
-            raise CheckError(f"{what}: {comparison}")
+            why = explained(variant.operation, problem, arrays, result.outputs, variant.precision, comparison)
+            raise CheckError(f"{what}: {comparison}{why}. {_next(variant, problem)}")
     host = load() if variant.host else None
     return Measured(variant, name, problem, result, comparison, watch.state, host)
 
 
-def _refuse_nan(y: np.ndarray, what: str) -> None:
+def _next(variant: Variant, problem: Any) -> str:
+    """The command that finds the cause, at a problem like this one if checked mode can run it in seconds."""
+    small = problem.with_batch(min(problem.batch, 2))
+    where = ["--shapes", small.text] if small.flops <= MOST_CHECKED_FLOPS else []
+    return f"Find the cause with: {program('check', variant.name, *where)}"
+
+
+def _refuse_nan(y: np.ndarray, what: str, next_step: str) -> None:
     """Buffers are filled with NaN: where one is left, nobody wrote the element, or it is wrong."""
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
@@ -142,5 +155,5 @@ def _refuse_nan(y: np.ndarray, what: str) -> None:
         raise CheckError(
             f"{what}: {int(nan.sum())} of {y.size} output elements are NaN, the first at {first}: no thread "
             "wrote them (buffers start as NaN), or they were computed from such an element. Do the grid and "
-            "the bounds cover the whole output?"
+            f"the bounds cover the whole output? {next_step}"
         )

@@ -16,7 +16,7 @@ from mini_dnn.report.peers import Peer
 from mini_dnn.report.rows import COURSE, SIZES, At, Record, Row, course_at
 from mini_dnn.report.serving import Serving
 from mini_dnn.report.stale import official, present, why_rows_stale
-from mini_dnn.variant import Variant, names
+from mini_dnn.variant import Variant, climbed, mine, names
 
 Key = tuple[str, str, int]  # variant, problem and batch
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
@@ -232,7 +232,8 @@ def _entries(
     for row in rows:
         of_entry.setdefault((row.variant, row.at), {})[row.problem] = row
         problems.setdefault(row.at, {})[row.problem] = None
-    place = {name: at for at, name in enumerate(names())}
+    parents = {name: variant.parent for name in (*names(), *mine()) if (variant := variants.get(name))}
+    place = {name: at for at, name in enumerate(climbed(parents))}
     hashes = {name: code_of(variant) if variant else None for name, variant in variants.items()}
     refused = {name: {skip.problem for skip in skipped if skip.variant == name} for name in variants}
 

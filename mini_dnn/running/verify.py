@@ -14,6 +14,7 @@ import numpy as np
 
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.compare import Comparison, compare_all, merged
+from mini_dnn.ops.hints import hint
 
 PART = 250  # entries of the batch that are compared at a time
 MOST_FLOPS = 2e10  # of what is compared element by element, where there is another way: a second or two
@@ -76,6 +77,30 @@ def compare_entries(
     expected, bound = operation.answer(cut, given), operation.bound(cut, given, precision)
     result = compare_all(found, expected, bound)
     return _placed(result, 0, part) if problem.arrays[result.array].split else result
+
+
+def explained(
+    operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, found: Comparison
+) -> str:
+    """The mistake that gives such a wrong result, as ``": this is what one gets when ..."``; or nothing.
+
+    Parameters
+    ----------
+    found
+        The comparison that failed. The entries of the batch round the first element that is wrong are
+        looked at.
+
+    Others are those of `verify`.
+    """
+    if found.first is None:
+        return ""
+    split = problem.arrays[found.array].split
+    at = found.first[0] if split else 0
+    part = np.arange(max(at - 1, 0), min(at + 2, problem.batch)) if split else np.arange(problem.batch)
+    if problem.with_batch(len(part)).flops > MOST_FLOPS:
+        return ""
+    words = hint(operation, *_entries(problem, arrays, outputs, part), precision)
+    return f": {words}" if words else ""
 
 
 def _entries(problem: Any, arrays: Arrays, outputs: Arrays, part: np.ndarray) -> tuple[Any, Arrays, Arrays]:

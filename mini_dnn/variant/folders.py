@@ -4,6 +4,7 @@
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
 - ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` does, where it is the only one that begins so;
 - ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
+- ``mine/my_idea``, or ``my_idea``: a folder of the user's own under ``mine/``, which git ignores;
 - any path to a folder that holds a ``variant.py``, inside the repository or outside.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +26,9 @@ from mini_dnn.variant.variant import COMPUTE_TYPES, Variant, where
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
 HOMES = ("milestones", "ladders")  # whose folders' names go without it
+MINE = "mine"  # where the user's own variants are
 PLACES = ("milestones/*/*", "layers/*", "ladders/*/*", "networks/*/*")  # in this order they are listed
+MOST_NAMED = 8  # variants in a message
 MOVED = {  # modules that variant.py files of before import, and where they are now
     "mini_dnn.fused": "mini_dnn.ops.conv2d_relu_pool",
     "mini_dnn.numpy_conv": "mini_dnn.nn.numpy_conv",
@@ -38,10 +42,40 @@ def names(op: str | None = None) -> list[str]:
 
     A variant that cannot be loaded is of no operation.
     """
+    return _names(PLACES, op)
+
+
+def mine(op: str | None = None) -> list[str]:
+    """Names of the user's own variants, under ``mine/``; of one operation, or of all."""
+    return _names((f"{MINE}/*", f"{MINE}/*/*"), op)
+
+
+def _names(places: Iterable[str], op: str | None) -> list[str]:
     found = [
-        _official_name(file.parent) for place in PLACES for file in sorted(ROOT.glob(f"{place}/variant.py"))
+        _official_name(file.parent) for place in places for file in sorted(ROOT.glob(f"{place}/variant.py"))
     ]
     return found if op is None else [name for name in found if operation_of(name) == op]
+
+
+def climbed(parents: Mapping[str, str | None]) -> list[str]:
+    """Names of variants in the order of the ladder: each one after its parent, and before its siblings.
+
+    Parameters
+    ----------
+    parents
+        Each variant's parent. Variants without one, or with one of elsewhere, keep their order.
+    """
+    children: dict[str | None, list[str]] = {}
+    for name, parent in parents.items():
+        children.setdefault(parent if parent in parents else None, []).append(name)
+
+    def climb(parent: str | None) -> Iterator[str]:
+        for name in children.get(parent, ()):
+            yield name
+            yield from climb(name)
+
+    found = list(climb(None))
+    return found + [name for name in parents if name not in found]  # these are parents of each other
 
 
 def operation_of(name: str) -> str:
@@ -78,7 +112,7 @@ def find(name: str | Path) -> Variant:
     path = Path(name).expanduser()
     explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's, not the repository's
     homes = [ROOT / home / official for home in HOMES]
-    for folder in (path,) if explicit else (*homes, ROOT / official, path):
+    for folder in (path,) if explicit else (*homes, ROOT / official, ROOT / MINE / official, path):
         if (folder / "variant.py").is_file():
             return _load(folder.resolve())
     if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
@@ -88,14 +122,16 @@ def find(name: str | Path) -> Variant:
             f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
             "(CONTRIBUTING.md shows one)"
         )
-    full = names()
+    full = [*names(), *mine()]
     begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
     if len(begin) == 1:
         return find(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
     near = difflib.get_close_matches(name, known, 1)
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
-    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(begin or known)}."
+    some = begin or known[:MOST_NAMED]
+    more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
+    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(some)}{more}."
     raise VariantError(f"no variant {asked}{hint} ('run.py list' shows all; a path to a folder works too)")
 
 

@@ -7,41 +7,46 @@ import os
 import re
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mini_dnn import ops
 from mini_dnn.device.sources import source_files
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.paths import ROOT
-from mini_dnn.variant.folders import SHORT_NAMES, names
+from mini_dnn.variant.folders import MINE, SHORT_NAMES, names
 from mini_dnn.variant.variant import Variant
 
-MILESTONE = re.compile(r"m\d/[^/]+")
-LADDER = re.compile(r"(?P<op>\w+)/[^/]+")
+GROUPED = re.compile(r"(?:(?P<group>\w+)/)?[^/.~][^/]*")  # my_idea, m3/my_idea, softmax/my_idea
+MILESTONE = re.compile(r"m\d")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
 CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}  # makers: what a call may give without its name
 IDEA = "say here what you change, in one sentence"
 
 
 def target_folder(name: str) -> Path:
-    """Where a new variant goes: `home`'s folder under the repository, any other path from the current folder.
+    """Where a new variant goes: into the user's own folder if `is_own`; any other path is one as it stands.
 
     Raises
     ------
     UsageError
         The folder exists.
     """
-    folder = ROOT / home(name) / name if home(name) else Path(name).expanduser()
+    folder = ROOT / MINE / name if is_own(name) else Path(name).expanduser()
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} exists already, and nothing of it is changed; choose another name")
     return folder
 
 
-def home(name: str) -> str:
-    """``"milestones"`` for ``m3/my_idea``, ``"ladders"`` for ``gemm/my_idea``, empty for other paths."""
-    if MILESTONE.fullmatch(name):
-        return "milestones"
-    match = LADDER.fullmatch(name)
-    return "ladders" if match and match["op"] in ops.names() else ""
+def is_own(name: str) -> bool:
+    """Whether a name is one for the user's own folder: ``my_idea``, ``m3/my_idea`` or ``gemm/my_idea``.
+
+    A path is none, such as ``./my_idea`` or ``milestones/m3/my_idea``.
+    """
+    match = GROUPED.fullmatch(name)
+    if not match:
+        return False
+    group = match["group"]
+    return group is None or bool(MILESTONE.fullmatch(group)) or group in ops.names()
 
 
 def create(name: str, source: Variant) -> Path:
@@ -66,20 +71,24 @@ def create(name: str, source: Variant) -> Path:
         raise UsageError(
             f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
         )
-    title = name if home(name) else folder.resolve().name
+    title = f"{MINE}/{name}" if is_own(name) else folder.resolve().name
     parent = source.name
     kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
     headers = _headers(source)
     description = _described((source.folder / "variant.py").read_text(), source)
     description = _renamed(description, f'"""{parent}:', f'"""{title}:')
     try:
-        shutil.copytree(source.folder, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        for header, place in headers.items():
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(header, folder / place)
-        (folder / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
-        (folder / "variant.py").write_text(description)
-    except OSError as error:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=".new-") as place:
+            copy = Path(place) / folder.name  # renamed when it is complete, so that no half of it is left
+            shutil.copytree(source.folder, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            for header, within in headers.items():
+                (copy / within).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(header, copy / within)
+            (copy / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
+            (copy / "variant.py").write_text(description)
+            copy.rename(folder)
+    except (OSError, shutil.Error) as error:
         raise MiniDnnError(f"{folder} cannot be written: {error}") from error
     return folder
 

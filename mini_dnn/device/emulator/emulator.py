@@ -239,8 +239,7 @@ class EmulatorDevice:
             Always.
         """
         raise DeviceError(
-            "the emulator has no clock: how long a kernel takes on the CPU says nothing about a GPU; "
-            "run with a CUDA device to time it"
+            "the emulator has no clock: CPU time does not predict GPU time; run with a CUDA device to time it"
         )
 
     def synchronize(self, stream: int | None = None) -> None:
