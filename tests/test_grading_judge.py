@@ -9,8 +9,9 @@ import pytest
 from grading_helpers import QUICK
 
 from mini_dnn.grading.asked import Rubric
-from mini_dnn.grading.checks import Cheat, Ground, Judge
+from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge
 from mini_dnn.grading.credit import judge
+from mini_dnn.grading.grades import Check
 from mini_dnn.grading.measure import Measured, Method
 from mini_dnn.grading.plans import Head
 from mini_dnn.grading.rubric import load
@@ -75,6 +76,9 @@ def test_points_for_time(performance: str, points: float, said: str, tmp_path: P
 
 class Wrong(Subject):
     """One that is right at all shapes but those with three channels, and quick."""
+
+    def limit_for(self, problem: ConvShape) -> str:
+        return ""
 
     def planned(self, problem: ConvShape) -> None:
         pass
@@ -145,3 +149,45 @@ def test_no_time_without_a_clock(tmp_path: Path) -> None:
     outcome = Judge(Ground(rubric, None), rubric.variants[0], Subject(), has_clock=False).performance()  # type: ignore[arg-type]
     assert outcome.status == "skipped"
     assert "the emulator has no clock" in outcome.message
+
+
+class Square(Wrong):
+    """One that refuses other filters than square ones."""
+
+    def limit_for(self, problem: ConvShape) -> str:
+        return "" if problem.R == problem.S else "square filters only"
+
+
+def earned(tmp_path: Path, subject: Subject, text: str) -> dict[str, Check]:
+    path = tmp_path / "rubric.toml"
+    path.write_text(text)
+    rubric = load(path)
+    found = judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=False)  # type: ignore[arg-type]
+    return {check.name.partition(": ")[2]: check for check in found.checks}
+
+
+def test_a_refused_shape_is_told_as_such(tmp_path: Path) -> None:
+    found = earned(tmp_path, Square(), QUICK)
+    assert found["compiles"].status == "passed"
+    assert (found["correct"].status, found["correct"].points) == ("failed", 0)
+    assert (
+        "this shape is asked for, and the variant refuses it: square filters only" in found["correct"].message
+    )
+    square = QUICK.replace("3, 2, 5]", "3, 3, 3]").replace("5, 4, 3]", "5, 4, 4]")
+    found = earned(tmp_path, Square(), square)
+    assert [check.status for check in found.values()] == ["passed"] * 3
+    assert sum(check.points for check in found.values()) == 7
+
+
+def test_points_per_shape(tmp_path: Path) -> None:
+    more = "[2, 2, 9, 9, 3, 3, 3], [1, 1, 5, 5, 1, 2, 2], [1, 1, 5, 5, 1, 1, 1]"
+    text = QUICK.replace("3, 2, 5]]", f"3, 2, 5], {more}]\nper_shape = true")
+    found = earned(tmp_path, Square(), text)
+    assert (found["correct"].status, found["correct"].points) == ("failed", 3.0)
+    assert found["correct"].message.startswith("right at 3 of 4 shapes\n")
+    assert found["hidden"].status == "skipped"
+    text = QUICK.replace("shapes = [[1, 3,", "per_shape = true\nshapes = [[1, 2, 9, 9, 3, 3, 3], [1, 3,")
+    found = earned(tmp_path, Wrong(), text)  # wrong with three channels
+    assert (found["hidden"].status, found["hidden"].points) == ("failed", 1.5)
+    assert found["hidden"].message == HIDDEN_MESSAGE
+    assert "right at 1 of 2 shapes" in found["hidden"].staff

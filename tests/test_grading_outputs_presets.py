@@ -53,6 +53,14 @@ def test_hidden_batches_are_odd_ones(rubric: Rubric) -> None:
     assert not set(rubric.hidden.problems) & set(rubric.correct.problems)
 
 
+@pytest.mark.parametrize("name", presets())
+def test_filters_are_square(name: str) -> None:
+    """As the course defines them; a kernel for others is no requirement."""
+    asked = load(name)
+    tried = [asked.correct, asked.hidden, asked.checked, asked.hidden_checked]
+    assert all(shape.R == shape.S for some in tried if some for shape in some.problems)
+
+
 def test_semesters_hide_different_things() -> None:
     hidden = [load(name).hidden for name in SEMESTERS]
     seeds = [seed for tried in hidden if tried is not None for seed in tried.seeds]

@@ -17,6 +17,7 @@ class Trials:
 
     problems: tuple[Any, ...]
     seeds: tuple[int, ...]
+    per_shape: bool = False  # whether a variant that is right at some of them earns that part of the points
 
 
 @dataclass(frozen=True)

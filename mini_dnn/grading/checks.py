@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ class Outcome:
     status: str
     message: str = ""
     staff: str = ""
-    fraction: float = 1.0  # of the points, where it passed
+    fraction: float = 1.0  # of the points, where it passed or `partly`
+    partly: bool = False  # it failed, and earns that fraction all the same
     ends: bool = False  # no credit for the variant
 
 
@@ -76,6 +77,8 @@ class Judge:
                 return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
             return Outcome(PASSED, staff=staff)
         for problem in self._rubric.correct.problems:
+            if self._refusal(problem):
+                continue  # 'correct' says so
             with _noted(f"{problem}"):
                 planned = self._subject.planned(problem)
             self._subject.compile(planned)
@@ -84,29 +87,48 @@ class Judge:
     def correct(self) -> Outcome:
         """Every element at the shown problems: shown inputs, inputs of other seeds, and precision."""
         shown = self._rubric.correct
+        wrongs = {}
         for problem in shown.problems:
-            for seed in shown.seeds:
-                what = f"{problem}, inputs of seed {seed}"
-                with _noted(what):
-                    wrong = self._wrong(problem, self._operation.inputs(problem, seed))
-                if wrong:
-                    return Outcome(FAILED, f"{what}:\n{wrong}")
+            if wrong := self._wrong_as_shown(problem):
+                wrongs[problem] = wrong
+                if not shown.per_shape:
+                    return Outcome(FAILED, wrong)
+        right = [problem for problem in shown.problems if problem not in wrongs]
         seed = secrets.randbits(64)  # nobody can know these inputs before
         fresh = np.random.default_rng(seed)
-        for problem in shown.problems:
+        for problem in right:
             with _noted(f"{problem}, other inputs"):
                 wrong = self._wrong(problem, self._operation.draw(problem, fresh))
             if wrong:
                 return self._unlike_shown(problem, fresh, wrong)
         precision = self._asked.precision
-        for problem in shown.problems:
+        for problem in right:
             probe = self._operation.probe(problem, precision, fresh)
             with _noted(f"{problem}, inputs made to show the precision"):
                 wrong = self._wrong(*probe) if probe else ""
             if wrong:
                 what = f"less exact than {precision}, the least that is allowed"
                 return Outcome(FAILED, f"the result is {what}, or wrong for inputs made to show that", wrong)
+        if wrongs:
+            return _partly("\n".join(wrongs.values()), len(right), len(shown.problems))
         return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
+
+    def _wrong_as_shown(self, problem: Any) -> str:
+        """What is wrong at a problem with the inputs that are shown, in words; empty if nothing is."""
+        if refusal := self._refusal(problem):
+            return f"{problem}: this shape is asked for, and the variant refuses it: {refusal}"
+        for seed in self._rubric.correct.seeds:
+            what = f"{problem}, inputs of seed {seed}"
+            with _noted(what):
+                wrong = self._wrong(problem, self._operation.inputs(problem, seed))
+            if wrong:
+                return f"{what}:\n{wrong}"
+        return ""
+
+    def _refusal(self, problem: Any) -> str:
+        """Why the variant refuses a problem; empty if it takes it."""
+        with _noted(f"{problem}"):
+            return self._subject.limit_for(problem)
 
     def _unlike_shown(self, problem: Any, fresh: np.random.Generator, wrong: str) -> Outcome:
         """What is right for the inputs that are shown, and wrong for others: always so, or now and then."""
@@ -126,14 +148,30 @@ class Judge:
         """The same at problems that are not shown."""
         asked = self._rubric.hidden
         assert asked is not None, "the rubric was checked"
+        wrongs = []
         for problem in asked.problems:
-            for seed in asked.seeds:
-                what = f"{problem}, seed {seed}"
-                with _noted(what):
-                    wrong = self._wrong(problem, self._operation.inputs(problem, seed))
-                if wrong:
-                    return Outcome(FAILED, HIDDEN_MESSAGE, f"{what}: {wrong}")
+            if wrong := self._wrong_hidden(problem):
+                if not asked.per_shape:
+                    return Outcome(FAILED, HIDDEN_MESSAGE, wrong)
+                wrongs.append(wrong)
+        if wrongs:
+            count = len(asked.problems)
+            outcome = _partly("\n".join(wrongs), count - len(wrongs), count)
+            return replace(outcome, message=HIDDEN_MESSAGE, staff=outcome.message)
         return Outcome(PASSED)
+
+    def _wrong_hidden(self, problem: Any) -> str:
+        """What is wrong at a problem that is not shown, in words for staff; empty if nothing is."""
+        assert self._rubric.hidden is not None, "the rubric was checked"
+        if refusal := self._refusal(problem):
+            return f"{problem}: refused: {refusal}"
+        for seed in self._rubric.hidden.seeds:
+            what = f"{problem}, seed {seed}"
+            with _noted(what):
+                wrong = self._wrong(problem, self._operation.inputs(problem, seed))
+            if wrong:
+                return f"{what}: {wrong}"
+        return ""
 
     def accuracy(self) -> Outcome:
         """The network's accuracy, compared with NumPy's."""
@@ -232,6 +270,12 @@ def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float
         )
         total += op_ms
     return total, "\n".join(lines)
+
+
+def _partly(wrong: str, right: int, count: int) -> Outcome:
+    """A check that failed at some shapes, where each of them earns its part of the points."""
+    message = f"right at {right} of {count} shapes\n{wrong}"
+    return Outcome(FAILED, message, fraction=right / count, partly=True)
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
     return Check(
         name=f"{asked.name}: {name}",
         status=outcome.status,
-        points=worth * outcome.fraction if outcome.status == PASSED else 0.0,
+        points=worth * outcome.fraction if outcome.status == PASSED or outcome.partly else 0.0,
         max_points=worth if asked.required else 0.0,
         message=outcome.message,
         staff=outcome.staff,

@@ -15,12 +15,14 @@ The file, with everything that it may hold::
     files_mb = 256                  # of what it writes
 
     [correct]                       # students see shapes, seed and values
-    shapes = [[2, 3, 19, 37, 17, 3, 5]]   # of problems, as --shapes takes them: N, C, H, W, M, R, S
+    shapes = [[2, 3, 19, 37, 17, 5, 5]]   # of problems, as --shapes takes them: N, C, H, W, M, R, S
     seed = 1
+    per_shape = false               # whether being right at some shapes earns that part of the points
 
     [hidden]                        # students see that one failed, not which
     shapes = [[1, 2, 9, 8, 3, 2, 5]]
     seeds = [711, 712]              # each shape is tried with each of them
+    per_shape = false
 
     [accuracy]                      # of the course's network, so with the default operation alone
     batch = 100                     # images of the network's test set
@@ -49,8 +51,9 @@ The file, with everything that it may hold::
 ``name``, ``[correct]`` and a ``[[variant]]`` are needed. ``op = "softmax"`` beside ``name`` asks for another
 operation than the default one: then shapes are those of its problems (``run.py list`` shows them), and
 variants have names such as ``softmax/mine``, a folder under ``ladders/``. A check is made for each variant to
-which it is worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing: what computes
-something else is no answer. Late days are for the system that collects the submissions.
+which it is worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing, or with
+``per_shape`` only its part of the points for ``correct``: what computes something else is no answer. A shape
+that the variant refuses counts as wrong. Late days are for the system that collects the submissions.
 """
 
 from __future__ import annotations
@@ -153,8 +156,9 @@ def _trials(table: TomlTable, operation: Operation, key: str = "shapes", more: s
     seeds = tuple(table.integers("seeds")) if "seeds" in table else (table.integer("seed", 0, least=0),)
     if more:
         table.get(more, None)
+    per_shape = not more and table.flag("per_shape", False)
     table.finish()
-    return Trials(tuple(problems), seeds)
+    return Trials(tuple(problems), seeds, per_shape)
 
 
 def _limits(table: TomlTable) -> Limits:

@@ -29,7 +29,7 @@ from mini_dnn.ops import Arrays
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.variant import Planned
 
-PLAN_BYTES, REPORT_BYTES = 4 << 20, 16 << 20
+LIMIT_BYTES, PLAN_BYTES, REPORT_BYTES = 64 << 10, 4 << 20, 16 << 20
 HOST_BYTES = 128 << 20  # arrays that a NumPy function gets at a time: it may need ten times as much beside
 
 
@@ -89,6 +89,11 @@ class Subject:
         self.head: Head = decoding.decode_head(self._process("planner").ask({"head": True}))
         if not self.head.host and not self._kernel.is_file():
             raise VariantError("variant.py has a plan and there is no kernel.cu beside it")
+
+    def limit_for(self, problem: Any) -> str:
+        """Why the variant refuses a problem, in its author's words; empty if it takes the problem."""
+        text = self._process("planner").ask(self._about("limit", problem), most=LIMIT_BYTES)
+        return bytes(text).decode(errors="replace")
 
     def planned(self, problem: Any) -> Planned:
         """The plan for a problem, asked for once.

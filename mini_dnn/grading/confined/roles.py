@@ -81,13 +81,15 @@ class Planner:
         self._variant: Variant | None = None
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """``{"head"}``; ``{"plan": problem, "op", "max_shared_bytes"}``; ``{"host": problem, "op"}``."""
+        """``{"head"}``; or ``"op"`` and a problem as ``"limit"``, ``"plan"`` or ``"host"``."""
         if self._variant is None:
             _watch(self._known)
             self._variant = replace(find(self._folder), lookup=None)  # its own kernels are graded
         if "head" in message:
             return [plans.encode_head(Head.of(self._variant))]
         operation = ops.find(message["op"])
+        if "limit" in message:
+            return [self._variant.limit_for(operation.decode(message["limit"])).encode()]
         if "plan" in message:
             problem = operation.decode(message["plan"])
             return [plans.encode(self._variant.planned(problem, message["max_shared_bytes"]))]
