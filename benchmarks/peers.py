@@ -122,8 +122,8 @@ def subjects_of(batch: int, program: Program) -> list[Subject]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, or read what was measured, and draw."""
-    check_output("--out", args.out)
-    check_output("--picture", args.picture)
+    check_output("--out", args.out, force=True)
+    check_output("--picture", args.picture, force=True)
     if args.picture:
         peers_picture.check_form(args.picture)
     if args.stored and not args.picture:

@@ -135,8 +135,8 @@ def read(file: Path) -> SavingsFile:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, or read what was measured; print tables and draw."""
-    check_output("--out", args.out)
-    check_output("--picture", args.picture)
+    check_output("--out", args.out, force=True)
+    check_output("--picture", args.picture, force=True)
     if args.picture:
         check_form(args.picture)
     if args.stored and args.out:

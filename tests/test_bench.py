@@ -168,7 +168,7 @@ def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["conv3d"], "no operation 'conv3d'; did you mean 'conv2d'?"),
+        (["conv3d"], "conv3d is neither an operation (did you mean 'conv2d'?) nor a variant"),
         (["softmax", "--impl", "m1"], "--impl m1/direct: it computes conv2d, where softmax is asked for"),
         (["--impl", "m1", "layers/fused", "--at", "conv1"], "layers/fused: it computes conv2d_relu_pool"),
         (["softmax", "--at", "conv1"], "--at conv1: softmax has no such problem"),

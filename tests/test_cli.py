@@ -221,3 +221,33 @@ def test_a_wrong_result_ends_with_the_mistake_and_the_next_command(
     assert status == 2
     assert "used memory that is not its own" in err
     assert err.endswith("--shapes 2,4,40,40,16,7,7\n")
+
+
+def test_a_file_of_somebody_else_is_not_replaced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    words = ["run", "softmax/v0", "--shapes", "2,3", "--device", "emulator", "--json", str(file)]
+    for theirs in ("my notes", '{"notes": 1}', "[1, 2]"):
+        file.write_text(theirs)
+        status, _, err = run(capsys, *words)
+        assert status == 2
+        assert "is not a file that mini_dnn wrote; name another file, or replace it with --force" in err
+        assert file.read_text() == theirs
+    assert run(capsys, *words, "--force")[0] == 0
+    assert run(capsys, *words)[0] == 0, "this one is ours"
+    assert json.loads(file.read_text())["variant"] == "softmax/v0_naive"
+
+
+def test_a_report_replaces_reports_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<title>my page</title>")
+    results = str(ROOT / "benchmarks/results/h200-attention.json")
+    words = ["report", results, "--out", str(tmp_path)]
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert re.search(r"holds index.html, and no report of mini_dnn; name another folder", err)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert run(capsys, *words, "--force")[0] == 0
+    assert run(capsys, *words)[0] == 0
+    status, _, err = run(capsys, "report", str(ROOT / "README.md"))
+    assert status == 2
+    assert "README.md is no results file" in err
+    assert "bench --out FILE.json" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from mini_dnn import datasets, ops
 from mini_dnn.cli import bench_serving
-from mini_dnn.cli.common import check_output, only, problems_of
+from mini_dnn.cli.common import add_force, check_output, only, problems_of
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
@@ -67,6 +68,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--sweep", action="store_true", help="also time all candidates of searched variants")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    add_force(parser)
     bench_serving.add_flags(parser)
     parser.set_defaults(run=run)
 
@@ -76,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     serving = bench_serving.wanted(args)
     batches = _batches(args.batch) if args.batch else None
     variants = _variants(args, serving)
-    check_output("--out", args.out)
+    check_output("--out", args.out, args.force)
     if not args.budget > 0:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
     if serving:
@@ -149,7 +151,8 @@ def _variant_name(name: str) -> str:
     try:
         find(name)
     except VariantError as error:
-        known = ", ".join(ops.names())
+        near = difflib.get_close_matches(name, ops.names(), 1)
+        known = f"did you mean '{near[0]}'?" if near else ", ".join(ops.names())
         raise UsageError(f"{name} is neither an operation ({known}) nor a variant: {error}") from error
     return name
 

@@ -14,7 +14,15 @@ from mini_dnn.checking.launches import SHARED_LIMIT
 from mini_dnn.checking.on_gpu import check_cuda
 from mini_dnn.checking.results import Report
 from mini_dnn.checking.schedules import SCHEDULES
-from mini_dnn.cli.common import DIFFERS, add_variant, check_output, problems_of, variant_of, write_json
+from mini_dnn.cli.common import (
+    DIFFERS,
+    add_force,
+    add_variant,
+    check_output,
+    problems_of,
+    variant_of,
+    write_json,
+)
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.finding import Finding, Party
 from mini_dnn.errors import UsageError
@@ -70,6 +78,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         f"(default {STEP_LIMIT:,})",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
+    add_force(parser)
     parser.set_defaults(run=run)
 
 
@@ -90,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     variant = find(variant_of(args))
     if variant.plan is None:
         raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
-    check_output("--json", args.json)
+    check_output("--json", args.json, args.force)
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None
     if args.device == "cuda":

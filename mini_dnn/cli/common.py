@@ -17,19 +17,38 @@ from mini_dnn.variant import Variant
 DIFFERS = 1  # the run is complete, and its result is not what was expected
 WRONG_USE = 2  # something for the user to put right
 INTERRUPTED = 130
+MARKS = frozenset(("impl", "variant", "checksum", "schema"))  # one is in each JSON file that we write
 EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # instead of an op time
 
 
-def check_output(flag: str, path: Path | None) -> None:
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add ``--force``: see `check_output`."""
+    parser.add_argument(
+        "--force", action="store_true", help="replace an output file that another program wrote"
+    )
+
+
+def check_output(flag: str, path: Path | None, force: bool) -> None:
     """Refuse, before the work and not after it, a file that could not be written; None is fine.
+
+    Parameters
+    ----------
+    force
+        Whether a file that is there may be replaced if this program did not write it.
 
     Raises
     ------
     UsageError
-        The path is no regular file, or lies in a folder that does not exist or takes no file.
+        The path is no regular file, or lies in a folder that does not exist or takes no file; or it holds
+        what somebody else wrote.
     """
     if path is None:
         return
+    if path.is_file() and not force and not _is_output(path):
+        raise UsageError(
+            f"{flag} {path} exists, and it is not a file that mini_dnn wrote; name another file, or replace "
+            "it with --force"
+        )
     if path.is_dir():
         raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
     folder = path.resolve().parent
@@ -66,6 +85,16 @@ def variant_of(args: argparse.Namespace) -> str:
     if not name:
         raise UsageError(f"name a variant, such as 'run.py {args.verb} m1'; 'run.py list' shows them all")
     return str(name)
+
+
+def _is_output(path: Path) -> bool:
+    """Whether a file is empty, or the JSON of one of our verbs."""
+    try:
+        text = path.read_bytes()
+        found = json.loads(text) if text else {"variant": ""}
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and not MARKS.isdisjoint(found)
 
 
 def problems_of(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn import datasets, ops
-from mini_dnn.cli.common import DIFFERS, EMULATED, check_output, only, write_json
+from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
@@ -86,6 +86,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "86x86) is made so there (default float32)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_force(parser)
     parser.set_defaults(run=run)
 
 
@@ -180,7 +181,7 @@ def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Vari
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
     if args.send != "float32" and not args.resident:
         raise UsageError(f"--send {args.send} goes with --resident: a convolution takes float32 images")
-    check_output("--json", args.json)
+    check_output("--json", args.json, args.force)
 
 
 def _device_text(device: Device | None) -> str:

@@ -8,7 +8,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.cli.common import EMULATED, add_variant, check_output, problems_of, variant_of, write_json
+from mini_dnn.cli.common import (
+    EMULATED,
+    add_force,
+    add_variant,
+    check_output,
+    problems_of,
+    variant_of,
+    write_json,
+)
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import ceilings
@@ -43,6 +51,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--repeat", type=int, default=10, help="timed repeats on a GPU (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs (default 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_force(parser)
     parser.set_defaults(run=run_verb)
 
 
@@ -53,7 +62,7 @@ def run_verb(args: argparse.Namespace) -> int:
         raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
-    check_output("--json", args.json)
+    check_output("--json", args.json, args.force)
     with ExitStack() as stack:
         device = None
         if variant.host is None:

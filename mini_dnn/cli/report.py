@@ -30,6 +30,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--out", type=Path, default=OUT, metavar="DIR", help=f"write it there (default {OUT})"
     )
+    parser.add_argument(
+        "--force", action="store_true", help="replace files of a folder that holds no report of mini_dnn"
+    )
     parser.add_argument("--readmes", action="store_true", help="rewrite the tables in the READMEs instead")
     parser.add_argument(
         "--check", action="store_true", help="only say whether the tables in the READMEs are up to date"
@@ -48,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return _readmes([board for board in found if board.device == device], savings, args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
-    written = write_report(results, args.out)
+    written = write_report(results, args.out, args.force)
     print(f"{len(results.rows)} rows of {len(results.records)} files; open {args.out / 'index.html'}")
     print("also written: " + ", ".join(path.name for path in written[1:]))
     return 0

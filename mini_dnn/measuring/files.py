@@ -165,7 +165,8 @@ def refuse(file: Path, what: str) -> NoReturn:
 
 def again(file: Path) -> str:
     """The next step after a refusal."""
-    return f"Leave the file out, or measure again: run.py bench --out {file} (libraries: benchmarks/peers.py)"
+    name = file if file.suffix == ".json" else "FILE.json"  # what is something else is not to be replaced
+    return f"Leave the file out, or measure again: run.py bench --out {name} (libraries: benchmarks/peers.py)"
 
 
 def _each(rows: Any, changed: Callable[[Fields], Fields]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mini_dnn import ops
+from mini_dnn.errors import VariantError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.records import Skipped, Sweep
 from mini_dnn.measuring.roof import Roof, roof
@@ -16,7 +17,7 @@ from mini_dnn.report.peers import Peer
 from mini_dnn.report.rows import COURSE, SIZES, At, Record, Row, course_at
 from mini_dnn.report.serving import Serving
 from mini_dnn.report.stale import official, present, why_rows_stale
-from mini_dnn.variant import Variant, climbed, mine, names
+from mini_dnn.variant import Variant, climbed, find, mine, names
 
 Key = tuple[str, str, int]  # variant, problem and batch
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
@@ -232,8 +233,7 @@ def _entries(
     for row in rows:
         of_entry.setdefault((row.variant, row.at), {})[row.problem] = row
         problems.setdefault(row.at, {})[row.problem] = None
-    parents = {name: variant.parent for name in (*names(), *mine()) if (variant := variants.get(name))}
-    place = {name: at for at, name in enumerate(climbed(parents))}
+    place = {name: at for at, name in enumerate(climbed({n: _parent(n) for n in (*names(), *mine())}))}
     hashes = {name: code_of(variant) if variant else None for name, variant in variants.items()}
     refused = {name: {skip.problem for skip in skipped if skip.variant == name} for name in variants}
 
@@ -252,6 +252,14 @@ def _entries(
         )
         for name, at in sorted(of_entry, key=order)
     }
+
+
+def _parent(name: str) -> str | None:
+    """The parent of a variant; None if it has none or cannot be loaded."""
+    try:
+        return find(name).parent
+    except VariantError:
+        return None
 
 
 def _rank(operation: Operation, problem: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mini_dnn import ops
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.savings import Savings
+from mini_dnn.paths import write_atomically
 from mini_dnn.report import course
 from mini_dnn.report.board import Board, Entry, boards, throttling
 from mini_dnn.report.document import Block, Heading, Items, Table, Text, Warnings, files
@@ -59,20 +60,45 @@ OF_OLD_KIND = (
 )
 
 
-def write_report(results: Results, out: Path) -> list[Path]:
-    """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths."""
+def write_report(results: Results, out: Path, force: bool = False) -> list[Path]:
+    """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths.
+
+    Parameters
+    ----------
+    force
+        Whether files of these names are replaced even if the folder holds no report.
+
+    Raises
+    ------
+    UsageError
+        The folder cannot be written, or it has such files and holds no report.
+    """
     found = boards(results)
     blocks = _blocks(found, results.savings) + _unverified(results)
     contents = dict(files(blocks, TITLE)) | {"ops.csv": ops_csv(found).encode()}
+    in_the_way = [name for name in contents if (out / name).exists()]
+    if in_the_way and not force and not _is_report(out):
+        raise UsageError(
+            f"--out {out} holds {in_the_way[0]}, and no report of mini_dnn; name another folder, or replace "
+            "the file with --force"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            (out / name).write_bytes(content)
+            write_atomically(out / name, content, 0o644)
     except OSError as error:
         raise UsageError(
             f"--out {out}: the report cannot be written there ({error}); name a folder"
         ) from error
     return [out / name for name in contents]
+
+
+def _is_report(folder: Path) -> bool:
+    try:
+        with (folder / "index.html").open(encoding="utf-8", errors="replace") as page:
+            return f"<title>{TITLE}</title>" in page.read(1000)
+    except OSError:
+        return False
 
 
 def _blocks(found: Sequence[Board], savings: Sequence[Savings]) -> list[Block]:
