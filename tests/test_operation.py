@@ -82,10 +82,10 @@ def test_check_show_diff(checkout: Path) -> None:
 
 
 def test_new(checkout: Path) -> None:
-    assert f"run.py check --impl {NEW}/mine" in run(checkout, "new", f"{NEW}/mine", "--from", f"{NEW}/v1")
-    assert (checkout / "ladders" / NEW / "mine" / "kernel.cu").is_file()
-    assert f"{NEW}/mine" in run(checkout, "list", NEW)
-    shutil.rmtree(checkout / "ladders" / NEW / "mine")
+    assert f"run.py check mine/{NEW}/idea" in run(checkout, "new", f"{NEW}/idea", "--from", f"{NEW}/v1")
+    assert (checkout / "mine" / NEW / "idea" / "kernel.cu").is_file()
+    assert f"mine/{NEW}/idea" in run(checkout, "list", NEW)
+    shutil.rmtree(checkout / "mine")
 
 
 def test_bench_and_report(checkout: Path) -> None:

@@ -89,7 +89,11 @@ class TestShow:
         plan = planned(variant, problem)
         for define, value in plan.defines.items():
             assert f"#define {define} {value}" in lines
+            assert lines.index(f"#undef {define}") > lines.index(f"#define {define} {value}")
+        attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
         for launch in plan.launches[:3]:
+            large = any(f"cudaFuncSetAttribute({launch.kernel}, {attribute}, " in line for line in lines)
+            assert large == (launch.shared_bytes > 48 << 10 and not launch.code)
             assert any(line.startswith("// ") and f"{launch.kernel}<<<dim3(" in line for line in lines)
         for buffer, array in plan.arrays.items():
             assert f"//   {buffer} {array.shape} {array.dtype}" in lines

@@ -303,3 +303,11 @@ def test_room_for_the_files_is_there_before_the_first_epoch(tmp_path: Path) -> N
     learner = trainer()
     learner.save(tmp_path / "c.h5")
     assert (tmp_path / "c.h5").stat().st_size <= learner.checkpoint_bytes
+
+
+def test_a_network_that_has_learned_nothing_is_told(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*command, "--epochs", "1"]
+    assert main([*words, "--rate", "1000"]) == 0
+    assert "NOTE: the network has learned nothing: 0." in capsys.readouterr().out

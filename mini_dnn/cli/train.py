@@ -19,6 +19,7 @@ from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
 
+NUMBER_OF_CLASSES = 10  # of every data set here
 FOLDER = Path("checkpoints")  # of the files, unless flags name others
 FLAGS = (
     ("epochs", int, "passes over the training images"),
@@ -167,3 +168,8 @@ def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
     for n, accuracy in accuracies.items():
         print(f"accuracy  {accuracy:.4f} on the first {n:,} test images")
     print(f"weights   {out}")
+    if right.mean() < 1.5 / NUMBER_OF_CLASSES:
+        print(
+            f"          NOTE: the network has learned nothing: {right.mean():.4f} is no better than guessing. "
+            f"Try a --rate below {trainer.settings.rate:g}"
+        )

@@ -20,6 +20,7 @@ from mini_dnn.variant.variant import Variant
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 WIDTH = 116
+DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that any kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 
@@ -54,6 +55,7 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
         _head(planned, title, arch),
         "\n".join(defines),
         _inlined(planned.source.resolve(), [], set(), {}),
+        "\n".join(f"#undef {name}" for name in planned.defines),  # short names would break other headers
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -68,11 +70,27 @@ def _head(planned: Planned, title: str, arch: int) -> str:
         *(f"  {name} {array.shape}, which is {of}" for name, (of, array) in planned.views.items()),
         "",
     ]
+    if large := _large(planned):
+        lines += ["Before the first launch, as a block may have 48 KB without it:", *large, ""]
     if planned.setup:
         lines += ["Steps that are done once:", *_listed(planned.setup), ""]
     streams = planned.streams > 1
     lines += ["Steps, in order" + (" within each stream:" if streams else ":"), *_listed(planned.steps)]
     return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _large(planned: Planned) -> list[str]:
+    """The calls that allow kernels more dynamic shared memory than they may have by default."""
+    most: dict[str, int] = {}
+    for step in (*planned.setup, *planned.steps):
+        if isinstance(step, Launch) and not step.code:
+            most[step.kernel] = max(most.get(step.kernel, 0), step.shared_bytes)
+    attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+    return [
+        f"  cudaFuncSetAttribute({kernel}, {attribute}, {size})"
+        for kernel, size in most.items()
+        if size > DEFAULT_SHARED_BYTES
+    ]
 
 
 def _listed(steps: Sequence[Step]) -> list[str]:
