@@ -170,6 +170,6 @@ def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
     print(f"weights   {out}")
     if right.mean() < 1.5 / NUMBER_OF_CLASSES:
         print(
-            f"          NOTE: the network has learned nothing: {right.mean():.4f} is no better than guessing. "
-            f"Try a --rate below {trainer.settings.rate:g}"
+            f"          NOTE: the network has learned nothing: {right.mean():.4f} is no better than "
+            f"guessing. Try a --rate below {trainer.settings.rate:g}"
         )
