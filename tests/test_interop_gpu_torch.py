@@ -11,6 +11,7 @@ from mini_dnn.device import Device
 from mini_dnn.errors import DeviceError
 from mini_dnn.interop import release
 from mini_dnn.interop.signature import signature_of
+from mini_dnn.running.compute import best
 from mini_dnn.running.runner import run
 from mini_dnn.variant import find
 
@@ -58,7 +59,7 @@ def test_operators(name: str, torch: Any, cuda: Device) -> None:
     operation = ops.find(name)
     problem = small(find(operation.default))
     arrays = operation.inputs(problem, 0)
-    expected = run(find(operation.default), problem, arrays, cuda).y
+    expected = run(best(operation, problem, cuda), problem, arrays, cuda).y
     by_place, named = arguments(operation, problem, arrays, Torch().put)
     signature = signature_of(operation)
     optional = [named.pop(key) for key in signature.optional if key in named]
@@ -105,6 +106,7 @@ def test_graphs(torch: Any) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
         gemm(a, b, out=out)
+        gemm(a, b, alpha=1.0)
     stream.synchronize()
     with torch.cuda.graph(graph, stream=stream):
         gemm(a, b, out=out)
