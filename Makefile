@@ -19,6 +19,10 @@ PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--brief)
 .PHONY: run test format clean
 run: $(STAMP)
 	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
+	@printf '\nNext:\n'
+	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py list' 'the variants, from the first to the fastest'
+	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py show m1' 'the first kernel, with its explanation'
+	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py new my_kernel --from m1' 'a kernel of your own, which starts as a copy of it'
 
 # Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where
 # there may be a GPU, those that measure on it come last, one after the other (status 5: there was none, so no test).
@@ -37,6 +41,7 @@ format: $(STAMP)
 
 # --no-compile: most of what is installed is never imported, and Python compiles what is
 $(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "PYTHON=$(PYTHON): there is no such program; try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "mini_dnn needs g++ (11 or newer): apt-get install g++"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -2,7 +2,11 @@
 
 import sys
 
-from mini_dnn.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from mini_dnn.cli import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # while the modules were imported
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
