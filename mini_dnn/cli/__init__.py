@@ -24,6 +24,7 @@ VERBS = {  # and their modules
     "diff": "diff",
     "show": "show",
     "new": "new",
+    "hint": "hint",
 }
 DEFAULT_VERB = "infer"
 

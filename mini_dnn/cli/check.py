@@ -26,8 +26,9 @@ from mini_dnn.cli.common import (
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.finding import Finding, Party
 from mini_dnn.errors import UsageError
+from mini_dnn.paths import program
 from mini_dnn.progress import Bar
-from mini_dnn.variant import find
+from mini_dnn.variant import exercise, find
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -121,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
             )
     show(report, Console(theme=THEME, highlighter=Verdict()))
     write_json("--json", args.json, report.as_dict())
+    if report.clean and (reference := exercise.reference(variant.folder)):
+        print(f"next, compare it with the reference: {program('diff', variant.name, reference)}")
     return 0 if report.clean else DIFFERS
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from mini_dnn import ops
+from mini_dnn.errors import UsageError
 from mini_dnn.paths import program
-from mini_dnn.variant import find
+from mini_dnn.variant import exercise, find
 from mini_dnn.variant.folders import MINE
 from mini_dnn.variant.scaffold import create, is_own
 
@@ -17,22 +18,28 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "new",
         help="start a variant of your own from another",
         description="Copy a variant's folder and make that variant the parent of the new one. The new folder "
-        "runs at once, as its parent does; then change kernel.cu and variant.py.",
+        "runs at once, as its parent does; then change kernel.cu and variant.py. With --exercise, the copy's "
+        "kernel has blanks to fill; 'run.py hint' helps.",
     )
     parser.add_argument(
         "name",
+        nargs="?",
         metavar="FOLDER",
         help="its name: my_idea and m3/my_idea are created in mine/, which git ignores; or a path, such as "
         "./my_idea",
     )
-    parser.add_argument(
-        "--from", dest="source", required=True, metavar="NAME", help="the variant to start from"
-    )
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--from", dest="source", metavar="NAME", help="the variant to start from")
+    start.add_argument("--exercise", metavar="NAME", help="the variant whose kernel is to be completed")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the folder and say what to do next."""
+    if args.exercise:
+        return _exercise(args)
+    if not args.name:
+        raise UsageError(f"name the new folder: {program('new', 'my_idea', '--from', args.source)}")
     source = find(args.source)
     folder = create(args.name, source)
     name = f"{MINE}/{args.name}" if is_own(args.name) else str(folder)
@@ -43,4 +50,19 @@ def run(args: argparse.Namespace) -> int:
     print(f"\ncompare the result with float64:\n  {emulated} --check")
     print(f"\nlook for races, wrong indices and missing barriers:\n  {program('check', name)}")
     print(f"\nsee what you have changed:\n  {program('diff', name)}")
+    return 0
+
+
+def _exercise(args: argparse.Namespace) -> int:
+    """Make an exercise and say what to do next."""
+    source = find(args.exercise)
+    blanks = exercise.blanks_of(source)
+    given = args.name or source.folder.name
+    folder = create(given, source, exercise.make)
+    name = f"{MINE}/{given}" if is_own(given) else str(folder)
+    print(f"{folder / 'kernel.cu'} has {len(blanks)} blanks, BLANK_1 to BLANK_{len(blanks)}. Next:")
+    print("\nreplace them, and answer the questions at the head of the file")
+    print(f"\nget a hint for the first blank that is left:\n  {program('hint', name)}")
+    print(f"\nrepeat until it finds nothing:\n  {program('check', name)}")
+    print(f"\ncompare with the reference:\n  {program('diff', name, source.name)}")
     return 0

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,8 +50,13 @@ def is_own(name: str) -> bool:
     return group is None or bool(MILESTONE.fullmatch(group)) or group in ops.names()
 
 
-def create(name: str, source: Variant) -> Path:
+def create(name: str, source: Variant, change: Callable[[Path, Variant], None] | None = None) -> Path:
     """Copy a variant to a new folder, as the parent of what is to become of it; the new folder.
+
+    Parameters
+    ----------
+    change
+        What is done to the copy before it takes its place.
 
     Raises
     ------
@@ -81,12 +87,16 @@ def create(name: str, source: Variant) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent, prefix=".new-") as place:
             copy = Path(place) / folder.name  # renamed when it is complete, so that no half of it is left
-            shutil.copytree(source.folder, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            shutil.copytree(
+                source.folder, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "exercise.toml")
+            )
             for header, within in headers.items():
                 (copy / within).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(header, copy / within)
             (copy / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
             (copy / "variant.py").write_text(description)
+            if change:
+                change(copy, source)
             copy.rename(folder)
     except (OSError, shutil.Error) as error:
         raise MiniDnnError(f"{folder} cannot be written: {error}") from error

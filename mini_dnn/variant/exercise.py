@@ -1,0 +1,168 @@
+"""Exercises: a copy of a variant whose kernel has blanks, and hints for them.
+
+A variant's folder may hold ``exercise.toml``::
+
+    [[blank]]
+    code = "if (pixel >= P * Q) return;"      # of kernel.cu, where it stands once
+    ask = "Which threads have no output?"
+    hints = ["...", "...", "..."]             # the last one may be the answer
+
+`make` replaces each of these pieces by ``BLANK_1``, ``BLANK_2`` and so on, which no compiler takes, with the
+question above it. The head of the kernel asks what its sections tell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.paths import write_atomically
+from mini_dnn.variant.folders import find, names
+from mini_dnn.variant.variant import Variant
+
+FILE = "exercise.toml"
+STATE = "hints.json"  # in the exercise: how many hints of each blank were read, and which variant it is of
+SECTION = re.compile(r"^// (?P<name>[A-Z]\w+) {2,}\S")
+QUESTIONS = {
+    "Roofline": "How many bytes must cross the memory bus for the course's layers, and how many FLOPs are "
+    "there? Which of the two takes longer?",
+    "Gain": "How much faster than {parent} do you expect it to be, and why? Write it down before you "
+    "measure.",
+    "Limits": "Which problems can it not do, or does it do badly?",
+    "Hazards": "Which threads read what others wrote? What orders them?",
+}
+WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A piece of a kernel that the reader writes."""
+
+    code: str
+    ask: str
+    hints: tuple[str, ...]
+
+
+def exercises() -> list[str]:
+    """Names of the variants that have an exercise."""
+    return [name for name in names() if (find(name).folder / FILE).is_file()]
+
+
+def blanks_of(variant: Variant) -> tuple[Blank, ...]:
+    """The blanks of a variant's exercise.
+
+    Raises
+    ------
+    UsageError
+        It has none.
+    VariantError
+        A piece does not stand in the kernel exactly once.
+    """
+    file = variant.folder / FILE
+    if not file.is_file():
+        raise UsageError(
+            f"{variant.name} has no exercise; there are {', '.join(exercises())}. 'run.py new' without "
+            "--exercise copies the whole variant"
+        )
+    found = tuple(
+        Blank(row["code"], row["ask"], tuple(row["hints"]))
+        for row in tomllib.loads(file.read_text())["blank"]
+    )
+    kernel = variant.source.read_text()
+    for blank in found:
+        if kernel.count(blank.code) != 1:
+            raise VariantError(
+                f"{file}: '{blank.code}' stands {kernel.count(blank.code)} times in the kernel"
+            )
+    return found
+
+
+def make(folder: Path, variant: Variant) -> None:
+    """Make an exercise of a fresh copy of a variant."""
+    kernel = (folder / "kernel.cu").read_text()
+    blanks = blanks_of(variant)
+    for number, blank in enumerate(blanks, 1):
+        kernel = _blanked(kernel, number, blank)
+    (folder / "kernel.cu").write_text(_asked(kernel, variant.parent or ""))
+    _write_state(folder, variant.name, [0] * len(blanks))
+
+
+def next_hint(folder: Path) -> list[str]:
+    """The next hint for the first blank that is left, in lines; what to do when none is left."""
+    try:
+        state = json.loads((folder / STATE).read_text())
+        source, read = find(str(state["of"])), [int(count) for count in state["read"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder} is no exercise: 'run.py new --exercise {exercises()[0]}' makes one"
+        ) from error
+    blanks = blanks_of(source)
+    lines = (folder / "kernel.cu").read_text().splitlines()
+    for number, blank in enumerate(blanks, 1):
+        at = next((i for i, line in enumerate(lines, 1) if re.search(rf"\bBLANK_{number}\b", line)), 0)
+        if not at:
+            continue
+        level = min(read[number - 1], len(blank.hints) - 1)
+        read[number - 1] = level + 1
+        _write_state(folder, source.name, read)
+        head = f"blank {number} of {len(blanks)}, {folder / 'kernel.cu'}:{at}: {blank.ask}"
+        return [head, f"hint {level + 1} of {len(blank.hints)}: {blank.hints[level]}"]
+    return [f"no blanks are left; the reference is {source.name}"]
+
+
+def left(folder: Path) -> bool:
+    """Whether a kernel has blanks."""
+    return bool(re.search(r"^(?!\s*//).*\bBLANK_\d+\b", (folder / "kernel.cu").read_text(), re.MULTILINE))
+
+
+def reference(folder: Path) -> str:
+    """The variant that an exercise is of; empty for a folder that is no exercise."""
+    try:
+        return str(json.loads((folder / STATE).read_text())["of"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _write_state(folder: Path, of: str, read: list[int]) -> None:
+    write_atomically(folder / STATE, (json.dumps({"of": of, "read": read}) + "\n").encode(), 0o644)
+
+
+def _blanked(kernel: str, number: int, blank: Blank) -> str:
+    """The kernel with a blank, and the question in a line of its own above it."""
+    start = kernel.index(blank.code)
+    line = kernel.rfind("\n", 0, start) + 1
+    indent = re.match(r" *", kernel[line:])
+    assert indent is not None, "it matches anything"
+    end = ";" if blank.code.endswith(";") else ""
+    question = f"{indent[0]}// blank {number}: {blank.ask}\n"
+    return (
+        f"{kernel[:line]}{question}{kernel[line:start]}BLANK_{number}{end}{kernel[start + len(blank.code) :]}"
+    )
+
+
+def _asked(kernel: str, parent: str) -> str:
+    """The kernel with questions instead of the answers that sections of its head give."""
+    lines, found, hidden = kernel.splitlines(), [], False
+    head = next(i for i, line in enumerate(lines) if not line.startswith("//"))
+    for line in lines[:head]:
+        match = SECTION.match(line)
+        if match:
+            hidden = match["name"] in QUESTIONS
+            if hidden:
+                found += _wrapped(match["name"], QUESTIONS[match["name"]].format(parent=parent))
+        if not hidden:
+            found.append(line)
+    return "\n".join([*found, *lines[head:]]) + "\n"
+
+
+def _wrapped(name: str, text: str) -> list[str]:
+    lines = [f"// {name:<9}"]
+    for word in text.split():
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(f"// {'':<9}")
+        lines[-1] += f" {word}"
+    return lines
