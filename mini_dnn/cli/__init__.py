@@ -41,6 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.insert(0, DEFAULT_VERB)
     named = [words[0]] if words[0] in VERBS else VERBS  # the others need not be imported
     args = _parser(named).parse_args(words)
+    if not getattr(args, "watch", False):
+        return _once(args)
+    from mini_dnn.cli.watch import watch
+
+    name = getattr(args, "name", None) or args.impl
+    return watch(name, lambda: _once(args)) if name else _failed("--watch needs a variant's name", WRONG_USE)
+
+
+def _once(args: argparse.Namespace) -> int:
+    """Run a verb; its exit status."""
     try:
         status = int(args.run(args))
         sys.stdout.flush()

@@ -23,6 +23,7 @@ from mini_dnn.cli.common import (
     variant_of,
     write_json,
 )
+from mini_dnn.cli.watch import add_watch
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.finding import Finding, Party
 from mini_dnn.errors import UsageError
@@ -80,6 +81,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     add_force(parser)
+    add_watch(parser)
     parser.set_defaults(run=run)
 
 

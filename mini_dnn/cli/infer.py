@@ -13,6 +13,7 @@ from typing import Any
 
 from mini_dnn import datasets, ops
 from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
+from mini_dnn.cli.watch import add_watch
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
@@ -87,6 +88,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     add_force(parser)
+    add_watch(parser)
     parser.set_defaults(run=run)
 
 

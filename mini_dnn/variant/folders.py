@@ -107,6 +107,17 @@ def find(name: str | Path) -> Variant:
     VariantError
         There is none of that name, or its ``variant.py`` is broken; the message names the line.
     """
+    return _load(folder_of(name))
+
+
+def folder_of(name: str | Path) -> Path:
+    """The folder of the variant of that name, or the one that ``name`` is a path to.
+
+    Raises
+    ------
+    VariantError
+        There is none.
+    """
     name = str(name)
     official = SHORT_NAMES.get(name, name)
     path = Path(name).expanduser()
@@ -114,9 +125,9 @@ def find(name: str | Path) -> Variant:
     homes = [ROOT / home / official for home in HOMES]
     for folder in (path,) if explicit else (*homes, ROOT / official, ROOT / MINE / official, path):
         if (folder / "variant.py").is_file():
-            return _load(folder.resolve())
+            return folder.resolve()
     if path.name in ("variant.py", "kernel.cu") and (path.parent / "variant.py").is_file():
-        return _load(path.parent.resolve())
+        return path.parent.resolve()
     if path.is_dir():
         raise VariantError(
             f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
@@ -125,7 +136,7 @@ def find(name: str | Path) -> Variant:
     full = [*names(), *mine()]
     begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
     if len(begin) == 1:
-        return find(begin[0])
+        return folder_of(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
     near = difflib.get_close_matches(name, known, 1)
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"

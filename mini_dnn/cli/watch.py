@@ -1,0 +1,50 @@
+"""Flag ``--watch``: a verb again and again, each time a variant's files change."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from mini_dnn.device.sources import source_files
+from mini_dnn.variant.folders import folder_of
+
+PAUSE_S = 0.3  # between two looks at the files
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Add the flag to a verb."""
+    parser.add_argument(
+        "--watch", action="store_true", help="do it again each time the variant's files change, until Ctrl-C"
+    )
+
+
+def watch(name: str, once: Callable[[], int]) -> int:
+    """Call ``once`` now and after each change of a variant's files, until Ctrl-C; the last exit status."""
+    folder = folder_of(name)
+    while True:
+        before = _state(folder)
+        status = once()
+        print(f"\nwatching {folder}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        try:
+            while _state(folder) == before:
+                time.sleep(PAUSE_S)
+        except KeyboardInterrupt:
+            return status
+        print(flush=True)
+
+
+def _state(folder: Path) -> dict[Path, tuple[int, int]]:
+    """When each file that the variant is made of was changed, and its size."""
+    files = {path for path in folder.glob("*") if path.is_file() and not path.name.startswith(".")}
+    if (folder / "kernel.cu").is_file():
+        files |= set(source_files(folder / "kernel.cu"))
+    found = {}
+    for path in files:
+        with suppress(OSError):  # an editor may just be replacing it
+            status = path.stat()
+            found[path] = (status.st_mtime_ns, status.st_size)
+    return found

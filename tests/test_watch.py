@@ -1,0 +1,68 @@
+"""The flag --watch: a verdict after each change of a kernel, until Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from mini_dnn.cli import main
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find
+from mini_dnn.variant.scaffold import create
+
+
+def change(folder: Path, kernel: str) -> None:
+    """Write a kernel at once, so that it is seen once."""
+    (folder / ".new").write_text(kernel)
+    (folder / ".new").replace(folder / "kernel.cu")
+
+
+def test_checks_again_after_each_change(tmp_path: Path) -> None:
+    folder = create(str(tmp_path / "mine"), find("m1"))
+    words = [
+        sys.executable,
+        str(ROOT / "run.py"),
+        "check",
+        str(folder),
+        "--shapes",
+        "1,1,4,5,1,2,2",
+        "--watch",
+    ]
+    said = tmp_path / "said.txt"
+
+    def restore() -> None:  # whoever starts the tests may have it ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    with said.open("w") as out:
+        process = subprocess.Popen(
+            words,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            preexec_fn=restore,
+        )
+    try:
+        right = (folder / "kernel.cu").read_text()
+        wait_until(lambda: said.read_text().count("watching") == 1)
+        assert "no findings" in said.read_text()
+        change(folder, right.replace("] = acc;", "] = -acc;"))
+        wait_until(lambda: said.read_text().count("watching") == 2)
+        assert "1 finding at 1 shape" in said.read_text()
+        change(folder, "this is no C++")
+        wait_until(lambda: said.read_text().count("watching") == 3)
+        assert "does not compile" in said.read_text()
+        change(folder, right)
+        wait_until(lambda: said.read_text().count("watching") == 4)
+        assert said.read_text().count("no findings") == 2
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait() == 0
+    finally:
+        process.kill()
+
+
+def test_needs_a_variant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--watch"]) == 2
+    assert "--watch needs a variant's name" in capsys.readouterr().err
