@@ -95,7 +95,7 @@ def open_nvml(device: Device | None) -> Nvml | None:
 
 def gpu_state(device: Device) -> dict[str, Any] | None:
     """What the sensors of a GPU say now; None without a GPU or NVML."""
-    with Watch(device) as watch:
+    with Watch(device, threading.TIMEOUT_MAX) as watch:  # which is over before the first interval
         pass
     return watch.state
 
