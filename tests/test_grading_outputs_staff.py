@@ -1,6 +1,7 @@
 """What grades are written as: tables for the staff, the leaderboard, and where files go."""
 
 import json
+import re
 from pathlib import Path
 
 import grade_samples as samples
@@ -142,3 +143,30 @@ def test_a_folder_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(MiniDnnError, match="results cannot be written to"):
         write_all([grade()], tmp_path / "out")
+
+
+def test_the_summary_counts_points_checks_and_mistakes() -> None:
+    wrong = Check("a: correct", "failed", 0, 4, "12 of 60 elements differ\nhint: the filter is mirrored")
+    other = Check("a: correct", "failed", 0, 4, "7 of 9 elements differ\nhint: the filter is mirrored")
+    right, skipped = Check("a: correct", "passed", 4, 4), Check("a: accuracy", "skipped", 0, 1)
+    fast = Check("a: accuracy", "passed", 1, 1)
+    grades = [
+        grade("ada", checks=(wrong, skipped)),
+        grade("bob", checks=(other, skipped)),
+        grade("cyd", checks=(right, fast)),
+        grade("dan", checks=(right, fast), refused="a cheat"),
+    ]
+    text = written(*grades)["staff/summary.md"]
+    assert "4 submissions: mean 1.25, median 0.00 of 5 points. 1 got no credit" in text
+    assert re.search(r"^   0\.00 to    0\.50     3  #{40}$", text, re.MULTILINE)
+    assert re.search(r"^   4\.50 to    5\.00     1  #{13}$", text, re.MULTILINE)
+    assert "| `a: correct` | 2 | 2 | 0 | 1.00 | 4 |" in text
+    assert "| `a: accuracy` | 2 | 0 | 2 | 0.25 | 1 |" in text
+    assert "| 2 | `a: correct` | `hint: the filter is mirrored` | `ada` |" in text
+    assert "Nothing was graded yet." in written()["staff/summary.md"]
+
+
+def test_failures_that_differ_in_numbers_are_alike() -> None:
+    checks = [Check("a: correct", "failed", 0, 1, f"y[{i}, 2] is {i}.5e-3, expected 7") for i in range(3)]
+    text = written(*(grade(f"s{i}", checks=(check,)) for i, check in enumerate(checks)))["staff/summary.md"]
+    assert "| 3 | `a: correct` | `y[…, …] is …, expected …` | `s0` |" in text

@@ -17,6 +17,16 @@ from mini_dnn.paths import write_atomically
 DIGITS = 3  # of milliseconds, after the point; what is equal so far is a tie
 
 
+ADJECTIVES = (
+    "amber azure bold brave bright calm clever coral crisp eager early fair fast fond free gentle glad "
+    "golden grand happy jolly keen kind lively lucky mellow neat noble proud quick quiet silver"
+)
+ANIMALS = (
+    "badger beaver bison crane dingo dolphin eagle falcon ferret finch gecko heron ibex jackal koala lemur "
+    "lynx marten moose newt ocelot otter panda puffin rabbit raven robin salmon tapir tiger walrus zebra"
+)
+
+
 @dataclass(frozen=True)
 class Row:
     """A place."""
@@ -94,11 +104,17 @@ def aliases(submissions: Sequence[str], file: Path) -> dict[str, str]:
         raise _unreadable(file)
     for submission in submissions:
         while submission not in known:
-            alias = f"entry-{secrets.token_hex(3)}"
+            alias = _name()
             if alias not in known.values():
                 known[submission] = alias
     write_atomically(file, (json.dumps(known, indent=1) + "\n").encode())
     return known
+
+
+def _name() -> str:
+    """A name that people can say aloud: one of 90,000."""
+    words = (secrets.choice(some.split()) for some in (ADJECTIVES, ANIMALS))
+    return f"{'-'.join(words)}-{secrets.randbelow(90) + 10}"
 
 
 def _listed(grade: Grade) -> bool:

@@ -13,6 +13,7 @@ from mini_dnn.grading.outputs.github_classroom import github_classroom
 from mini_dnn.grading.outputs.gradescope import gradescope
 from mini_dnn.grading.outputs.page import page
 from mini_dnn.grading.outputs.prairielearn import prairielearn
+from mini_dnn.grading.outputs.summary import summary
 from mini_dnn.grading.outputs.view import View, view_of
 from mini_dnn.paths import write_atomically
 
@@ -32,6 +33,7 @@ def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> 
     ``students/NAME/prairielearn.json``       ``results.json`` of PrairieLearn
     ``students/NAME/github-classroom.env``    the variable for GitHub Classroom's reporter
     ``staff/grades.csv``, ``checks.csv``      a row a submission, a row a check
+    ``staff/summary.md``                      how the class did, and what failed most often
     ``staff/aliases.json``                    who is who on the leaderboard, if it is anonymous
     ``leaderboard.md``, ``leaderboard.json``  the fastest first
     ========================================  ==========================================================
@@ -70,6 +72,7 @@ def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> 
                 _write(folder / "students" / grade.submission / name, text)
         _write(folder / "staff" / "grades.csv", staff.grades_csv(grades))
         _write(folder / "staff" / "checks.csv", staff.checks_csv(grades))
+        _write(folder / "staff" / "summary.md", summary(grades))
         _write(folder / "leaderboard.md", leaderboard.as_markdown(boards))
         _write(folder / "leaderboard.json", leaderboard.as_json(boards))
     except OSError as error:
