@@ -190,3 +190,11 @@ def test_points_per_shape(tmp_path: Path) -> None:
     assert (found["hidden"].status, found["hidden"].points) == ("failed", 1.5)
     assert found["hidden"].message == HIDDEN_MESSAGE
     assert "right at 1 of 2 shapes" in found["hidden"].staff
+
+
+def test_a_failure_names_the_command_that_reproduces_it(tmp_path: Path) -> None:
+    text = QUICK.replace("2, 2, 9, 21, 3, 2, 5", "2, 3, 9, 9, 3, 3, 3")  # three channels
+    message = earned(tmp_path, Wrong(), text)["correct"].message
+    assert message.endswith(
+        "\nreproduce it: run.py run layers/custom --shapes 2,3,9,9,3,3,3 --seed 1 --check"
+    )

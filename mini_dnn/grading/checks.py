@@ -122,7 +122,8 @@ class Judge:
             with _noted(what):
                 wrong = self._wrong(problem, self._operation.inputs(problem, seed))
             if wrong:
-                return f"{what}:\n{wrong}"
+                again = f"run.py run {self._asked.name} --shapes {problem.text} --seed {seed} --check"
+                return f"{what}:\n{wrong}\nreproduce it: {again}"
         return ""
 
     def _refusal(self, problem: Any) -> str:
@@ -210,7 +211,9 @@ class Judge:
         for seed in asked.seeds:
             findings = self._subject.verdict(asked.problems, seed)["findings"]
             if findings:
-                return _finding(findings[0], len(findings))
+                shapes = " ".join(problem.text for problem in asked.problems)
+                again = f"run.py check {self._asked.name} --shapes {shapes} --seed {seed}"
+                return f"{_finding(findings[0], len(findings))}\nreproduce it: {again}"
         return ""
 
     def performance(self) -> Outcome:
