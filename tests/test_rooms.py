@@ -15,7 +15,7 @@ from mini_dnn.paths import PACKAGE, ROOT
 
 FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a circle
     {"errors", "progress", "paths"},
-    {"device", "datasets"},
+    {"device", "datasets", "pictures"},
     {"nn"},
     {"ops"},
     {"variant"},
