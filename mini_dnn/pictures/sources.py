@@ -30,7 +30,7 @@ class File:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Pictures that are decoded, ``(N, rows, columns, channels) uint8``, in a file that is mapped to memory."""
+    """Pictures that are decoded, in a file that is mapped to memory: ``(N, rows, columns, channels) uint8``."""
 
     name: str
     pixels: np.ndarray
@@ -65,7 +65,9 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> list[So
     """
     names = list(given)
     if [*names, listed].count(STDIN) > 1:
-        raise UsageError("standard input was asked for twice; it holds one picture (-), or one list (--list -)")
+        raise UsageError(
+            "standard input was asked for twice; it holds one picture (-), or one list (--list -)"
+        )
     if listed is not None:
         names += _lines(listed)
     found = [source for name in names for source in _expanded(name, recipe)]
@@ -126,7 +128,9 @@ def _folder(name: str) -> Iterator[File]:
                 yield File(str(path), path)
     for error in failed:
         where = str(error.filename)
-        yield File(where, PictureError(f"the folder cannot be read: {error.strerror}; change its permissions"))
+        yield File(
+            where, PictureError(f"the folder cannot be read: {error.strerror}; change its permissions")
+        )
     if not count and not failed:
         yield File(name, PictureError("no file in this folder has a picture's ending, such as .jpg or .png"))
 
