@@ -12,7 +12,7 @@ from mini_dnn import datasets
 from mini_dnn.datasets import ALL, NAMES, SMALL_SIDE, ImageSet
 from mini_dnn.datasets.storage import SIDE
 from mini_dnn.errors import UsageError
-from mini_dnn.nn.models import lenet, vit
+from mini_dnn.nn.models import lenet, resnet, vit
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import Settings
 from mini_dnn.nn.weights import PREPROCESSING
@@ -81,6 +81,15 @@ def vit_sizes(dataset: str) -> vit.VitSizes:
     return vit.PRESETS["fashion-mnist" if dataset in NAMES else dataset]
 
 
+def resnet_sizes(dataset: str) -> resnet.ResNetSizes:
+    """Of the residual network for a data set."""
+    return resnet.PRESETS["fashion-mnist" if dataset in NAMES else dataset]
+
+
+def _resnet(dataset: str, rng: np.random.Generator) -> Network:
+    return resnet.build(resnet_sizes(dataset), rng)
+
+
 def _vit(dataset: str, rng: np.random.Generator) -> Network:
     return vit.build(vit_sizes(dataset), rng)
 
@@ -108,6 +117,17 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
+        ),
+        Model(
+            name="resnet18",
+            title="ResNet-18",
+            make=_resnet,
+            data=ALL,
+            side=SMALL_SIDE,
+            preprocessing="uint8 / 255",
+            settings=Settings(epochs=12, batch=256, rate=1e-2, decay=0.05, part=16),
+            layer="conv2d_padded",
+            impl="cpu",
         ),
     )
 }
