@@ -30,7 +30,7 @@ class File:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Pictures that are decoded, in a file that is mapped to memory: ``(N, rows, columns, channels) uint8``."""
+    """Pictures that are decoded, mapped to memory: ``(N, rows, columns, channels) uint8``."""
 
     name: str
     pixels: np.ndarray
