@@ -41,6 +41,8 @@ class Model:
         The operation that variants compute for it.
     impl
         The variant where none is named; empty for the best one that the device runs.
+    pictures
+        Whether it classifies pictures from files, too.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Model:
     settings: Settings
     layer: str
     impl: str = ""
+    pictures: bool = False
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
         """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
@@ -117,6 +120,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
+            pictures=True,
         ),
         Model(
             name="resnet18",
@@ -128,6 +132,7 @@ MODELS: Mapping[str, Model] = {
             settings=Settings(epochs=12, batch=256, rate=1e-2, decay=0.05, part=16),
             layer="conv2d_padded",
             impl="cpu",
+            pictures=True,
         ),
     )
 }
