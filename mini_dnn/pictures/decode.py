@@ -19,7 +19,7 @@ from mini_dnn.pictures.recipe import Recipe
 MOST_BYTES = 256 << 20  # of a file
 MOST_PIXELS = 89_478_485  # of a picture: beyond it Pillow, too, speaks of a decompression bomb
 LARGE_PIXELS = 16_000_000  # from here on pictures are decoded one at a time, which bounds the memory
-LONGEST = 16  # a picture that would be so many times as long as broad when resized is cut first
+LONGEST = 128  # times as long as broad: of a longer strip only the middle is resized
 FIRST = ("JPEG", "PNG", "GIF", "BMP", "PPM")  # formats that are tried before all others are loaded
 REFUSED = (
     "EPS",
@@ -189,7 +189,7 @@ def _resized(picture: Image.Image, recipe: Recipe) -> Image.Image:
         return picture
     if max(size) <= LONGEST * recipe.resize:
         return picture.resize(size, Image.Resampling.BILINEAR)
-    # Of a strip only the middle is resized: as a whole it could fill the memory.
+    # As a whole the strip could fill the memory.
     (W, H), (w, h) = picture.size, size
     along, full = (W, w) if w > h else (H, h)
     start = centre_crop(full, recipe.crop)
