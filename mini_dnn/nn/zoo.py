@@ -129,7 +129,7 @@ MODELS: Mapping[str, Model] = {
             data=ALL,
             side=SMALL_SIDE,
             preprocessing="uint8 / 255",
-            settings=Settings(epochs=12, batch=256, rate=1e-2, decay=0.05, part=16),
+            settings=Settings(epochs=12, batch=256, rate=8e-3, decay=0.05, shift=1, part=16),
             layer="conv2d_padded",
             impl="cpu",
             pictures=True,
