@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import deque
@@ -19,7 +20,6 @@ from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.pictures import Classifier, Serve, top
-from mini_dnn.nn.numpy_conv import cores
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.sources import count, sources
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         if variant and device:
             serve, size = stack.enter_context(classifier.on_device(variant, size, device))
         writer = stack.enter_context(outputs.open(describe))
-        feed = Feed(found, classifier.recipe, size, args.threads or cores())
+        feed = Feed(found, classifier.recipe, size, args.threads or len(os.sched_getaffinity(0)))
         start = time.perf_counter()
         tally = Tally()
         with Bar("classifying", total) as bar:
