@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -17,11 +18,13 @@ import numpy as np
 from mini_dnn.cli.classified import Classified, Outputs
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import DEVICES, Device, open_device
-from mini_dnn.errors import DeviceError, UsageError
+from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.pictures import Classifier, Serve, top
 from mini_dnn.nn.zoo import MODELS
+from mini_dnn.paths import read_regular
 from mini_dnn.pictures.feed import Batch, Feed
+from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.pictures.sources import count, sources
 from mini_dnn.progress import Bar
 from mini_dnn.running.compute import best
@@ -29,6 +32,7 @@ from mini_dnn.variant import Variant, find
 
 HOST = "cpu"
 BATCH = 32
+MOST_RECIPE_BYTES = 1 << 16
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -48,9 +52,15 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--weights", type=Path, metavar="FILE", help="default: the shipped weights")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="classes a picture (default 5)")
     parser.add_argument(
+        "--recipe",
+        type=Path,
+        metavar="FILE",
+        help="JSON of what is done to pictures (default: as for the weights' training)",
+    )
+    parser.add_argument(
         "--invert",
         action=argparse.BooleanOptionalAction,
-        help="swap light and dark, or do not (default: as the network's description says)",
+        help="swap light and dark, or do not (default: as the recipe says)",
     )
     parser.add_argument(
         "--impl",
@@ -89,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     """Classify; 0 if that was possible for all pictures, 1 if some could not be read."""
     _check_flags(args)
     outputs = Outputs(args.json, args.csv, args.force)
-    classifier = Classifier.load(args.network, args.weights)
+    classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
     if args.invert is not None:
         classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
     if args.top > len(classifier.classes):
@@ -154,12 +164,29 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --device {args.device} out")
 
 
+def _recipe(path: Path | None) -> Recipe | None:
+    """The recipe in a file; None without one."""
+    if path is None:
+        return None
+    try:
+        found = json.loads(read_regular(path, MOST_RECIPE_BYTES))
+        if not isinstance(found, dict):
+            raise ShapeError(f"it is no object, but {found!r:.40}")
+        return Recipe.from_dict(found)
+    except (OSError, ValueError, RecursionError) as error:  # a ShapeError is a ValueError
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"--recipe {path} cannot be used: {why}; expected a JSON object with the fields "
+            f"{', '.join(IMAGENET.to_dict())}, of which those that are left out are ImageNet's"
+        ) from error
+
+
 def _where(
     args: argparse.Namespace, classifier: Classifier, stack: ExitStack
 ) -> tuple[Variant | None, Device | None]:
     """The variant that runs the network, and on which device; neither where NumPy does."""
     variant = find(args.impl) if args.impl not in (None, HOST) else None
-    op = classifier.operation.name
+    op = classifier.known.operation.name
     if variant and variant.op != op:
         raise UsageError(
             f"--impl {args.impl}: it computes {variant.op}, and {classifier.model.title} is the operation "
@@ -176,7 +203,7 @@ def _where(
     stack.callback(device.close)
     if not variant:
         zeros = np.zeros((1, *classifier.recipe.shape), np.uint8)
-        variant = best(classifier.operation, classifier.problem(zeros), device)
+        variant = best(classifier.known.operation, classifier.problem(zeros), device)
     return variant, device
 
 

@@ -3,13 +3,15 @@
 What `mini_dnn.nn.residual` computes layer by layer is done here with less around the matrix products, which
 are the only part that takes long:
 
-- Batch norm is folded into weights and biases. Bias, residual and ReLU follow a product while it is in the cache.
+- Batch norm is folded into weights and biases. Bias, residual and ReLU follow a product while it is in the
+  cache.
 - Images lie as (N, H, W, C) within borders of zeros, so that nothing has to be padded. A window of a 3x3
   filter is three stretches of 3 C numbers; windows are copied as such into a matrix (K = R S C).
 - The output is cut into tiles whose windows stay in the cache, and threads of ours take a tile each, with a
-  BLAS that starts none (`mini_dnn.nn.blas`). Where few pixels meet many channels, in the last stage, threads take
-  some of the channels each, as weights are most of what has to be read there.
-- The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of numbers.
+  BLAS that starts none (`mini_dnn.nn.blas`). Where few pixels meet many channels, in the last stage, threads
+  take some of the channels each, as weights are most of what has to be read there.
+- The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of
+  numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -157,7 +160,7 @@ class FoldedResNet:
         relu: bool = True,
         finish: bool = True,
     ) -> None:
-        """y = relu(conv(x) + bias + residual), or the convolution alone if not to ``finish``."""
+        """Let y be relu(conv(x) + bias + residual), or the convolution alone if not to ``finish``."""
         conv = filters.conv
         N, P, width = len(x.whole), conv.P, conv.R * conv.C
         K = conv.R * width
@@ -186,13 +189,13 @@ class FoldedResNet:
             if finish:
                 lines = found.reshape(-1, P * some.shape[1])
                 lines += bias if some.shape[1] == conv.K else np.tile(filters.bias[channels], P)
-            found = found.reshape(out.shape)
+            sums = found.reshape(out.shape)
             if residual is not None:
-                found += residual[images, rows, :, channels]
+                sums += residual[images, rows, :, channels]
             if finish and relu:
-                np.maximum(found, 0, out=out)
+                np.maximum(sums, 0, out=out)
             else:
-                out[...] = found
+                out[...] = sums
 
         everything = slice(0, conv.K)
         if P * P <= FEW_PIXELS and self.threads > 1 and self._shared:
@@ -245,15 +248,11 @@ def _filters(conv: Convolution, folded: Arrays) -> _Filters:
 
 
 def _tiles(N: int, P: int, row_bytes: int, threads: int) -> list[tuple[slice, slice]]:
-    """Images and rows of each tile, whose windows take about `TILE_BYTES`; as many tiles as threads at least."""
+    """Images and rows of each tile, whose windows take about `TILE_BYTES`; at least one for each thread."""
     rows = min(P, max(1, TILE_BYTES // row_bytes))
-    if rows < P or N < threads:
+    if rows < P or threads > N:
         cuts = max(-(-P // rows), -(-threads // N))
         edges = [P * i // cuts for i in range(cuts + 1)]
-        return [
-            (slice(n, n + 1), slice(first, last))
-            for n in range(N)
-            for first, last in zip(edges, edges[1:], strict=False)
-        ]
+        return [(slice(n, n + 1), slice(first, last)) for n in range(N) for first, last in pairwise(edges)]
     images = max(1, min(TILE_BYTES // (row_bytes * P), -(-N // threads)))
     return [(slice(n, min(n + images, N)), slice(0, P)) for n in range(0, N, images)]
