@@ -13,6 +13,7 @@ from mini_dnn.errors import CheckError, MiniDnnError
 
 VERBS = {  # and their modules
     "infer": "infer",
+    "classify": "classify",
     "list": "list_variants",
     "run": "one",
     "train": "train",

@@ -46,6 +46,8 @@ class Model:
         the data set's name is enough.
     described
         ``(JSON, rng)``: the network of such sizes.
+    pictures
+        Whether it classifies pictures from files, too.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Model:
     impl: str = ""
     describe: Callable[[str], str] = lambda _: ""
     described: Callable[[str, np.random.Generator], Network] | None = None
+    pictures: bool = False
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
         """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
@@ -149,6 +152,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
+            pictures=True,
         ),
         Model(
             name="resnet18",
@@ -162,6 +166,7 @@ MODELS: Mapping[str, Model] = {
             impl="cpu",
             describe=lambda dataset: resnet_sizes(dataset).to_json(),
             described=lambda text, rng: resnet.build(resnet.ResNetSizes.from_json(text), rng),
+            pictures=True,
         ),
     )
 }
