@@ -21,7 +21,7 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
 from mini_dnn.nn.weights import WeightsInfo
-from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
+from mini_dnn.nn.zoo import MODELS, Model, resnet_sizes, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
@@ -225,8 +225,11 @@ class Program:
         """The whole network's for these images."""
         if self.model.name == NETWORK:
             return LenetBatch.of(images)
-        if self.info.description:
-            return ResNetShape.of(images, ResNetSizes.from_json(self.info.description))
+        if self.model.operation == "resnet":
+            said = self.info.description
+            return ResNetShape.of(
+                images, ResNetSizes.from_json(said) if said else resnet_sizes(self.data.name)
+            )
         return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:
