@@ -17,6 +17,7 @@ VERBS = {  # and their modules
     "list": "list_variants",
     "run": "one",
     "train": "train",
+    "weights": "weights",
     "bench": "bench",
     "check": "check",
     "grade": "grade",

@@ -19,7 +19,7 @@ from mini_dnn.nn.layer import walk
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
-from mini_dnn.nn.weights import WeightsInfo, load
+from mini_dnn.nn.weights import WeightsInfo
 from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
@@ -103,7 +103,6 @@ class Program:
         """
         model = MODELS[network]
         images = model.load(data, "test", data_dir)
-        built = model.make(images.name, np.random.default_rng(0))
         file = weights or model.weights(images.name)
         if weights is None and not file.is_file():
             train = f"run.py train --network {network} --data {images.name}"
@@ -111,7 +110,8 @@ class Program:
                 f"no weights of {model.title} for the data set '{images.name}' are shipped: make them by "
                 f"'{train}', and give the file by --weights"
             )
-        return cls(built, load(file, built), file, images, data_dir, model)
+        built, info = model.read(file, images.name)
+        return cls(built, info, file, images, data_dir, model)
 
     @cached_property
     def weights(self) -> Arrays:

@@ -8,6 +8,7 @@ the same two functions, `write_arrays` and `read_arrays`.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import tempfile
@@ -98,6 +99,39 @@ def load(path: Path, network: Network) -> WeightsInfo:
         raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
 
 
+def describe(path: Path) -> dict[str, str | int | float]:
+    """What a file says about itself, without reading its arrays, and how many numbers these are.
+
+    Raises
+    ------
+    WeightsError
+        The file is missing or damaged, or says nothing.
+    """
+    try:
+        with stores.opened(path) as store:
+            attributes = {key: _plain(value) for key, value in store.attributes.items()}
+            count = sum(math.prod(shape) for shape, _ in store.arrays().values())
+    except FileNotFoundError:
+        raise _error(path, "weights", "there is no such file") from None
+    except stores.PickledError as error:
+        raise _error(path, "weights", str(error)) from None
+    except stores.DAMAGED as error:
+        raise _damaged(path, "weights", error) from error
+    if attributes.get("format") != FORMAT:
+        raise _error(
+            path, "weights", "it does not say what it is; 'run.py weights convert' takes state dicts"
+        )
+    return attributes | {"numbers": count}
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file can be read, and says that it is one of `write_arrays`."""
+    try:
+        return describe(path).get("kind") == "weights"
+    except WeightsError:
+        return False
+
+
 def values(network: Network) -> dict[str, np.ndarray]:
     """Arrays of a network's parameters by name (not copies)."""
     return {name: parameter.value for name, parameter in network.parameters().items()}
@@ -176,11 +210,7 @@ def read_arrays(
     except stores.PickledError as error:
         raise _error(path, kind, str(error)) from None
     except stores.DAMAGED as error:
-        raise _error(
-            path,
-            kind,
-            f"it is no {stores.kind_of(path) or 'HDF5'} file, or is cut short or damaged ({error})",
-        ) from error
+        raise _damaged(path, kind, error) from error
     if checksum(arrays, attributes) != attributes.get("checksum"):
         raise _error(path, kind, "its checksum does not match its contents: it is damaged")
     for name, array in arrays.items():
@@ -245,6 +275,11 @@ def _plain(value: object) -> str | int | float:
 
 def _error(path: Path, kind: str, problem: str) -> WeightsError:
     return WeightsError(f"cannot use {path} as {kind}: {problem}. Next: {_NEXT_STEP[kind]}")
+
+
+def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
+    problem = f"it is no {stores.kind_of(path) or 'HDF5'} file, or is cut short or damaged ({error})"
+    return _error(path, kind, problem)
 
 
 def _versions() -> str:

@@ -11,11 +11,11 @@ import numpy as np
 from mini_dnn import datasets
 from mini_dnn.datasets import ALL, NAMES, SMALL_SIDE, ImageSet
 from mini_dnn.datasets.storage import SIDE
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import ShapeError, UsageError, WeightsError
 from mini_dnn.nn.models import lenet, resnet, vit
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import Settings
-from mini_dnn.nn.weights import PREPROCESSING
+from mini_dnn.nn.weights import PREPROCESSING, WeightsInfo, describe, load
 from mini_dnn.paths import ROOT
 
 
@@ -43,6 +43,11 @@ class Model:
         The variant where none is named; empty for the best one that the device runs.
     pictures
         Whether it classifies pictures from files, too.
+    describe
+        ``(data set's name)``: JSON of the network's sizes, which a file of weights then holds; empty where
+        the data set's name is enough.
+    described
+        ``(JSON, rng)``: the network of such sizes.
     """
 
     name: str
@@ -55,6 +60,8 @@ class Model:
     layer: str
     impl: str = ""
     pictures: bool = False
+    describe: Callable[[str], str] = lambda _: ""
+    described: Callable[[str, np.random.Generator], Network] | None = None
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
         """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
@@ -73,6 +80,31 @@ class Model:
                 f"'{name}' goes with --network {' or '.join(fits)}"
             )
         return datasets.load(name, split, data_dir, self.side)
+
+    def read(self, path: Path, dataset: str = "") -> tuple[Network, WeightsInfo]:
+        """Network and what is said about it in a file of weights.
+
+        Parameters
+        ----------
+        dataset
+            What the network is for, where the file does not describe it; by default what it was trained on.
+
+        Raises
+        ------
+        WeightsError
+            The file is missing, damaged or of another network.
+        """
+        rng = np.random.default_rng(0)
+        said = describe(path)
+        if said.get("description") and self.described:
+            try:
+                network = self.described(str(said["description"]), rng)
+            except ShapeError as error:
+                raise WeightsError(f"cannot use {path} as weights: {error}") from error
+        else:
+            known = dataset or str(said.get("dataset"))
+            network = self.make(known if known in self.data else self.data[-1], rng)
+        return network, load(path, network)
 
     def weights(self, dataset: str) -> Path:
         """The file of the shipped weights for a data set; it may be missing for some."""
@@ -133,6 +165,8 @@ MODELS: Mapping[str, Model] = {
             layer="conv2d_padded",
             impl="cpu",
             pictures=True,
+            describe=lambda dataset: resnet_sizes(dataset).to_json(),
+            described=lambda text, rng: resnet.build(resnet.ResNetSizes.from_json(text), rng),
         ),
     )
 }
