@@ -26,8 +26,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "weights",
         help="convert weights of torchvision or timm, download some, or show what a file holds",
         description="'convert IN OUT' makes a file of weights from a state dict of torchvision or timm, "
-        "which is given as safetensors, NPZ or HDF5. 'fetch [OUT]' downloads published weights and converts them. "
-        "'show FILE' prints what a file says about itself. OUT ends in .h5, .npz or .safetensors.",
+        "which is given as safetensors, NPZ or HDF5. 'fetch [OUT]' downloads published weights and converts "
+        "them. 'show FILE' prints what a file says about itself. OUT ends in .h5, .npz or .safetensors.",
     )
     parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")

@@ -39,15 +39,17 @@ class Model:
         How it is trained unless flags say otherwise.
     layer
         The operation that variants compute for it.
+    operation
+        That of all its layers.
     impl
         The variant where none is named; empty for the best one that the device runs.
-    pictures
-        Whether it classifies pictures from files, too.
     describe
         ``(data set's name)``: JSON of the network's sizes, which a file of weights then holds; empty where
         the data set's name is enough.
     described
         ``(JSON, rng)``: the network of such sizes.
+    pictures
+        Whether it classifies pictures from files, too.
     """
 
     name: str
@@ -58,10 +60,11 @@ class Model:
     preprocessing: str
     settings: Settings
     layer: str
+    operation: str
     impl: str = ""
-    pictures: bool = False
     describe: Callable[[str], str] = lambda _: ""
     described: Callable[[str, np.random.Generator], Network] | None = None
+    pictures: bool = False
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
         """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
@@ -141,6 +144,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing=PREPROCESSING,
             settings=Settings(),
             layer="conv2d",
+            operation="lenet",
             impl="m3",
         ),
         Model(
@@ -152,6 +156,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
+            operation="vit",
             pictures=True,
         ),
         Model(
@@ -163,10 +168,11 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=256, rate=8e-3, decay=0.05, shift=1, part=16),
             layer="conv2d_padded",
+            operation="resnet",
             impl="cpu",
-            pictures=True,
             describe=lambda dataset: resnet_sizes(dataset).to_json(),
             described=lambda text, rng: resnet.build(resnet.ResNetSizes.from_json(text), rng),
+            pictures=True,
         ),
     )
 }
