@@ -308,7 +308,7 @@ class FoldedResNet:
         return self._tiles[number][:size]
 
     def _image(self, N: int, name: str, side: int, C: int, border: int, fill: float = 0.0) -> _Image:
-        """Memory for images by its name, for the most of them so far; its border was filled when it was made."""
+        """Memory for images by its name; its border was filled when it was made."""
         held = self._images.get(name)
         if held is None or len(held.whole) < N:
             held = self._images[name] = _Image.empty(N, side, C, border, fill)
