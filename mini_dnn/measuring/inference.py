@@ -13,15 +13,15 @@ from mini_dnn.datasets import ImageSet
 from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import CheckError, UsageError, VariantError
 from mini_dnn.measuring.bench import Bench
-from mini_dnn.measuring.layerwise import PADDED, Convolutions, Layerwise
+from mini_dnn.measuring.layerwise import Convolutions, Layerwise
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.layer import walk
-from mini_dnn.nn.models.resnet import sizes_of
+from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
 from mini_dnn.nn.weights import WeightsInfo
-from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
+from mini_dnn.nn.zoo import MODELS, Model, resnet_sizes, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
@@ -40,14 +40,17 @@ STEPS_OF = {  # by network
     "vit": {"layers": "layer_by_layer", "fused": "fused"},
     "resnet18": {
         "transfers": "v0_transfers",
-        "conv-bn": "v1_conv_bn",
+        "conv_bn": "v1_conv_bn",
         "layers": "v2_layers",
         "shared": "v3_shared",
         "tensor": "v4_tensor_cores",
     },
 }
-RESNET = "resnet"  # the operation of residual networks, whatever their depth
-NETWORK_OF = {NETWORK: NETWORK, "vit": "vit", RESNET: "resnet18"}  # by the operation of all layers
+
+
+def network_of(variant: Variant) -> str:
+    """The network that a variant computes; empty if it computes something else."""
+    return next((name for name, model in MODELS.items() if model.operation == variant.op), "")
 
 
 def find_step(name: str, network: str = NETWORK) -> Variant:
@@ -63,15 +66,13 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
         variant = find(f"networks/{network}/{steps[name]}" if name in steps else name)
     except VariantError as error:
         raise VariantError(f"--resident {name}: {error}; short names are {', '.join(steps)}") from error
-    found = NETWORK_OF.get(variant.op)
-    if found == network:
+    if network_of(variant) == network:
         return variant
-    if found:
-        raise VariantError(f"{variant.name} computes {variant.op}: add --network {found}")
-    (op,) = (op for op, name in NETWORK_OF.items() if name == network)
+    if other := network_of(variant):
+        raise VariantError(f"{variant.name} computes {variant.op}: add --network {other}")
     raise VariantError(
         f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
-        f"{', '.join(steps)}, or a folder whose VARIANT has op='{op}'"
+        f"{', '.join(steps)}, or a folder whose VARIANT has op='{MODELS[network].operation}'"
     )
 
 
@@ -224,19 +225,21 @@ class Program:
         """The whole network's for these images."""
         if self.model.name == NETWORK:
             return LenetBatch.of(images)
-        if self.model.layer == PADDED:
-            shapes = {name: value.shape for name, value in self.weights.items()}
-            return ResNetShape.of(images, sizes_of(shapes, images.shape[2]))
+        if self.model.operation == "resnet":
+            said = self.info.description
+            return ResNetShape.of(
+                images, ResNetSizes.from_json(said) if said else resnet_sizes(self.data.name)
+            )
         return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:
         """The network and the first ``count`` images, in a form of `datasets.SEND`."""
         images = self.images(count, send)
+        channels = images.shape[1]
+        scaled = {"mean": np.zeros(channels, np.float32), "deviation": np.ones(channels, np.float32)}
         problem = self.problem(images)
-        arrays = {"images": images, **self.weights}
-        if "mean" in problem.arrays:  # bytes are only divided by 255, as in training
-            channels = problem.arrays["mean"].shape
-            arrays |= {"mean": np.zeros(channels, np.float32), "deviation": np.ones(channels, np.float32)}
+        given = {**self.weights, **scaled}  # where bytes become numbers there, they are divided by 255 alone
+        arrays = {"images": images, **{name: given[name] for name in problem.named("weight")}}
 
         def score(probabilities: np.ndarray) -> float:
             return self.share_right(probabilities.argmax(axis=1))

@@ -126,8 +126,9 @@ class Classifier:
         recipe = recipe or _recipe(info.dataset, known.sizes.image, known.sizes.channels)
         if (recipe.crop, recipe.channels) != (known.sizes.image, known.sizes.channels):
             raise UsageError(
-                f"the recipe gives pictures of {recipe.crop} pixels in {recipe.channels} channels, and {file} is "
-                f"of a network for {known.sizes.image} pixels in {known.sizes.channels}; change the recipe"
+                f"the recipe gives pictures of {recipe.crop} pixels in {recipe.channels} channels, and "
+                f"{file} is of a network for {known.sizes.image} pixels in {known.sizes.channels}; change "
+                "the recipe"
             )
         classes = names.class_names(info.dataset, known.sizes.classes)
         return cls(model, network, recipe, classes, file, known)

@@ -10,6 +10,10 @@ are the only part that takes long:
 - The output is cut into tiles whose windows stay in the cache, and threads of ours take a tile each, with a
   BLAS that starts none (`mini_dnn.nn.blas`). Where few pixels meet many channels, in the last stage, threads
   take some of the channels each, as weights are most of what has to be read there.
+- A 3×3 filter of stride 1 gives 4×4 outputs at once from 6×6 inputs: once both are transformed, 36 products
+  take the place of 144 (Winograd's F(4×4, 3×3); A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural
+  Networks", arXiv:1509.09308). All three steps are matrix products. In the last stage, four times as many
+  weights would have to be read, which takes longer than what is saved.
 - The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of
   numbers.
 """
@@ -30,9 +34,26 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.nn.blas import one_thread
 from mini_dnn.nn.models.resnet import Arrays, Block, Convolution, ResNetSizes, fold
 
-TILE_BYTES = 512 << 10  # of windows that a thread has at a time: half of an L2 cache
+TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 cache and its share of L3
 FEW_PIXELS = 128  # of an image: from here on threads share channels
 IMAGES = 8  # that go through all layers together
+
+OUT, IN = 4, 6  # rows and columns of a tile of Winograd's
+MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken
+INPUT = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ]
+)
+FILTER = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / np.array(
+    [[24]]
+)
+OUTPUT = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
 
 Work = Callable[[], None]
 
@@ -44,6 +65,7 @@ class _Filters:
     conv: Convolution
     matrix: np.ndarray  # (R S C, K)
     bias: np.ndarray  # (K,)
+    transformed: np.ndarray | None  # (36, C, K), where Winograd's way is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +74,14 @@ class _Image:
 
     whole: np.ndarray
     inner: np.ndarray
+    border: int
 
     @classmethod
     def empty(cls, N: int, side: int, C: int, border: int, fill: float = 0.0) -> _Image:
-        whole = np.full((N, side + 2 * border, side + 2 * border, C), fill, np.float32)
-        return cls(whole, whole[:, border : border + side, border : border + side])
+        """Below and to the right, the border is so wide that whole tiles of Winograd's fit."""
+        length = -(-side // OUT) * OUT + 2 * border
+        whole = np.full((N, length, length, C), fill, np.float32)
+        return cls(whole, whole[:, border : border + side, border : border + side], border)
 
 
 class FoldedResNet:
@@ -98,11 +123,10 @@ class FoldedResNet:
             raise ShapeError(
                 f"images are {x.shape} {x.dtype}; expected (N, {', '.join(map(str, expected))}) float32"
             )
-        with one_thread() as self._shared:
-            parts = [self._features(x[n : n + IMAGES]) for n in range(0, len(x), IMAGES)]
         weight, bias = self._last
-        found: np.ndarray = np.concatenate(parts) @ weight.T + bias
-        return found
+        with one_thread() as self._shared:
+            parts = [self._features(x[n : n + IMAGES]) @ weight.T for n in range(0, len(x), IMAGES)]
+        return np.concatenate(parts) + bias
 
     def _features(self, x: np.ndarray) -> np.ndarray:
         """Means over the last block's pixels, (N, width)."""
@@ -161,10 +185,13 @@ class FoldedResNet:
         finish: bool = True,
     ) -> None:
         """Let y be relu(conv(x) + bias + residual), or the convolution alone if not to ``finish``."""
+        if filters.transformed is not None:
+            self._by_winograd(x, filters, y, residual)
+            return
         conv = filters.conv
         N, P, width = len(x.whole), conv.P, conv.R * conv.C
         K = conv.R * width
-        border = (x.whole.shape[1] - conv.H) // 2 - conv.padding
+        border = x.border - conv.padding
         start = x.whole[:, border:, border:]
         n, row, column, channel = start.strides
         windows = as_strided(
@@ -218,6 +245,49 @@ class FoldedResNet:
 
         self._run([partial(some, thread) for thread in range(min(self.threads, len(tiles)))])
 
+    def _by_winograd(self, x: _Image, filters: _Filters, y: _Image, residual: np.ndarray | None) -> None:
+        """Let y be relu(conv(x) + bias + residual): see `INPUT`, `FILTER` and `OUTPUT`."""
+        conv, weights = filters.conv, filters.transformed
+        assert weights is not None
+        N, P, C, K = len(x.whole), conv.P, conv.C, conv.K
+        T = -(-P // OUT)  # tiles of a row
+        start = x.whole[:, x.border - 1 :, x.border - 1 :]
+        n, row, column, channel = start.strides
+        windows = as_strided(
+            start, (IN, IN, N, T, T, C), (row, column, n, OUT * row, OUT * column, channel), writeable=False
+        )
+        into, out_of = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))
+
+        def work(images: slice, tiles: slice, thread: int) -> None:
+            part = windows[:, :, images, tiles]
+            shape = part.shape[2:5]
+            count = shape[0] * shape[1] * shape[2]
+            given, changed = (
+                self._scratch(2 * thread + i, IN * IN * count * max(C, K)) for i in range(2)
+            )  # in turn
+            d = given[: part.size].reshape(part.shape)
+            np.copyto(d, part)
+            v = np.matmul(into, d.reshape(IN * IN, -1), out=changed[: part.size].reshape(IN * IN, -1))
+            size = IN * IN * count * K
+            m = np.matmul(v.reshape(IN * IN, count, C), weights, out=given[:size].reshape(IN * IN, count, K))
+            size = OUT * OUT * count * K
+            s = np.matmul(out_of, m.reshape(IN * IN, -1), out=changed[:size].reshape(OUT * OUT, -1))
+            pixels = given[:size].reshape(shape[0], shape[1], OUT, shape[2], OUT, K)
+            np.add(s.reshape(OUT, OUT, *shape, K).transpose(2, 3, 0, 4, 1, 5), filters.bias, out=pixels)
+            rows = slice(tiles.start * OUT, min(tiles.stop * OUT, P))
+            sums = pixels.reshape(shape[0], shape[1] * OUT, T * OUT, K)[:, : rows.stop - rows.start, :P]
+            if residual is not None:
+                sums += residual[images, rows]
+            np.maximum(sums, 0, out=y.inner[images, rows])
+
+        parts = _tiles(N, T, IN * IN * T * max(C, K) * 4, self.threads)
+
+        def some(thread: int) -> None:
+            for images, tiles in parts[thread :: self.threads]:
+                work(images, tiles, thread)
+
+        self._run([partial(some, thread) for thread in range(min(self.threads, len(parts)))])
+
     def _run(self, works: Sequence[Work]) -> None:
         """Do all of these, each on a thread of its own."""
         if not self._shared or len(works) == 1:
@@ -244,7 +314,11 @@ class FoldedResNet:
 def _filters(conv: Convolution, folded: Arrays) -> _Filters:
     weight = folded[f"{conv.name}.weight"].astype(np.float32)
     matrix = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, conv.K)
-    return _Filters(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32))
+    transformed = None
+    if (conv.R, conv.stride, conv.padding) == (3, 1, 1) and conv.C * conv.K <= MOST_WEIGHTS:
+        exact = weight.transpose(2, 3, 1, 0).reshape(9, -1).astype(np.float64)
+        transformed = (np.kron(FILTER, FILTER) @ exact).reshape(IN * IN, conv.C, conv.K).astype(np.float32)
+    return _Filters(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32), transformed)
 
 
 def _tiles(N: int, P: int, row_bytes: int, threads: int) -> list[tuple[slice, slice]]:

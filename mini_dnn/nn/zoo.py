@@ -39,6 +39,8 @@ class Model:
         How it is trained unless flags say otherwise.
     layer
         The operation that variants compute for it.
+    operation
+        That of all its layers.
     impl
         The variant where none is named; empty for the best one that the device runs.
     describe
@@ -58,6 +60,7 @@ class Model:
     preprocessing: str
     settings: Settings
     layer: str
+    operation: str
     impl: str = ""
     describe: Callable[[str], str] = lambda _: ""
     described: Callable[[str, np.random.Generator], Network] | None = None
@@ -141,6 +144,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing=PREPROCESSING,
             settings=Settings(),
             layer="conv2d",
+            operation="lenet",
             impl="m3",
         ),
         Model(
@@ -152,6 +156,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=128, rate=3e-3, rise=0.1, decay=0.05, muon=True, part=16),
             layer="attention",
+            operation="vit",
             pictures=True,
         ),
         Model(
@@ -163,6 +168,7 @@ MODELS: Mapping[str, Model] = {
             preprocessing="uint8 / 255",
             settings=Settings(epochs=12, batch=256, rate=8e-3, decay=0.05, shift=1, part=16),
             layer="conv2d_padded",
+            operation="resnet",
             impl="cpu",
             describe=lambda dataset: resnet_sizes(dataset).to_json(),
             described=lambda text, rng: resnet.build(resnet.ResNetSizes.from_json(text), rng),
