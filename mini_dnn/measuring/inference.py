@@ -40,7 +40,7 @@ STEPS_OF = {  # by network
     "vit": {"layers": "layer_by_layer", "fused": "fused"},
     "resnet18": {
         "transfers": "v0_transfers",
-        "conv_bn": "v1_conv_bn",
+        "conv-bn": "v1_conv_bn",
         "layers": "v2_layers",
         "shared": "v3_shared",
         "tensor": "v4_tensor_cores",

@@ -99,8 +99,9 @@ def read(path: Path, network: str, image: int | None = None) -> StateDict:
         if path.stat().st_size > MOST_BYTES:
             raise _error(path, f"it has {path.stat().st_size:,} bytes, and {MOST_BYTES:,} are the most")
         with stores.opened(path) as store:
-            names = _names(store.arrays())
-            found = {ours: store.arrays()[theirs] for ours, theirs in names.items()}
+            given = store.arrays()
+            names = _names(given)
+            found = {ours: given[theirs] for ours, theirs in names.items()}
             sizes = _sizes(path, network, found, image)
             _check(path, sizes.shapes, found)
             arrays = {name: store.read(names[name]).astype(FLOAT32) for name in sizes.shapes}

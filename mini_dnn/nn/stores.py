@@ -28,6 +28,7 @@ from mini_dnn.paths import open_regular
 ATTRIBUTES = "__attributes__"  # in NPZ, a member with JSON; in safetensors, the key of its metadata
 MOST_ATTRIBUTE_BYTES = 1 << 20
 SIZE_BYTES = 4  # of the eight with a header's length, that safetensors files begin with, these can be used
+MOST_PACKING = 20  # times that compression may make a file smaller
 HDF5_START, ZIP_START = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 KINDS = {".h5": "HDF5", ".hdf5": "HDF5", ".npz": "NPZ", ".safetensors": "safetensors"}  # by suffix
@@ -170,6 +171,11 @@ class _Npz:
             raise PickledError(self.path)
         if odd := [name for name in members if not name.endswith(".npy")]:
             raise OSError(f"it is no NPZ file: it holds {odd[0]!r:.60}")
+        unpacked, packed = sum(info.file_size for info in self.archive.infolist()), self.path.stat().st_size
+        if unpacked > MOST_PACKING * packed:
+            raise OSError(
+                f"its arrays take {unpacked:,} bytes, and {packed:,} in the file: no weights are so"
+            )
         names = [name.removesuffix(".npy") for name in members]
         return {name: self._header(name)[:2] for name in names if name != ATTRIBUTES}
 

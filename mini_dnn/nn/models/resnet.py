@@ -117,7 +117,7 @@ class ResNetSizes:
     def __post_init__(self) -> None:
         for name in ("widths", "blocks", "strides"):
             numbers = getattr(self, name)
-            if len(numbers) != STAGES or not all(_is_count(n) for n in numbers):
+            if not isinstance(numbers, tuple) or len(numbers) != STAGES or not all(map(_is_count, numbers)):
                 raise ShapeError(f"{name} are {STAGES} whole numbers, 1 or more; found {numbers!r}")
         for name in ("image", "channels", "classes"):
             if not _is_count(getattr(self, name)):
