@@ -174,7 +174,8 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     images, labels = draw(20, split="test")
     small = ImageSet("synthetic", "test", images[:, :, ::3, ::3][:, :, :28, :28].copy(), labels, "drawn", "")
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: small)
-    monkeypatch.setattr("mini_dnn.nn.zoo.resnet_sizes", lambda name: SIZES)
+    for module in ("nn.zoo", "measuring.inference"):
+        monkeypatch.setattr(f"mini_dnn.{module}.resnet_sizes", lambda name: SIZES)
     save(tmp_path / "w.h5", build(SIZES, np.random.default_rng(5)), WeightsInfo("synthetic", {}, 1, ""))
     return tmp_path / "w.h5"
 
