@@ -290,4 +290,19 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
 }
 
 }  // namespace implicit
+
+// A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/implicit.py launches it.
+#define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                   \
+  extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks) name(   \
+      const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                          \
+      const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,                  \
+      const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias,         \
+      int windows, int K, int P, int Q, int C, int R, int stride, int padding, int more_C, int more_stride, int relu, \
+      int adds) {                                                                                                     \
+    extern __shared__ __align__(1024) char memory[];                                                                  \
+    const implicit::Problem problem{windows, K,      P,           Q,         C,        R,                             \
+                                    stride,  padding, more_C,     more_stride, relu != 0, adds != 0};                 \
+    const implicit::Arrays arrays{x, more, w, residual_map, y_map, residual, y, bias};                                \
+    implicit::convolve<implicit::Tile<rows, columns, stages, split>>(problem, arrays, memory);                        \
+  }
 #endif

@@ -1,0 +1,1 @@
+#include "../v5_fused/kernel.cu"
