@@ -60,7 +60,9 @@ class Layer:
         if p.dtype != "fp16" or p.layout != "nhwc":
             return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
         if p.C % STEP or p.K % STEP or self.more_C % STEP:
-            return f"C and K are {p.C} and {p.K}; a step is {STEP} channels, and a tile {STEP} columns or more"
+            return (
+                f"C and K are {p.C} and {p.K}; a step is {STEP} channels, and a tile {STEP} columns or more"
+            )
         return f"its stride is {p.stride}; at most {MOST_STRIDE}" if p.stride > MOST_STRIDE else ""
 
 
@@ -170,5 +172,8 @@ def launch(layer: Layer, tile: Tile, names: Names, kernel: str, early: bool) -> 
     sizes = (layer.windows, p.K, p.P, p.Q, p.C, p.R, p.stride, p.padding, layer.more_C, layer.more_stride)
     args = (*maps, residual, names.y, names.bias, *sizes, int(p.relu), int(p.residual))
     blocks = min(tile.count(layer) * tile.split, SMS * tile.blocks)
-    how = {"shared_bytes": tile.shared_bytes, "cluster": tile.split, "early": early}
-    return Launch(kernel, (blocks,), (tile.rows * 2 + 32,), args, **how)
+    return Launch(
+        *(kernel, (blocks,), (tile.rows * 2 + 32,), args, tile.shared_bytes),
+        cluster=tile.split,
+        early=early,
+    )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-
 from mini_dnn import implicit
 from mini_dnn.implicit import Layer, Names
 from mini_dnn.nn.models.resnet import NORM_ARRAYS, Block, Convolution
@@ -103,23 +102,18 @@ def scratch(s: ResNetShape) -> dict[str, Any]:
 def setup(s: ResNetShape) -> list[Launch]:
     """Batch norm into weights and bias, and those to halves in the kernels' order."""
 
-    def given(conv: Convolution) -> tuple[str, ...]:
-        return f"{conv.name}.weight", *(f"{conv.norm}.{name}" for name in NORM_ARRAYS)
+    def given(conv: Convolution) -> list[str]:
+        return [f"{conv.name}.weight", *(f"{conv.norm}.{name}" for name in NORM_ARRAYS)]
 
     def fold(conv: Convolution, into: Convolution, line: int, offset: int) -> Launch:
         count = conv.K * conv.C * conv.R**2
         numbers = (conv.K, conv.C, conv.R, line, offset, int(offset > 0))
-        args = (*given(conv), *packed(into), *numbers)
+        args: tuple[str | int, ...] = (*given(conv), *packed(into), *numbers)
         return Launch("fold", (ceil_div(count, THREADS),), (THREADS,), args)
 
     stem = s.sizes.conv1
-    count = stem.K * STEM_K
-    steps = [
-        Launch(
-            *("fold_stem", (ceil_div(count, THREADS),), (THREADS,)),
-            (*given(stem), *packed(stem), stem.K, stem.C),
-        )
-    ]
+    args: tuple[str | int, ...] = (*given(stem), *packed(stem), stem.K, stem.C)
+    steps = [Launch("fold_stem", (ceil_div(stem.K * STEM_K, THREADS),), (THREADS,), args)]
     for block in s.sizes.all_blocks:
         down = block.downsample
         own = block.conv2.C * block.conv2.R**2
@@ -154,15 +148,17 @@ def _stem(s: ResNetShape, y: str, early: bool) -> Launch:
     norm = ("mean", "deviation") if s.dtype == "uint8" else (packed(conv)[1],) * 2  # what is not read
     args = ("images", *norm, *packed(conv), y, s.channels, s.image, conv.P, side, conv.K)
     grid = (ceil_div(side, part.rows) * ceil_div(side, part.columns), s.N, conv.K // STEM_COLUMNS)
-    how = {"shared_bytes": part.shared_bytes, "early": early}
-    return Launch("stem_and_pool", grid, (part.warpgroups * 128,), args, **how)
+    block = (part.warpgroups * 128,)
+    return Launch("stem_and_pool", grid, block, args, part.shared_bytes, early=early)
 
 
 def _head(s: ResNetShape, x: str, early: bool) -> Launch:
     last = s.sizes.all_blocks[-1].conv2
     images = HEAD_IMAGES if s.N >= 2 * HEAD_IMAGES else 1
     groups = ceil_div(s.N, images)
-    count = max(8, ceil_div(s.classes * groups, 132 * 8) * 8)  # classes of a block: a warp for each, then again
+    count = max(
+        8, ceil_div(s.classes * groups, 132 * 8) * 8
+    )  # classes of a block: a warp for each, then again
     args = (x, "fc.weight", "fc.bias", "scores", s.N, last.P**2, last.K, s.classes, images, count)
     grid = (ceil_div(s.classes, count), groups)
     return Launch("head", grid, (THREADS,), args, shared_bytes=images * last.K * 4, early=early)
@@ -171,5 +167,3 @@ def _head(s: ResNetShape, x: str, early: bool) -> Launch:
 def late(tiles: Iterable[implicit.Tile]) -> tuple[implicit.Tile, ...]:
     """Those whose blocks do not share steps."""
     return tuple(tile for tile in tiles if tile.split == 1)
-
-

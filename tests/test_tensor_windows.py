@@ -1,4 +1,4 @@
-"""Copies of the pixels that windows see against NumPy, on the emulator's twin and on a GPU; what a map may be."""
+"""Copies of pixels that windows see against NumPy, on the emulator's twin and on a GPU; odd maps."""
 
 from itertools import product
 
@@ -29,7 +29,7 @@ CASES = [
 def seen(
     x: np.ndarray, windows: tuple[int, int, int], box: tuple[int, int], c: int, at: tuple[int, int, int, int]
 ) -> np.ndarray:
-    """Pixels and channels of a copy whose first window has the number at[0], at the place (r, s) of at[1:]."""
+    """What a copy brings from window at[0] on, at the place (r, s) = at[1:] of each."""
     n, h, w, _ = x.shape
     size, stride, padding = windows
     rows, columns = ((side + 2 * padding - size) // stride + 1 for side in (h, w))

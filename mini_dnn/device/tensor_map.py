@@ -29,8 +29,8 @@ class MapGeometry:
     swizzle
         Bytes of shared memory within which the copy exchanges parts of 16 bytes; 0: it does not.
     windows
-        R, stride and padding of windows of R x R pixels. Then ``shape`` is (N, H, W, C), and ``box`` is pixels
-        and channels: a copy moves one pixel of each of so many windows. None: a copy moves a box.
+        R, stride and padding of windows of R x R pixels. Then ``shape`` is (N, H, W, C), and ``box`` is
+        pixels and channels: a copy moves one pixel of each of so many windows. None: a copy moves a box.
     """
 
     dtype: str
@@ -42,7 +42,7 @@ class MapGeometry:
 
     @property
     def corners(self) -> tuple[int, int]:
-        """Of the box that the first pixels of windows lie in: its start, and its end counted from the side's."""
+        """Where the first pixels of windows begin, and end as counted from the image's end."""
         size, _, padding = self.windows or (1, 1, 0)
         return -padding, padding - size + 1
 
@@ -73,16 +73,18 @@ class MapGeometry:
         size, stride, padding = self.windows
         if not (1 <= size <= MAX_CORNER and 1 <= stride <= MAX_STEP and 0 <= padding < size):
             return (
-                f"its windows are {self.windows}, that is {words}; R must be in 1 to {MAX_CORNER}, the stride "
-                f"in 1 to {MAX_STEP}, the padding in 0 to R - 1"
+                f"its windows are {self.windows}, that is {words}; R must be in 1 to {MAX_CORNER}, "
+                f"the stride in 1 to {MAX_STEP}, the padding in 0 to R - 1"
             )
         if len(self.shape) != 4 or len(self.strides) != 3 or len(self.box) != 2:
             return (
-                f"its shape {self.shape}, strides {self.strides} and box {self.box} are not those of windows: "
-                "expected (N, H, W, C), three strides, and pixels and channels of a copy"
+                f"its shape {self.shape}, strides {self.strides} and box {self.box} are not those of "
+                "windows: expected (N, H, W, C), three strides, and pixels and channels of a copy"
             )
         if min(self.shape[1:3]) + 2 * padding < size:
-            return f"a window of {size} x {size} does not fit its images of {self.shape} with padding {padding}"
+            return (
+                f"a window of {size} x {size} does not fit its images of {self.shape} with padding {padding}"
+            )
         return ""
 
     def _axes_fault(self) -> str:

@@ -231,8 +231,9 @@ def _argument(values: Any, buffers: _Buffers) -> Argument:
             return _buffer(name, buffers)
         case ["images", name, first, last]:
             return _images(_buffer(name, buffers), first, last, buffers)
-        case ["map", name, list(box), *rest] if len(rest) == 5:
-            return _tensor_map(_buffer(name, buffers), box, *rest, buffers)
+        case ["map", name, list(box), shape, strides, swizzle, dtype, windows]:
+            fields = (shape, strides, swizzle, dtype, windows)
+            return _tensor_map(_buffer(name, buffers), box, *fields, buffers)
         case ["int", value]:
             return _whole(value, "an int argument", -(2**31), 2**31 - 1)
         case ["float", (int() | float()) as value]:

@@ -329,7 +329,9 @@ def _expected_of_map(name: str, value: Any) -> str:
         case "dtype":
             return "" if value in (None, *ELEMENTS) else f"one of {', '.join(ELEMENTS)}"
     fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-    words = "R, stride and padding: (3, 1, 1)" if name == "windows" else "whole numbers of elements: (128, 64)"
+    words = (
+        "R, stride and padding: (3, 1, 1)" if name == "windows" else "whole numbers of elements: (128, 64)"
+    )
     return "" if fits or (value is None and name != "box") else words
 
 

@@ -1,4 +1,4 @@
-"""conv2d_padded/v3_wgmma: tiles of windows by the copy engine, products by warpgroups, clusters that share sums."""
+"""conv2d_padded/v3_wgmma: windows by the copy engine, products by warpgroups, clusters that share sums."""
 
 from mini_dnn import implicit
 from mini_dnn.implicit import Layer, Names
@@ -32,5 +32,5 @@ VARIANT = Variant(
     parent="conv2d_padded/v2_wmma",
     precision="fp16",
     min_arch=90,
-    idea="the copy engine fetches the pixels that windows see; warpgroups multiply them while it fetches more",
+    idea="the copy engine brings the pixels that windows see, while warpgroups multiply earlier ones",
 )
