@@ -157,8 +157,8 @@ def table(rows: Sequence[Row]) -> str:
 def label(step: Launch) -> str:
     """What a launch is about: the layer whose weights it reads, without the block's number, or the kernel."""
     names = [a.buffer if isinstance(a, TensorMap) else a for a in step.args if isinstance(a, str | TensorMap)]
-    weights = [name.removesuffix(".half") for name in names if name.endswith(".half")]
-    layer = re.sub(r"\.[1-9]\d*\.", ".n.", weights[0]) if weights else step.kernel
+    weights = [name.removesuffix("_half") for name in names if name.endswith("_half")]
+    layer = re.sub(r"_[1-9]\d*_", "_n_", weights[0]) if weights else step.kernel
     return f"{layer} {step.kernel.removeprefix('convolve_')} {'x'.join(map(str, step.grid))}"
 
 

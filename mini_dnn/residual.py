@@ -82,7 +82,8 @@ def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
 
 def packed(conv: Convolution) -> tuple[str, str]:
     """Names of a convolution's weights in halves, and of its bias, with batch norm in both."""
-    return f"{conv.name}.half", f"{conv.name}.bias"
+    name = conv.name.replace(".", "_")
+    return f"{name}_half", f"{name}_bias"
 
 
 def scratch(s: ResNetShape) -> dict[str, Any]:

@@ -7,7 +7,8 @@
 // network's shortcut. Bias is where sums begin; residual and ReLU follow. Where tiles are few, a cluster of SPLIT
 // blocks shares the steps of one, and each block finishes a part of its columns.
 //
-// Weights, bias and places do not depend on the kernel ahead: the first weights are on their way before the wait for it.
+// Weights, bias and places do not depend on the kernel ahead: the first weights are on their way before the wait for
+// it.
 #pragma once
 #include <mini_dnn/ptx_im2col.cuh>
 
@@ -17,9 +18,9 @@ namespace implicit {
 constexpr int STEP = 64;  // channels, 128 bytes
 
 struct Problem {
-  int windows, K, P, Q;               // windows: N P Q
-  int C, R, stride, padding;          // of the convolution
-  int more_C, more_stride;            // of the shortcut; 0 channels: there is none
+  int windows, K, P, Q;       // windows: N P Q
+  int C, R, stride, padding;  // of the convolution
+  int more_C, more_stride;    // of the shortcut; 0 channels: there is none
   bool relu, residual;
   __device__ __forceinline__ int own_steps() const { return R * R * C / STEP; }
   __device__ __forceinline__ int steps() const { return own_steps() + more_C / STEP; }
@@ -37,8 +38,8 @@ struct Tile {
   static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_, SPLIT = SPLIT_;
   static constexpr int CONSUMERS = ROWS / 64, WARPS = CONSUMERS * 4, THREADS = CONSUMERS * 128 + 32;
   static constexpr int A_BYTES = ROWS * STEP * 2, B_BYTES = COLUMNS * STEP * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;  // of 8 columns; of those that a block finishes
-  static constexpr int SLOT = CONSUMERS * 128;  // a place for each thread
+  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // of 8 columns; of those that a block finishes
+  static constexpr int SLOT = CONSUMERS * 128;                         // a place for each thread
   static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // of a warp's 16 rows, on their way out
   static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0 && GROUPS % SPLIT == 0, "whole boxes, equal parts");
 };
@@ -168,8 +169,7 @@ __device__ __forceinline__ void store(const Problem& p, const Arrays& at, const 
   __syncwarp();
   if (lane == 0 && row < p.windows) {
 #pragma unroll
-    for (int i = 0; i < T::PIECES; i++)
-      ptx::tensor_store(at.y_map, column + 64 * i, row, own + i * T::PIECE_BYTES);
+    for (int i = 0; i < T::PIECES; i++) ptx::tensor_store(at.y_map, column + 64 * i, row, own + i * T::PIECE_BYTES);
     ptx::bulk_commit();
   }
 }
@@ -187,7 +187,7 @@ __device__ __forceinline__ void add_up(const Problem& p, const Arrays& at, float
     ptx::mbarrier* const there = ptx::cluster_shared(landed, block);
 #pragma unroll
     for (int i = 0; i < T::PART; i++) {
-      const float(&four)[4] = d[block * T::PART + i];
+      const float (&four)[4] = d[block * T::PART + i];
       ptx::store_async(&to[i * T::SLOT].x, make_float4(four[0], four[1], four[2], four[3]), there);
     }
   }
@@ -292,17 +292,17 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
 }  // namespace implicit
 
 // A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/implicit.py launches it.
-#define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                   \
-  extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks) name(   \
-      const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                          \
-      const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,                  \
-      const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias,         \
-      int windows, int K, int P, int Q, int C, int R, int stride, int padding, int more_C, int more_stride, int relu, \
-      int adds) {                                                                                                     \
-    extern __shared__ __align__(1024) char memory[];                                                                  \
-    const implicit::Problem problem{windows, K,      P,           Q,         C,        R,                             \
-                                    stride,  padding, more_C,     more_stride, relu != 0, adds != 0};                 \
-    const implicit::Arrays arrays{x, more, w, residual_map, y_map, residual, y, bias};                                \
-    implicit::convolve<implicit::Tile<rows, columns, stages, split>>(problem, arrays, memory);                        \
+#define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                \
+  extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)      \
+      name(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                  \
+           const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,          \
+           const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias, \
+           int windows, int K, int P, int Q, int C, int R, int stride, int padding, int more_C, int more_stride,   \
+           int relu, int adds) {                                                                                   \
+    extern __shared__ __align__(1024) char memory[];                                                               \
+    const implicit::Problem problem{                                                                               \
+        windows, K, P, Q, C, R, stride, padding, more_C, more_stride, relu != 0, adds != 0};                       \
+    const implicit::Arrays arrays{x, more, w, residual_map, y_map, residual, y, bias};                             \
+    implicit::convolve<implicit::Tile<rows, columns, stages, split>>(problem, arrays, memory);                     \
   }
 #endif

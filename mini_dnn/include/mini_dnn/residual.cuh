@@ -78,7 +78,8 @@ __device__ __forceinline__ void fold_stem(const float* w, const Norm& norm, half
                                           int i) {
   if (i >= K * stem::FILTER_ROWS * 32) return;
   const int e = i % 8, column = i / 8 % stem::COLUMNS, eight = i / 8 / stem::COLUMNS % 4;
-  const int r = i / 32 / stem::COLUMNS % stem::FILTER_ROWS, k = i / 32 / stem::COLUMNS / stem::FILTER_ROWS * 64 + column;
+  const int r = i / 32 / stem::COLUMNS % stem::FILTER_ROWS,
+            k = i / 32 / stem::COLUMNS / stem::FILTER_ROWS * 64 + column;
   const int s = 2 * eight + e / 4, c = e % 4;
   const bool there = s < stem::FILTER_ROWS && c < C;
   to[i] = __float2half(there ? w[((k * C + c) * 7 + r) * 7 + s] * norm.scale(k) : 0.0);

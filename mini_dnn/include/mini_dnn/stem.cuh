@@ -16,9 +16,9 @@
 #ifdef PTX_WGMMA
 namespace stem {
 
-constexpr int COLUMNS = 64, STEPS = 2;              // output channels of a block; products of a filter row
-constexpr int CORE_BYTES = 128, FILTER_ROWS = 7;    // of 8 columns and 8 k
-constexpr int K_BYTES = COLUMNS / 8 * CORE_BYTES;   // of 8 k
+constexpr int COLUMNS = 64, STEPS = 2;             // output channels of a block; products of a filter row
+constexpr int CORE_BYTES = 128, FILTER_ROWS = 7;   // of 8 columns and 8 k
+constexpr int K_BYTES = COLUMNS / 8 * CORE_BYTES;  // of 8 k
 constexpr int WEIGHT_BYTES = FILTER_ROWS * 4 * K_BYTES;
 
 struct Sizes {
@@ -29,8 +29,8 @@ template <int POOL_ROWS_, int POOL_COLUMNS_, int WARPGROUPS_>
 struct Tile {
   static constexpr int POOL_ROWS = POOL_ROWS_, POOL_COLUMNS = POOL_COLUMNS_, WARPGROUPS = WARPGROUPS_;
   static constexpr int THREADS = WARPGROUPS * 128, ROWS = 2 * POOL_ROWS + 1, WIDE = 2 * POOL_COLUMNS + 1;
-  static constexpr int UNITS = WIDE + 3;                   // of a row: a window has four
-  static constexpr int TILES = (ROWS * UNITS + 63) / 64;   // of 64 windows
+  static constexpr int UNITS = WIDE + 3;                                  // of a row: a window has four
+  static constexpr int TILES = (ROWS * UNITS + 63) / 64;                  // of 64 windows
   static constexpr int PLANE = (TILES * 64 + 3 * UNITS + 4 + 7) / 8 * 8;  // units of the rows of a parity
   static constexpr int IMAGE_ROWS = 2 * ROWS + 5;
   static constexpr int SHARED_BYTES = WEIGHT_BYTES + 2 * PLANE * 16 + TILES * 64 * COLUMNS * 2;
@@ -130,9 +130,9 @@ __device__ __forceinline__ void pool(const char* from, const Sizes& s, uint4* y,
 // Pixels from row `top` and column `left` of image n of the output on, channels from `channel` on; all threads of a
 // block. `memory`: weights, the image, the convolution.
 template <class T, class Pixel>
-__device__ __forceinline__ void make(const Source<Pixel>& from, const char* weights, const float* bias,
-                                     const Sizes& s, uint4* y, char* memory, ptx::mbarrier* ready, int n, int top,
-                                     int left, int channel) {
+__device__ __forceinline__ void make(const Source<Pixel>& from, const char* weights, const float* bias, const Sizes& s,
+                                     uint4* y, char* memory, ptx::mbarrier* ready, int n, int top, int left,
+                                     int channel) {
   char* const convolved = memory;
   uint4* const planes = reinterpret_cast<uint4*>(memory + T::TILES * 64 * COLUMNS * 2);
   char* const filters = reinterpret_cast<char*>(planes + 2 * T::PLANE);

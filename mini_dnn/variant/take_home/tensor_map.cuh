@@ -40,11 +40,11 @@ Function driver_function(const char* name) {
 
 // `shape` and `box` in elements, `distances` in bytes from one entry of an axis to the next; the innermost axis comes
 // last and has no distance, as its elements lie side by side. What lies outside of the shape is read as zeros and is
-// not written. `windows`: none, or R, stride and padding of windows, of which a copy moves a pixel each; then `shape` is
-// (N, H, W, C), and `box` is windows and channels.
+// not written. `windows`: none, or R, stride and padding of windows, of which a copy moves a pixel each; then `shape`
+// is (N, H, W, C), and `box` is windows and channels.
 inline TensorMap tensor_map(const Pointer& buffer, CUtensorMapDataType type, std::vector<cuuint64_t> shape,
-                            std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box,
-                            CUtensorMapSwizzle swizzle, std::vector<int> windows = {}) {
+                            std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box, CUtensorMapSwizzle swizzle,
+                            std::vector<int> windows = {}) {
   std::reverse(shape.begin(), shape.end());  // the driver has the innermost axis first
   std::reverse(distances.begin(), distances.end());
   std::reverse(box.begin(), box.end());

@@ -1,3 +1,26 @@
+// networks/resnet18/v5_fused: a launch a convolution, with all that follows it; 18 launches for 20 convolutions.
+//
+// Idea      In inference a batch norm is a factor and a summand of each channel: both go into weights and bias, once.
+//           Bias, residual and ReLU are added while sums are in registers (mini_dnn/implicit.cuh). Where a block
+//           changes the shape, its shortcut is a convolution of one pixel, and its products join the sums of the
+//           block's second convolution as a few steps more: it is never written, nor rounded. The stem computes
+//           convolution, ReLU and maximum in one kernel, from the picture as it lies, without windows written out
+//           (mini_dnn/stem.cuh). The head takes means and scores at once.
+// Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, behind
+//           which a line has those of the shortcut; bias, scores (N,classes) fp32. Three arrays take turns, and a
+//           block without a shortcut of its own writes over what it adds.
+// Mapping   stem: a block -> STEM_ROWS x STEM_COLUMNS pixels behind the maximum; convolutions: see implicit.cuh; head:
+//           a warp -> a class of some images; fold: a thread -> a weight.
+// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s, of which the stem 15 in 0.03, and 1.5 times as
+//           many products as windows have. Images 19 MB, layers 154 MB in all, mostly in L2: 0.04 ms. One image: 23 MB
+//           of weights from L2, 0.005 ms, and 18 launches one after another, 3 us each and more.
+// Gain      over networks/resnet18/v4_tensor_cores: 20 norms and 8 sums that are not kernels, 0.2 ms at 64 images;
+//           tensor cores that do not wait for loads, 2 and more.
+// Limits    sm_90a; the stem of ImageNet, at most 4 channels of images, widths that are multiples of 64.
+// Hazards   those of implicit.cuh. The second layer of a block may read and write one array: each element is read by
+//           the warp that writes it, before. In the stem, windows behind the end of a row read pixels of the next one,
+//           or behind the image: those must be numbers, as zero times NaN is NaN.
+// Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
 #include <mini_dnn/implicit.cuh>
 #include <mini_dnn/residual.cuh>
 
