@@ -15,7 +15,7 @@ from mini_dnn.paths import PACKAGE, ROOT
 
 FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a circle
     {"errors", "progress", "paths"},
-    {"device", "datasets"},
+    {"device", "datasets", "pictures"},
     {"nn"},
     {"ops"},
     {"variant"},
@@ -41,6 +41,7 @@ MAY_NAME = (
     "mini_dnn.grading.network",
     "mini_dnn.cli.infer",
     "mini_dnn.cli.train",
+    "mini_dnn.measuring.pictures",  # the network on pictures of one's own
 )
 NAMES = re.compile(r"(?<![a-z])conv(?!e|i|oy)\w*|lenet\w*", re.IGNORECASE)  # convert, convince, convoy
 

@@ -16,14 +16,16 @@ from mini_dnn.cli.common import DIFFERS, check_output, only, write_json
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step
+from mini_dnn.measuring.inference import NETWORK_OF, PART_IMAGES, STEPS_OF, Program, find_step
 from mini_dnn.measuring.layerwise import (
     ATTENTION,
     LAYER,
     LINEAR,
-    NUMPY_ATTENTION,
+    NUMPY,
+    PADDED,
     Attentions,
     Convolutions,
+    PaddedConvolutions,
     Products,
     by_layer,
     compare,
@@ -39,8 +41,13 @@ from mini_dnn.variant import Variant, find
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 CHECKED = 200  # images whose probabilities are compared with float64
-KINDS = {LAYER: Convolutions, ATTENTION: Attentions}  # of layers that variants run
-TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention"}
+KINDS = {
+    LAYER: Convolutions,
+    ATTENTION: Attentions,
+    PADDED: PaddedConvolutions,
+}  # of layers that variants run
+TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention", PADDED: "Conv2d"}
+WORDS = {"probabilities": "a probability", "scores": "a score"}  # one of a network's outputs
 EMULATED = "none (emulated: what a CPU takes says nothing about a GPU)"
 
 Figures = dict[str, Any]
@@ -150,11 +157,11 @@ def _variant(model: Model, name: str) -> Variant | None:
     """The variant of that name, which runs the network's layers; None where none is named."""
     if not name:
         return None
-    if name == "cpu" and model.layer == ATTENTION:
-        return NUMPY_ATTENTION
+    if name == "cpu" and model.layer in NUMPY:
+        return NUMPY[model.layer]
     variant = find(name)
-    if variant.op in STEPS_OF:
-        more = f" and --network {variant.op}" if variant.op != model.name else ""
+    if network := NETWORK_OF.get(variant.op):
+        more = f" and --network {network}" if network != model.name else ""
         raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}{more}")
     others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
     if others:
@@ -262,7 +269,8 @@ def _resident(
     if not whole.timed.settled:
         print(UNSETTLED)
     if whole.max_error is not None:
-        print(f"agrees with float64: max error {whole.max_error:.2e} of a probability")
+        outputs = whole.problem.named("out")
+        print(f"agrees with float64: max error {whole.max_error:.2e} of {WORDS[next(iter(outputs))]}")
     figures = {
         "name": program.model.name,
         "shape": str(whole.problem),

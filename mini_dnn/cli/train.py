@@ -162,7 +162,15 @@ def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
     """Measure the accuracies and write the weights."""
     right = predict(trainer.network, trainer.test.images) == trainer.test.labels
     accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
-    info = WeightsInfo(trainer.train.name, accuracies, trainer.settings.seed, command, model.preprocessing)
+    name = trainer.train.name
+    info = WeightsInfo(
+        name,
+        accuracies,
+        trainer.settings.seed,
+        command,
+        model.preprocessing,
+        description=model.describe(name),
+    )
     save(out, trainer.network, info)
     for n, accuracy in accuracies.items():
         print(f"accuracy  {accuracy:.4f} on the first {n:,} test images")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, sqrt
 from typing import Any, ClassVar
 
@@ -12,6 +13,8 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.errors import CheckError, VariantError
 from mini_dnn.measuring.measure import Measured, Setting, joined, measure
+from mini_dnn.nn.layer import walk
+from mini_dnn.nn.layers import Conv2d
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
 from mini_dnn.ops import Arrays
@@ -19,6 +22,7 @@ from mini_dnn.ops.problem import TYPES
 from mini_dnn.variant import Variant
 
 LAYER, LINEAR, ATTENTION = "conv2d", "gemm", "attention"  # operations of one layer
+PADDED = "conv2d_padded"  # that of a residual network's convolutions
 ATTENTION_TYPES = ("float32", "float16")
 TOLERANCE = 1e-4  # of a probability, where all operands are fp32
 HALF_TOLERANCE = 2e-2  # where some are not
@@ -90,6 +94,36 @@ class Convolutions(Layerwise):
             See `measure`.
         """
         return self._measure(name, *ops.find(LAYER).of(x, w))
+
+
+@dataclass
+class PaddedConvolutions(Layerwise):
+    """Runs a network's convolutions, with their strides and padding, in one variant."""
+
+    words = ("this convolution", "convolutions")
+
+    def attach(self, network: Network) -> None:
+        """Let the network's convolutions run here from now on; those of NumPy stay where they are."""
+        if self.variant.host is not None:
+            return
+        for name, layer in walk(network.layers):
+            if isinstance(layer, Conv2d):
+                layer.convolve = partial(self._convolve, name, layer.stride, layer.padding)
+
+    def _convolve(self, name: str, stride: int, padding: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Convolve for the layer of that name: in fp32 where the variant takes that, or in halves."""
+        bias = np.zeros(len(w), np.float32)
+
+        def ways() -> Iterator[tuple[str, Any, Arrays]]:
+            of = ops.find(PADDED).of
+            yield "float32", *of(x, w, bias, stride=stride, padding=padding)
+            with np.errstate(over="ignore"):
+                halves = (a.astype(np.float16).transpose(0, 2, 3, 1) for a in (x, w))
+            yield "float16", *of(*halves, bias, stride=stride, padding=padding, layout="nhwc")
+
+        problem, arrays = self._first_taken(ways())
+        y = self._measure(name, problem, arrays).astype(np.float32)
+        return y if problem.layout == "nchw" else np.ascontiguousarray(y.transpose(0, 3, 1, 2))
 
 
 @dataclass
@@ -179,6 +213,14 @@ NUMPY_ATTENTION = Variant(
     name="cpu",
     idea="NumPy: heads are views, and each is multiplied in BLAS",
 )
+
+NUMPY_CONVOLUTION = Variant(
+    op=PADDED,
+    host=lambda *arrays: None,  # the network's own layers stay as they are: see `PaddedConvolutions`
+    name="cpu",
+    idea="the network as it is, in NumPy",
+)
+NUMPY = {ATTENTION: NUMPY_ATTENTION, PADDED: NUMPY_CONVOLUTION}  # by a layer's operation
 
 
 def by_layer(measured: Sequence[Measured]) -> list[Measured]:

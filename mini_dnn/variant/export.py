@@ -13,7 +13,17 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError
-from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    RoundTrip,
+    Step,
+    TensorMap,
+)
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
@@ -108,6 +118,8 @@ def _step(step: Step) -> str:
             return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
+        case RoundTrip():
+            return f"copy {step.buffer} from the GPU and back"
         case Gemm():
             return _product(step)
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"

@@ -202,6 +202,18 @@ class CopyOut:
 
 
 @dataclass(frozen=True)
+class RoundTrip:
+    """Copy a whole buffer to pinned host memory and back, as if the host had a part in the work.
+
+    It shows what that costs: nobody changes the values on their way. These copies belong to the op and to its
+    time, while those of `CopyIn` and `CopyOut` come before and after it.
+    """
+
+    buffer: str
+    stream: int = 0
+
+
+@dataclass(frozen=True)
 class Gemm:
     """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
 
@@ -260,7 +272,7 @@ class Call:
     stream: int = 0
 
 
-Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm  # that are done
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm  # that are done
 WrittenStep = Step | Call  # that a variant may write
 
 

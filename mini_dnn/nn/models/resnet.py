@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layer import Layer
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d
+from mini_dnn.nn.residual import EPSILON, BasicBlock, BatchNorm2d
 
 STAGES = 4
 STEMS = ("imagenet", "small")
-EPSILON = 1e-5  # added to a variance
 NORM_ARRAYS = ("weight", "bias", "running_mean", "running_var")  # of a batch norm, one number a channel
 FORMAT = "mini_dnn.resnet/1"  # of a description
 
@@ -208,8 +213,36 @@ class ResNetSizes:
 
 RESNET18 = ResNetSizes()
 RESNET34 = ResNetSizes(blocks=(3, 4, 6, 3))
-FASHION = ResNetSizes(28, 1, "small", (16, 32, 64, 128), classes=10)
-PRESETS: Mapping[str, ResNetSizes] = {"resnet18": RESNET18, "resnet34": RESNET34, "fashion-mnist": FASHION}
+FASHION = ResNetSizes(28, 1, "small", (16, 32, 32, 64), classes=10)  # multiples of 16, as tensor cores take
+CIFAR10 = ResNetSizes(32, 3, "small", (16, 32, 64, 128), classes=10)
+PRESETS: Mapping[str, ResNetSizes] = {
+    "resnet18": RESNET18,
+    "resnet34": RESNET34,
+    "fashion-mnist": FASHION,
+    "cifar10": CIFAR10,
+}
+
+
+def build(sizes: ResNetSizes, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32) -> Network:
+    """Build the network, (N, channels, image, image) to (N, classes) probabilities, drawn from ``rng``."""
+    stem = sizes.conv1
+    kernel = (stem.R, stem.R)
+    layers: dict[str, Layer] = {
+        "conv1": Conv2d(stem.C, stem.K, kernel, rng, dtype, stem.stride, stem.padding),
+        "bn1": BatchNorm2d(stem.K, dtype),
+        "relu": ReLU(),
+    }
+    if sizes.stem == "imagenet":
+        layers["maxpool"] = MaxPool2d(3, stride=2, padding=1)
+    for block in sizes.all_blocks:
+        layers[block.name] = BasicBlock(block.conv1.C, block.conv1.K, block.conv1.stride, rng, dtype)
+    layers |= {
+        "avgpool": AdaptiveAvgPool2d(1),
+        "flatten": Flatten(),
+        "fc": Linear(sizes.widths[-1], sizes.classes, rng, dtype, gain=1),
+        "softmax": Softmax(),
+    }
+    return Network(layers)
 
 
 def fold(sizes: ResNetSizes, arrays: Arrays) -> dict[str, np.ndarray]:
