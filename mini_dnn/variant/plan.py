@@ -54,7 +54,7 @@ class TensorMap:
     dtype
         ``"float16"``, ``"bfloat16"`` or ``"float32"``; by default the buffer's.
     windows
-        R, stride and padding of a convolution's windows: for ``ptx::tensor_load_windows``, which brings a
+        R, stride and padding of windows: for ``ptx::tensor_load_windows``, which brings a
         pixel of each of many windows. Then ``shape`` is (N, H, W, C) and ``box`` is windows and channels of a
         copy: at most 1,024 and 256.
     """

@@ -1,8 +1,8 @@
 """conv2d_padded/v3_wgmma: windows by the copy engine, products by warpgroups, clusters that share sums."""
 
-from mini_dnn import implicit
-from mini_dnn.implicit import Layer, Names
 from mini_dnn.ops.conv2d_padded import PaddedShape
+from mini_dnn.plans import implicit
+from mini_dnn.plans.implicit import Layer, Names
 from mini_dnn.variant import Launch, Variant
 
 

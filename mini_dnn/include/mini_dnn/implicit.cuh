@@ -291,7 +291,7 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
 
 }  // namespace implicit
 
-// A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/implicit.py launches it.
+// A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/plans/implicit.py launches it.
 #define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                \
   extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)      \
       name(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                  \

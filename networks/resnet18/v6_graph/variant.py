@@ -1,6 +1,6 @@
 """networks/resnet18/v6_graph: launches that begin early, and clusters that share sums where tiles are few."""
 
-from mini_dnn import implicit, residual
+from mini_dnn.plans import implicit, residual
 from mini_dnn.variant import Variant
 
 TILES = implicit.TILES

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mini_dnn import implicit
-from mini_dnn.implicit import Layer, Names
 from mini_dnn.nn.models.resnet import NORM_ARRAYS, Block, Convolution
 from mini_dnn.ops.resnet_shape import ResNetShape
+from mini_dnn.plans import implicit
+from mini_dnn.plans.implicit import Layer, Names
 from mini_dnn.variant import Array, Launch, ceil_div
 
 THREADS = 256  # of a block, in what is small
