@@ -12,14 +12,18 @@ from mini_dnn.variant import Launch, TensorMap, ceil_div
 STEP = 64  # channels of a step: 128 bytes
 LINES = 16  # windows that a warp sends out at once
 MOST_STRIDE = 8  # of a tensor map
-# One H100 or H200. A cluster lies within a GPC, into which not every number of blocks fits.
+# One H100 or H200, fitted to measured layers of ResNet-18. A cluster lies within a GPC, into which not every number
+# of blocks fits.
 SMS = 132
-FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+MHZ = 1755
+FMA_CLOCK = 1840  # products and sums a clock of a multiprocessor's tensor cores, nine tenths of their rate
+BYTES_CLOCK = 56  # that a multiprocessor takes in from L2
 OPERAND_CLOCK = 110  # bytes a clock that its tensor cores take in from shared memory
-STORE_CLOCK = 16  # elements of y that leave a multiprocessor in a clock
-START_CLOCKS = 2500  # first loads, last stores
-SPLIT_CLOCKS = 1200  # until sums of a cluster are added up
+LATENCY = 2500  # clocks until a step that was asked for has come
+START_CLOCKS = 3300  # first loads, last stores
+STORE_CLOCKS = 2600  # between two tiles of 16,384 sums, if the multiprocessor has nothing else to do
+SHARED_STORE_CLOCKS = 600  # if it has
+SPLIT_CLOCKS = 1500  # until sums of a cluster are added up, and once more for 16,384 of them
 
 
 @dataclass(frozen=True)
@@ -108,29 +112,37 @@ class Tile:
         """Whether it cuts the layer; blocks that share a tile have only that one, all at once."""
         if layer.shape.K % self.columns or layer.steps < self.split:
             return False
-        return self.split == 1 or self.count(layer) * self.split <= SMS * self.blocks
+        return self.split == 1 or self.count(layer) * self.split <= SMS
 
     def clocks(self, layer: Layer) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
-        steps = ceil_div(layer.steps, self.split)
-        operands = self.rows * STEP * 2 + self.rows // 64 * self.columns * STEP * 2
-        products = max(self.rows * self.columns * STEP / FMA_CLOCK, operands / OPERAND_CLOCK)
-        loads = (self.rows + self.columns) * STEP * 2 / BYTES_CLOCK
-        each = steps * max(products, loads) + SPLIT_CLOCKS * (self.split > 1)
-        store = self.rows * self.columns / STORE_CLOCK
+        """The model: rounds of tiles; a step takes as long as its products or its loads, or as it is on its way."""
         blocks = self.count(layer) * self.split
-        rounds = ceil_div(blocks, SMS)
-        if self.blocks == 1 or rounds == 1:
-            return START_CLOCKS + rounds * (each + store)
-        # several blocks: what one stores, another one multiplies meanwhile
-        return START_CLOCKS + store + max(blocks / SMS + 0.5, rounds * 0.9) * each
+        rounds, sums = ceil_div(blocks, SMS), self.rows * self.columns
+        resident = min(self.blocks, rounds)
+        operands = (self.rows + self.rows // 64 * self.columns) * STEP * 2
+        step = max(
+            sums * STEP / FMA_CLOCK,
+            operands / OPERAND_CLOCK,
+            (self.rows + self.columns) * STEP * 2 / BYTES_CLOCK,
+            LATENCY / (self.stages * resident),
+        )
+        # several blocks of a multiprocessor end at different times
+        tiles = rounds if resident == 1 else max(blocks / SMS + 0.4, 0.9 * rounds)
+        store = (STORE_CLOCKS if resident == 1 else SHARED_STORE_CLOCKS) * sums / 16384
+        found = START_CLOCKS + tiles * (ceil_div(layer.steps, self.split) * step + store)
+        return found + (self.split > 1) * SPLIT_CLOCKS * (1 + sums / 16384)
 
 
 TILES = (
     Tile(192, 128, 4),
-    Tile(128, 128, 5),
-    Tile(128, 64, 3, blocks=2),
-    Tile(64, 64, 5, blocks=2),
+    Tile(128, 128, 6),
+    Tile(128, 128, 6, 2),
+    Tile(128, 128, 5, 4),
+    Tile(128, 64, 8),
+    Tile(128, 64, 4, blocks=2),
+    Tile(64, 128, 6, 2),
+    Tile(64, 128, 6, 4),
+    Tile(64, 64, 6, blocks=2),
     Tile(64, 64, 5, 2, blocks=2),
     Tile(64, 64, 5, 4, blocks=2),
     Tile(64, 64, 5, 8, blocks=2),

@@ -16,17 +16,19 @@ THREADS = 256  # of a block, in what is small
 BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
 MOST_CHANNELS = 4  # of an image: a pixel is four halves
 STEM_K, STEM_COLUMNS = 7 * 32, 64
-HEAD_IMAGES = 4  # of a block
+FEW_IMAGES = 2  # whose means each block takes again
+HEAD_IMAGES = 16  # of a block, where there are more
 SLOTS = ("first", "second", "third")  # what layers hand on takes turns in them
 
 
 @dataclass(frozen=True)
 class Stem:
-    """What a block of the first kernel makes."""
+    """What a block of the first kernel makes, and how many blocks a multiprocessor has."""
 
     rows: int
     columns: int
-    warpgroups: int = 2
+    warpgroups: int
+    blocks: int
 
     @property
     def shared_bytes(self) -> int:
@@ -36,17 +38,17 @@ class Stem:
         plane = ceil_div(tiles * 64 + 3 * units + 4, 8) * 8
         return 7 * 4 * 1024 + 2 * plane * 16 + tiles * 64 * 128
 
+    def count(self, s: ResNetShape) -> int:
+        """Blocks of an image."""
+        return ceil_div(s.sizes.pooled, self.rows) * ceil_div(s.sizes.pooled, self.columns)
 
-STEMS = (Stem(7, 14), Stem(2, 14))  # where there are many images, and few
-FEW_BLOCKS = 264  # of the first kind: two rounds
+
+LARGE, SMALL = Stem(7, 14, 4, 2), Stem(2, 14, 3, 2)
 
 
 def stem_of(s: ResNetShape) -> Stem:
-    """Large parts compute less twice, and small ones give work to all multiprocessors."""
-    large, small = STEMS
-    side = s.sizes.pooled
-    blocks = s.N * ceil_div(side, large.rows) * ceil_div(side, large.columns)
-    return large if blocks >= FEW_BLOCKS else small
+    """Large parts compute less twice; small ones give work to all multiprocessors."""
+    return LARGE if s.N * LARGE.count(s) >= implicit.SMS else SMALL
 
 
 def refuses(s: ResNetShape) -> str:
@@ -77,6 +79,7 @@ def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
         **{f"HAS_{tile.kernel.upper()}": 1 for tile in implicit.TILES if tile in chosen},
         **{"IMAGES": BITS[s.dtype], "STEM_ROWS": stem.rows, "STEM_COLUMNS": stem.columns},
         "STEM_WARPGROUPS": stem.warpgroups,
+        "STEM_BLOCKS": stem.blocks,
     }
 
 
@@ -97,7 +100,7 @@ def scratch(s: ResNetShape) -> dict[str, Any]:
     for conv, line in shapes.items():
         weights, bias = packed(conv)
         found |= {weights: Array((conv.K, line), "float16"), bias: (conv.K,)}
-    return found
+    return found | {"features": (s.N, sizes.widths[-1])}
 
 
 def setup(s: ResNetShape) -> list[Launch]:
@@ -140,7 +143,7 @@ def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[La
             tile = implicit.choose(layer, tiles)
             steps.append(implicit.launch(layer, tile, of, tile.kernel, early))
         x, free = (free, x) if block.downsample else (x, free)
-    return [*steps, _head(s, x, early)]
+    return [*steps, *_head(s, x, early)]
 
 
 def _stem(s: ResNetShape, y: str, early: bool) -> Launch:
@@ -148,21 +151,23 @@ def _stem(s: ResNetShape, y: str, early: bool) -> Launch:
     conv, side = sizes.conv1, sizes.pooled
     norm = ("mean", "deviation") if s.dtype == "uint8" else (packed(conv)[1],) * 2  # what is not read
     args = ("images", *norm, *packed(conv), y, s.channels, s.image, conv.P, side, conv.K)
-    grid = (ceil_div(side, part.rows) * ceil_div(side, part.columns), s.N, conv.K // STEM_COLUMNS)
+    grid = (part.count(s), s.N, conv.K // STEM_COLUMNS)
     block = (part.warpgroups * 128,)
     return Launch("stem_and_pool", grid, block, args, part.shared_bytes, early=early)
 
 
-def _head(s: ResNetShape, x: str, early: bool) -> Launch:
+def _head(s: ResNetShape, x: str, early: bool) -> list[Launch]:
     last = s.sizes.all_blocks[-1].conv2
-    images = HEAD_IMAGES if s.N >= 2 * HEAD_IMAGES else 1
-    groups = ceil_div(s.N, images)
-    count = max(
-        8, ceil_div(s.classes * groups, 132 * 8) * 8
-    )  # classes of a block: a warp for each, then again
-    args = (x, "fc.weight", "fc.bias", "scores", s.N, last.P**2, last.K, s.classes, images, count)
-    grid = (ceil_div(s.classes, count), groups)
-    return Launch("head", grid, (THREADS,), args, shared_bytes=images * last.K * 4, early=early)
+    pixels, C, classes = last.P**2, last.K, ceil_div(s.classes, THREADS // 32)  # a warp for each
+    if s.N <= FEW_IMAGES:
+        one = (x, "fc.weight", "fc.bias", "scores", pixels, C, s.classes)
+        return [Launch("head", (classes, s.N), (THREADS,), one, C * 4, early=early)]
+    args = ("features", "fc.weight", "fc.bias", "scores", s.N, C, s.classes, HEAD_IMAGES)
+    grid = (classes, ceil_div(s.N, HEAD_IMAGES))
+    return [
+        Launch("take_means", (C // 64, s.N), (THREADS,), (x, "features", pixels, C), early=early),
+        Launch("score", grid, (THREADS,), args, early=early),
+    ]
 
 
 def late(tiles: Iterable[implicit.Tile]) -> tuple[implicit.Tile, ...]:

@@ -5,7 +5,9 @@
 
 namespace residual {
 
-constexpr int HEAD_THREADS = 256, HEAD_IMAGES = 4;  // of a block, at most
+constexpr int THREADS = 256, WARPS = THREADS / 32;  // of the kernels here
+constexpr int MEAN_COLUMNS = 64;                    // channels of a block that takes means of many images
+constexpr int KEPT = 4;                             // parts of 128 weights that a warp keeps in registers
 
 struct alignas(16) Eight {
   half part[8];
@@ -16,44 +18,58 @@ __device__ __forceinline__ float sum_of_warp(float value) {
   return value;
 }
 
-// Means over pixels of x (N, pixels, C), then scores (N, classes) = means w + bias: some images and classes of a block.
-// `means`: C floats of each image, in shared memory.
-__device__ __forceinline__ void head(const half* x, const float* w, const float* bias, float* scores, float* means,
-                                     int N, int pixels, int C, int classes, int first, int images, int first_class,
-                                     int count) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, here = min(images, N - first);
-  for (int i = threadIdx.x; i < here * (C / 2); i += blockDim.x) {
-    const int image = i / (C / 2), pair = i % (C / 2);
-    const half* const from = x + (long long)(first + image) * pixels * C + 2 * pair;
-    float low = 0.0f, high = 0.0f;
-#pragma unroll 7
-    for (int j = 0; j < pixels; j++) {
-      const float2 two = ptx::unpack_halves(*reinterpret_cast<const unsigned*>(from + (long long)j * C));
-      low += two.x, high += two.y;
-    }
-    means[image * C + 2 * pair] = low / pixels, means[image * C + 2 * pair + 1] = high / pixels;
-  }
-  __syncthreads();  // all means are there
-  for (int k = first_class + warp; k < min(first_class + count, classes); k += blockDim.x / 32) {
-    float sum[HEAD_IMAGES] = {};
-#pragma unroll 4
-    for (int c = 4 * lane; c < C; c += 128) {
-      const float4 four = *reinterpret_cast<const float4*>(w + (long long)k * C + c);
+// Means over pixels of so many channels of an image x (pixels, C), from `channel` on: a thread has eight channels of
+// every ROWS-th pixel.
+template <int CHANNELS, int AT_ONCE>
+__device__ __forceinline__ void means(const half* x, float* to, int pixels, int C, int channel) {
+  constexpr int ROWS = THREADS * 8 / CHANNELS;
+  __shared__ float sums[ROWS][CHANNELS];
+  const int part = threadIdx.x % (CHANNELS / 8), row = threadIdx.x / (CHANNELS / 8);
+  const int end = channel + 8 * part < C ? pixels : 0;
+  float sum[8] = {};
+#pragma unroll AT_ONCE
+  for (int i = row; i < end; i += ROWS) {
+    const Eight eight = *reinterpret_cast<const Eight*>(x + (long long)i * C + channel + 8 * part);
 #pragma unroll
-      for (int i = 0; i < HEAD_IMAGES; i++) {
-        if (i >= here) break;
-        const float* const mean = means + i * C + c;
-        sum[i] += four.x * mean[0] + four.y * mean[1] + four.z * mean[2] + four.w * mean[3];
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < HEAD_IMAGES; i++) {
-      if (i >= here) break;
-      const float whole = sum_of_warp(sum[i]);
-      if (lane == 0) scores[(long long)(first + i) * classes + k] = whole + bias[k];
-    }
+    for (int e = 0; e < 8; e++) sum[e] += float(eight.part[e]);
   }
+#pragma unroll
+  for (int e = 0; e < 8; e++) sums[row][8 * part + e] = sum[e];
+  __syncthreads();  // all sums are there
+  for (int c = threadIdx.x; c < min(CHANNELS, C - channel); c += THREADS) {
+    float whole = 0.0f;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) whole += sums[i][c];
+    to[channel + c] = whole / pixels;
+  }
+  __syncthreads();  // and read
 }
+
+// A warp's class: its weights, of which the first come before the kernel ahead has ended.
+struct Class {
+  const float* w;
+  int C;
+  float4 kept[KEPT];
+  __device__ __forceinline__ Class(const float* w, int C) : w(w), C(C) {
+#pragma unroll
+    for (int i = 0; i < KEPT; i++)
+      if (at(i) < C) kept[i] = *reinterpret_cast<const float4*>(w + at(i));
+  }
+  __device__ __forceinline__ int at(int i) const { return 128 * i + threadIdx.x % 32 * 4; }
+  // The product with an image's means, in all lanes.
+  __device__ __forceinline__ float score(const float* means) const {
+    float sum = 0.0f;
+    auto add = [&](const float4& w, int c) {
+      const float4 mean = *reinterpret_cast<const float4*>(means + c);
+      sum += w.x * mean.x + w.y * mean.y + w.z * mean.z + w.w * mean.w;
+    };
+#pragma unroll
+    for (int i = 0; i < KEPT; i++)
+      if (at(i) < C) add(kept[i], at(i));
+    for (int i = KEPT; at(i) < C; i++) add(*reinterpret_cast<const float4*>(w + at(i)), at(i));
+    return sum_of_warp(sum);
+  }
+};
 
 // ---- Done once: batch norm becomes part of weights and bias. In double, as rounding comes last.
 struct Norm {
@@ -80,8 +96,8 @@ __device__ __forceinline__ void fold_stem(const float* w, const Norm& norm, half
   const int e = i % 8, column = i / 8 % stem::COLUMNS, eight = i / 8 / stem::COLUMNS % 4;
   const int r = i / 32 / stem::COLUMNS % stem::FILTER_ROWS,
             k = i / 32 / stem::COLUMNS / stem::FILTER_ROWS * 64 + column;
-  const int s = 2 * eight + e / 4, c = e % 4;
-  const bool there = s < stem::FILTER_ROWS && c < C;
+  const int s = 2 * eight + e / 4 - 1, c = e % 4;
+  const bool there = s >= 0 && c < C;
   to[i] = __float2half(there ? w[((k * C + c) * 7 + r) * 7 + s] * norm.scale(k) : 0.0);
   if (r == 0 && eight == 0 && e == 0) bias[k] = norm.bias(k);
 }

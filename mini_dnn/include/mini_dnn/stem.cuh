@@ -8,7 +8,8 @@
 // filter row is four units from there: the rows overlap, and a matrix descriptor says just that, 16 bytes from row to
 // row and 16 from eight k to the next. Rows of the image lie apart by parity, as windows are two rows apart, too; then
 // the window below is a row of units further, and a tile of 64 windows runs on over rows. Windows that begin behind
-// the last one of a row are computed and not used: three in a row. k is 7 x 32, of which 147 are not zero.
+// the last one of a row are computed and not used: three in a row. k is 7 x 32, of which 147 are not zero:
+// the fourth channel is, and the first of eight columns, with which pairs of pixels start at even columns.
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
@@ -36,40 +37,67 @@ struct Tile {
   static constexpr int SHARED_BYTES = WEIGHT_BYTES + 2 * PLANE * 16 + TILES * 64 * COLUMNS * 2;
 };
 
+// Eight pixels of a row, side by side.
+template <class Pixel>
+struct alignas(8 * sizeof(Pixel) < 16 ? 8 * sizeof(Pixel) : 16) Eight {
+  Pixel part[8];
+};
+
 // A pixel of the image as the convolution takes it.
 template <class Pixel>
 struct Source {
   const Pixel* images;
   const float *mean, *deviation;  // of channels: read where pixels are bytes
-  __device__ __forceinline__ float get(long long at, int channel) const {
+  __device__ __forceinline__ float get(Pixel pixel, int channel) const {
     if constexpr (sizeof(Pixel) == 1)
-      return (float(images[at]) * (1 / 255.0f) - mean[channel]) / deviation[channel];
+      return (float(pixel) * (1 / 255.0f) - mean[channel]) / deviation[channel];
     else
-      return float(images[at]);
+      return float(pixel);
   }
 };
 
+// Rows of the image from `row` on, by a thread eight pixels at a time: the first eight start two columns before the
+// first unit, where they are aligned. What is not in the image is zero.
 template <class T, class Pixel>
 __device__ __forceinline__ void load(const Source<Pixel>& from, const Sizes& s, uint4* planes, int n, int row,
                                      int column) {
-  const long long plane = (long long)s.side * s.side, image = n * s.channels * plane;
-  for (int i = threadIdx.x; i < 2 * T::PLANE; i += T::THREADS) {
-    const int parity = i / T::PLANE, at = i - parity * T::PLANE, y = 2 * (at / T::UNITS) + parity, x = at % T::UNITS;
-    float value[2][4] = {};
-    const int h = row + y;
-    if (y < T::IMAGE_ROWS && h >= 0 && h < s.side) {
+  constexpr int CHANNELS = 4, EIGHTS = (T::UNITS + 1 + 3) / 4, ITEMS = T::IMAGE_ROWS * EIGHTS;
+  const long long plane = (long long)s.side * s.side;
+  const Pixel* const image = from.images + n * s.channels * plane;
+  for (int i = threadIdx.x; i < ITEMS; i += T::THREADS) {
+    const int y = i / EIGHTS, eight = i - y * EIGHTS, h = row + y, w = column - 2 + 8 * eight;
+    float value[8][CHANNELS] = {};
+    if (h >= 0 && h < s.side && s.side % 8 == 0 && w >= 0 && w < s.side) {
+      Eight<Pixel> found[CHANNELS];
 #pragma unroll
-      for (int p = 0; p < 2; p++) {
-        const int w = column + 2 * x + p;
-        if (w < 0 || w >= s.side) continue;
+      for (int c = 0; c < CHANNELS; c++)
+        if (c < s.channels)
+          found[c] = *reinterpret_cast<const Eight<Pixel>*>(image + c * plane + (long long)h * s.side + w);
 #pragma unroll
-        for (int c = 0; c < 4; c++)
-          if (c < s.channels) value[p][c] = from.get(image + c * plane + (long long)h * s.side + w, c);
-      }
+      for (int c = 0; c < CHANNELS; c++)
+#pragma unroll
+        for (int p = 0; p < 8; p++)
+          if (c < s.channels) value[p][c] = from.get(found[c].part[p], c);
+    } else if (h >= 0 && h < s.side && s.side % 8 != 0) {
+#pragma unroll
+      for (int p = 0; p < 8; p++)
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+          if (c < s.channels && w + p >= 0 && w + p < s.side)
+            value[p][c] = from.get(image[c * plane + (long long)h * s.side + w + p], c);
     }
-    planes[i] = make_uint4(ptx::pack_halves(value[0][0], value[0][1]), ptx::pack_halves(value[0][2], value[0][3]),
-                           ptx::pack_halves(value[1][0], value[1][1]), ptx::pack_halves(value[1][2], value[1][3]));
+    uint4* const to = planes + y % 2 * T::PLANE + y / 2 * T::UNITS + 4 * eight - 1;
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+      const float (&left)[CHANNELS] = value[2 * p], (&right)[CHANNELS] = value[2 * p + 1];
+      if (4 * eight - 1 + p >= 0 && 4 * eight - 1 + p < T::UNITS)
+        to[p] = make_uint4(ptx::pack_halves(left[0], left[1]), ptx::pack_halves(left[2], left[3]),
+                           ptx::pack_halves(right[0], right[1]), ptx::pack_halves(right[2], right[3]));
+    }
   }
+  for (int parity = 0; parity < 2; parity++)  // behind the last row
+    for (int i = (T::IMAGE_ROWS + 1 - parity) / 2 * T::UNITS + threadIdx.x; i < T::PLANE; i += T::THREADS)
+      planes[parity * T::PLANE + i] = make_uint4(0, 0, 0, 0);
 }
 
 // 64 windows: products, bias, ReLU, and as halves to shared memory, 128 bytes a window, their parts of 16 exchanged.
@@ -143,7 +171,7 @@ __device__ __forceinline__ void make(const Source<Pixel>& from, const char* weig
     ptx::bulk_load(filters, weights + channel / COLUMNS * WEIGHT_BYTES, WEIGHT_BYTES, ready);
   }
   ptx::grid_wait();
-  load<T>(from, s, planes, n, 4 * top - 5, 4 * left - 5);
+  load<T>(from, s, planes, n, 4 * top - 5, 4 * left - 6);
   ptx::fence_proxy_async();
   __syncthreads();  // the image and the mbarrier are there
   ptx::grid_launch_dependents();

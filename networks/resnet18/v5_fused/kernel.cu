@@ -34,7 +34,7 @@ typedef float Pixel;
 
 using Stem = stem::Tile<STEM_ROWS, STEM_COLUMNS, STEM_WARPGROUPS>;
 
-extern "C" __global__ void __launch_bounds__(Stem::THREADS)
+extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
     stem_and_pool(const Pixel* images, const float* mean, const float* deviation, const half* w, const float* bias,
                   half* y, int channels, int side, int conv_side, int side_out, int K) {
   extern __shared__ __align__(1024) char memory[];
@@ -46,17 +46,33 @@ extern "C" __global__ void __launch_bounds__(Stem::THREADS)
                           blockIdx.y, top, left, blockIdx.z * stem::COLUMNS);
 }
 
+// Only those that a plan launches are compiled.
 #ifdef HAS_CONVOLVE_192X128_4_1
 IMPLICIT_KERNEL(convolve_192x128_4_1, 192, 128, 4, 1, 1)
 #endif
-#ifdef HAS_CONVOLVE_128X128_5_1
-IMPLICIT_KERNEL(convolve_128x128_5_1, 128, 128, 5, 1, 1)
+#ifdef HAS_CONVOLVE_128X128_6_1
+IMPLICIT_KERNEL(convolve_128x128_6_1, 128, 128, 6, 1, 1)
 #endif
-#ifdef HAS_CONVOLVE_128X64_3_1
-IMPLICIT_KERNEL(convolve_128x64_3_1, 128, 64, 3, 1, 2)
+#ifdef HAS_CONVOLVE_128X128_6_2
+IMPLICIT_KERNEL(convolve_128x128_6_2, 128, 128, 6, 2, 1)
 #endif
-#ifdef HAS_CONVOLVE_64X64_5_1
-IMPLICIT_KERNEL(convolve_64x64_5_1, 64, 64, 5, 1, 2)
+#ifdef HAS_CONVOLVE_128X128_5_4
+IMPLICIT_KERNEL(convolve_128x128_5_4, 128, 128, 5, 4, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X64_8_1
+IMPLICIT_KERNEL(convolve_128x64_8_1, 128, 64, 8, 1, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X64_4_1
+IMPLICIT_KERNEL(convolve_128x64_4_1, 128, 64, 4, 1, 2)
+#endif
+#ifdef HAS_CONVOLVE_64X128_6_2
+IMPLICIT_KERNEL(convolve_64x128_6_2, 64, 128, 6, 2, 1)
+#endif
+#ifdef HAS_CONVOLVE_64X128_6_4
+IMPLICIT_KERNEL(convolve_64x128_6_4, 64, 128, 6, 4, 1)
+#endif
+#ifdef HAS_CONVOLVE_64X64_6_1
+IMPLICIT_KERNEL(convolve_64x64_6_1, 64, 64, 6, 1, 2)
 #endif
 #ifdef HAS_CONVOLVE_64X64_5_2
 IMPLICIT_KERNEL(convolve_64x64_5_2, 64, 64, 5, 2, 2)
@@ -68,13 +84,39 @@ IMPLICIT_KERNEL(convolve_64x64_5_4, 64, 64, 5, 4, 2)
 IMPLICIT_KERNEL(convolve_64x64_5_8, 64, 64, 5, 8, 2)
 #endif
 
-extern "C" __global__ void head(const half* x, const float* w, const float* bias, float* scores, int N, int pixels,
-                                int C, int classes, int images, int count) {
-  extern __shared__ float means[];
+// Means and scores of an image: 8 classes of a block, which takes the means again.
+extern "C" __global__ void head(const half* x, const float* w, const float* bias, float* scores, int pixels, int C,
+                                int classes) {
+  extern __shared__ __align__(16) float features[];
+  const int k = blockIdx.x * residual::WARPS + threadIdx.x / 32, n = blockIdx.y;
+  const residual::Class one(w + (long long)min(k, classes - 1) * C, C);
   ptx::grid_launch_dependents();
   ptx::grid_wait();
-  residual::head(x, w, bias, scores, means, N, pixels, C, classes, blockIdx.y * images, images, blockIdx.x * count,
-                 count);
+  for (int c = 0; c < C; c += 512) residual::means<512, 7>(x + (long long)n * pixels * C, features, pixels, C, c);
+  const float score = one.score(features);
+  if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
+}
+
+// The same of many images, in two kernels.
+extern "C" __global__ void take_means(const half* x, float* features, int pixels, int C) {
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+  const long long n = blockIdx.y;
+  residual::means<residual::MEAN_COLUMNS, 2>(x + n * pixels * C, features + n * C, pixels, C,
+                                             blockIdx.x * residual::MEAN_COLUMNS);
+}
+
+extern "C" __global__ void score(const float* features, const float* w, const float* bias, float* scores, int N, int C,
+                                 int classes, int images) {
+  const int k = blockIdx.x * residual::WARPS + threadIdx.x / 32, first = blockIdx.y * images;
+  const residual::Class one(w + (long long)min(k, classes - 1) * C, C);
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+#pragma unroll 4
+  for (int n = first; n < min(first + images, N); n++) {
+    const float score = one.score(features + (long long)n * C);
+    if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
+  }
 }
 
 // ---- Done once
