@@ -15,9 +15,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from mini_dnn.device import Device, open_device
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.compare import compare_all
+from mini_dnn.ops.compare import compare
 from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Launch, Planned, RoundTrip, Variant, find, names
@@ -80,18 +80,25 @@ def graph_of(work: Callable[[], None], device: Device) -> Iterator[Callable[[int
         graph.free()
 
 
-def compared(
-    execution: Execution, planned: Planned, arrays: Arrays, right: np.ndarray, device: Device
-) -> Row:
-    """Whether the scores of the first images are those of float64."""
-    problem = planned.problem
-    scores = np.empty((problem.N, problem.classes), np.float32)
-    device.copy_out(execution.buffers["scores"], scores)
-    few = problem.with_batch(min(problem.N, len(right)))
-    given = {**arrays, "images": arrays["images"][: few.N]}
-    allowed = OPERATION.bound(few, given, planned.precision)
-    found = compare_all({"scores": scores[: few.N]}, {"scores": right[: few.N]}, allowed)
-    return {"agrees": found.ok, "max_error": found.max_error, "largest_score": float(np.abs(right).max())}
+@dataclass(frozen=True)
+class Right:
+    """Scores of the first images in float64, and what they may be off in each precision."""
+
+    scores: np.ndarray
+    bounds: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, problem: ResNetShape, arrays: Arrays, precisions: Iterable[str]) -> Right:
+        """Those of the whole problem."""
+        bounds = {p: OPERATION.bound(problem, arrays, p)["scores"] for p in precisions}
+        return cls(OPERATION.answer(problem, arrays)["scores"], bounds)
+
+    def compared(self, scores: np.ndarray, precision: str) -> Row:
+        """What a row says of scores of these images and more, or of fewer."""
+        count = min(len(scores), len(self.scores))
+        found = compare(scores[:count], self.scores[:count], self.bounds[precision][:count])
+        largest = float(np.abs(self.scores).max())
+        return {"agrees": found.ok, "max_error": found.max_error, "largest_score": largest}
 
 
 def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device: Device) -> list[float]:
@@ -109,7 +116,7 @@ def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device
         return turns(timed)
 
 
-def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: np.ndarray, device: Device) -> Row:
+def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right, device: Device) -> Row:
     """One rung with one batch."""
     planned = variant.planned(problem, device.max_shared_bytes)
     build_plans([planned], device)
@@ -122,7 +129,9 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: np.nd
     with opened(planned, arrays, device) as execution:
         row["taken_bytes"] = before - device.free_bytes()
         execution.kernels()  # a kernel's first launch loads it
-        row |= compared(execution, planned, arrays, right, device)
+        scores = np.empty((problem.N, problem.classes), np.float32)
+        device.copy_out(execution.buffers["scores"], scores)
+        row |= right.compared(scores, variant.precision)
         with graph_of(execution.kernels, device) as timed:
             row["ms"] = turns(timed)
         row["served_ms"] = served_ms(execution, problem, arrays, device)
@@ -133,7 +142,7 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: np.nd
     return row
 
 
-def on_the_cpu(problem: ResNetShape, arrays: Arrays, right: np.ndarray) -> Row:
+def on_the_cpu(problem: ResNetShape, arrays: Arrays, right: Right) -> Row:
     """NumPy's, with folded batch norms, on all cores."""
     weights = {name: arrays[name] for name in problem.weights}
     network, images = FoldedResNet(problem.sizes, weights), arrays["images"].astype(np.float32)
@@ -142,10 +151,8 @@ def on_the_cpu(problem: ResNetShape, arrays: Arrays, right: np.ndarray) -> Row:
         start = time.perf_counter()
         scores = network.scores(images)
         ms.append((time.perf_counter() - start) * 1e3)
-    error = float(np.abs(scores[: len(right)] - right[: len(scores)]).max())
-    largest = float(np.abs(right).max())
     row = {"variant": "cpu", "batch": problem.N, "cores": network.threads, "ms": ms[1:]}
-    return {**row, "agrees": error <= 1e-4 * largest, "max_error": error, "largest_score": largest}
+    return row | right.compared(scores, "fp32")
 
 
 def said(row: Row) -> str:
@@ -173,15 +180,17 @@ def main(words: Sequence[str] | None = None) -> int:
     batches = [int(word) for word in given.batches.split(",")]
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        about = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
-        about |= {"versions": versions(), "rows": rows}
+        about: Row = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
+        about = {**about, "versions": versions(), "rows": rows}
         whole = OPERATION.course.get(given.problem) or OPERATION.parse(given.problem)
         drawn = OPERATION.inputs(whole.with_batch(max(batches)), SEED)
         few = whole.with_batch(min(COMPARED, max(batches)))
-        right = OPERATION.answer(few, {**drawn, "images": drawn["images"][: few.N]})["scores"]
+        variants = [find(name) for name in chosen if not find(name).limit_for(whole)]
+        precisions = {"fp32", *(variant.precision for variant in variants)}
+        right = Right.of(few, {**drawn, "images": drawn["images"][: few.N]}, precisions)
         for batch in batches:
             problem, arrays = whole.with_batch(batch), {**drawn, "images": drawn["images"][:batch]}
-            for name in [*chosen, *([] if given.no_cpu else ["cpu"])]:
+            for name in [*(v.name for v in variants), *([] if given.no_cpu else ["cpu"])]:
                 if not budget.left(f"{name}, batch {batch}"):
                     continue
                 if name == "cpu":
