@@ -8,7 +8,7 @@ from typing import Any
 
 from mini_dnn.nn.models.resnet import NORM_ARRAYS, Block, Convolution
 from mini_dnn.ops.resnet_shape import ResNetShape
-from mini_dnn.plans import implicit
+from mini_dnn.plans import implicit, implicit_rows
 from mini_dnn.plans.implicit import Layer, Names
 from mini_dnn.variant import Array, Launch, ceil_div
 
@@ -17,7 +17,7 @@ BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
 MOST_CHANNELS = 4  # of an image: a pixel is four halves
 STEM_K, STEM_COLUMNS = 7 * 32, 64
 FEW_IMAGES = 2  # whose means each block takes again
-HEAD_IMAGES = 16  # of a block, where there are more
+HEAD_IMAGES = 4  # of a block, where there are more
 SLOTS = ("first", "second", "third")  # what layers hand on takes turns in them
 
 
@@ -71,12 +71,18 @@ def layers(s: ResNetShape) -> list[tuple[Layer, Block]]:
     return found
 
 
+def in_rows(layer: Layer) -> bool:
+    """Whether its pixels come once."""
+    return not layer.more_C and implicit_rows.pays(layer.shape)
+
+
 def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
     """Definitions: which tiles there are kernels for, the stem's parts, and bits of a pixel."""
-    chosen = {implicit.choose(layer, tuple(tiles)) for layer, _ in layers(s)}
+    chosen = {implicit.choose(layer, tuple(tiles)) for layer, _ in layers(s) if not in_rows(layer)}
     stem = stem_of(s)
     return {
         **{f"HAS_{tile.kernel.upper()}": 1 for tile in implicit.TILES if tile in chosen},
+        **({"HAS_CONVOLVE_ROWS": 1} if any(in_rows(layer) for layer, _ in layers(s)) else {}),
         **{"IMAGES": BITS[s.dtype], "STEM_ROWS": stem.rows, "STEM_COLUMNS": stem.columns},
         "STEM_WARPGROUPS": stem.warpgroups,
         "STEM_BLOCKS": stem.blocks,
@@ -141,7 +147,10 @@ def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[La
         after = Names(inner, *packed(block.conv2), y, "" if block.downsample else x, x, block.conv1.H)
         for layer, of in ((first, names), (second, after)):
             tile = implicit.choose(layer, tiles)
-            steps.append(implicit.launch(layer, tile, of, tile.kernel, early))
+            if in_rows(layer):
+                steps.append(implicit_rows.launch(layer.shape, of, "convolve_rows", early))
+            else:
+                steps.append(implicit.launch(layer, tile, of, tile.kernel, early))
         x, free = (free, x) if block.downsample else (x, free)
     return [*steps, *_head(s, x, early)]
 

@@ -21,7 +21,7 @@
 //           the warp that writes it, before. In the stem, windows behind the end of a row read pixels of the next one,
 //           or behind the image: those must be numbers, as zero times NaN is NaN.
 // Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
-#include <mini_dnn/implicit.cuh>
+#include <mini_dnn/implicit_rows.cuh>
 #include <mini_dnn/residual.cuh>
 
 #if IMAGES == 8
@@ -82,6 +82,10 @@ IMPLICIT_KERNEL(convolve_64x64_5_4, 64, 64, 5, 4, 2)
 #endif
 #ifdef HAS_CONVOLVE_64X64_5_8
 IMPLICIT_KERNEL(convolve_64x64_5_8, 64, 64, 5, 8, 2)
+#endif
+
+#ifdef HAS_CONVOLVE_ROWS
+IMPLICIT_ROWS_KERNEL(convolve_rows)
 #endif
 
 // Means and scores of an image: 8 classes of a block, which takes the means again.

@@ -39,8 +39,8 @@ struct Box {
     int column = at.y, row = at.z, image = at.n;
     for (unsigned i = 0; i < map.box[1]; i++) {
       const int64_t w = int64_t(column) + at.right, h = int64_t(row) + at.down;
-      const bool inside = w >= 0 && w < map.shape[1] && h >= 0 && h < map.shape[2] && image >= 0 &&
-                          image < int64_t(map.images);
+      const bool inside =
+          w >= 0 && w < map.shape[1] && h >= 0 && h < map.shape[2] && image >= 0 && image < int64_t(map.images);
       each_of_row(map.address + w * map.pitch[0] + h * map.pitch[1] + image * map.image_pitch, inside, shared, visit);
       if ((column += map.stride) < int(map.shape[1]) + beyond) continue;
       column = first;

@@ -27,10 +27,11 @@ EMULATOR_ACCESS void load_windows(void* shared, const TensorMap& map, BoxPlace a
     return from_first >= 0 && from_first % int(map.stride) == 0 && place <= last;
   };
   if (!starts(at.y, map.shape[1]) || !starts(at.z, map.shape[2]))
-    fail("tensor_load_windows (%s:%u): no window of %u x %u begins at column %d and row %d of images of %u x %u: they "
-         "begin at p * %u - %u",
-         site.file_name(), site.line(), map.window, map.window, at.y, at.z, map.shape[2], map.shape[1], map.stride,
-         map.padding);
+    fail(
+        "tensor_load_windows (%s:%u): no window of %u x %u begins at column %d and row %d of images of %u x %u: they "
+        "begin at p * %u - %u",
+        site.file_name(), site.line(), map.window, map.window, at.y, at.z, map.shape[2], map.shape[1], map.stride,
+        map.padding);
   if (at.right < 0 || at.down < 0 || at.right >= int(map.window) || at.down >= int(map.window))
     fail("tensor_load_windows (%s:%u): a window of %u x %u has no pixel %d columns and %d rows further",
          site.file_name(), site.line(), map.window, map.window, at.right, at.down);
