@@ -51,6 +51,7 @@ def images(sizes: ResNetSizes, count: int) -> np.ndarray:
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, ODD], ids=["small", "large", "odd"])
 def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folded, "TILE_BYTES", 16 << 10)  # so that there are several tiles
+    monkeypatch.setattr(folded, "IMAGES", 4)
     arrays = arrays_of(sizes)
     fast = FoldedResNet(sizes, arrays, threads)
     x = images(sizes, 9)  # more than go through the layers together

@@ -3,6 +3,7 @@
 import io
 import pickle
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from mini_dnn.errors import WeightsError
+from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn import stores
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.network import Network
@@ -22,6 +23,20 @@ from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, load, save
 SUFFIXES = (".h5", ".hdf5", ".npz", ".safetensors")
 INFO = WeightsInfo("synthetic", {100: 0.75}, 3, "python run.py", "none", description='{"a": "ß"}')
 suffixes = pytest.mark.parametrize("suffix", SUFFIXES)
+
+
+def test_without_the_library_only_its_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "w.safetensors", small(1), INFO)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    for suffix in (".h5", ".npz"):
+        save(tmp_path / f"w{suffix}", small(1), INFO)
+        load(tmp_path / f"w{suffix}", small(2))
+    for use in (lambda path: load(path, small(1)), describe, lambda path: save(path, small(1), INFO)):
+        with pytest.raises(UsageError, match="pip install safetensors"):
+            use(tmp_path / "w.safetensors")
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def small(seed: int) -> Network:

@@ -16,12 +16,12 @@ from mini_dnn.measuring.bench import Bench
 from mini_dnn.measuring.layerwise import Convolutions, Layerwise
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.layer import walk
-from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.models.resnet import ResNetSizes, sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
 from mini_dnn.nn.weights import WeightsInfo
-from mini_dnn.nn.zoo import MODELS, Model, resnet_sizes, vit_sizes
+from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
@@ -227,9 +227,9 @@ class Program:
             return LenetBatch.of(images)
         if self.model.operation == "resnet":
             said = self.info.description
-            return ResNetShape.of(
-                images, ResNetSizes.from_json(said) if said else resnet_sizes(self.data.name)
-            )
+            shapes = {name: value.shape for name, value in self.weights.items()}
+            sizes = ResNetSizes.from_json(said) if said else sizes_of(shapes, images.shape[2])
+            return ResNetShape.of(images, sizes)
         return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:

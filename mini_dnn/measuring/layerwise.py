@@ -15,7 +15,7 @@ from mini_dnn.errors import CheckError, VariantError
 from mini_dnn.measuring.measure import Measured, Setting, joined, measure
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
-from mini_dnn.nn.numpy_padded import padded_forward
+from mini_dnn.nn.numpy_padded import channels_last, channels_second, padded_forward
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import TYPES
 from mini_dnn.variant import Variant
@@ -134,19 +134,21 @@ class PaddedConvolutions(Layerwise):
             variant = replace(variant, host=partial(_convolve, stride=stride, padding=padding))
         y = self._measure(name, problem, arrays, variant)
         y = y if problem.layout == "nchw" else y.transpose(0, 3, 1, 2)
-        return np.array(y, x.dtype)  # not what the device's memory may be mapped to
+        return y.astype(x.dtype, copy=False)
 
 
 def _convolve(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int = 1, padding: int = 0
 ) -> np.ndarray:
-    return np.ascontiguousarray(padded_forward(x, w, stride, padding) + bias[:, None, None])
+    y = channels_last(padded_forward(channels_second(x), channels_second(w), stride, padding))
+    y += bias
+    return y
 
 
 def _not_numpys(problem: Any) -> str:
     """The forms of a convolution that a network's layers do not have."""
-    plain = problem.dtype == "fp32" and problem.layout == "nchw"
-    return "" if plain and not problem.relu and not problem.residual else "NumPy's is fp32, nchw and plain"
+    plain = problem.dtype == "fp32" and problem.layout == "nhwc"
+    return "" if plain and not problem.relu and not problem.residual else "NumPy's is fp32, nhwc and plain"
 
 
 NUMPY_PADDED = Variant(

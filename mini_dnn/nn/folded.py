@@ -36,7 +36,7 @@ from mini_dnn.nn.models.resnet import Arrays, Block, Convolution, ResNetSizes, f
 
 TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 cache and its share of L3
 FEW_PIXELS = 128  # of an image: from here on threads share channels
-IMAGES = 8  # that go through all layers together
+MAP_BYTES, IMAGES = 32 << 20, 32  # most of the first layer's output, and of images, that go through together
 
 OUT, IN = 4, 6  # rows and columns of a tile of Winograd's
 MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken
@@ -105,7 +105,9 @@ class FoldedResNet:
         folded = fold(sizes, arrays)
         self._filters = {conv.name: _filters(conv, folded) for conv in sizes.convolutions}
         self._last = folded["fc.weight"].astype(np.float32), folded["fc.bias"].astype(np.float32)
-        self._images: dict[tuple[int, str], _Image] = {}
+        self._images: dict[str, _Image] = {}
+        first = sizes.conv1
+        self._together = min(IMAGES, max(1, MAP_BYTES // (first.P**2 * first.K * 4)))
         self._tiles = [np.empty(0, np.float32) for _ in range(2 * self.threads)]
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1))
         self._shared = True
@@ -124,8 +126,9 @@ class FoldedResNet:
                 f"images are {x.shape} {x.dtype}; expected (N, {', '.join(map(str, expected))}) float32"
             )
         weight, bias = self._last
+        step = self._together
         with one_thread() as self._shared:
-            parts = [self._features(x[n : n + IMAGES]) @ weight.T for n in range(0, len(x), IMAGES)]
+            parts = [self._features(x[n : n + step]) @ weight.T for n in range(0, len(x), step)]
         return np.concatenate(parts) + bias
 
     def _features(self, x: np.ndarray) -> np.ndarray:
@@ -306,9 +309,10 @@ class FoldedResNet:
 
     def _image(self, N: int, name: str, side: int, C: int, border: int, fill: float = 0.0) -> _Image:
         """Memory for images by its name; its border was filled when it was made."""
-        if (N, name) not in self._images:
-            self._images[N, name] = _Image.empty(N, side, C, border, fill)
-        return self._images[N, name]
+        held = self._images.get(name)
+        if held is None or len(held.whole) < N:
+            held = self._images[name] = _Image.empty(N, side, C, border, fill)
+        return _Image(held.whole[:N], held.inner[:N], border)
 
 
 def _filters(conv: Convolution, folded: Arrays) -> _Filters:

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from types import ModuleType
+from typing import IO, Any, Protocol
 
 import h5py
 import ml_dtypes
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from mini_dnn.datasets import hdf5
+from mini_dnn.errors import UsageError
 from mini_dnn.paths import open_regular
 
 ATTRIBUTES = "__attributes__"  # in NPZ, a member with JSON; in safetensors, the key of its metadata
@@ -35,7 +35,7 @@ KINDS = {".h5": "HDF5", ".hdf5": "HDF5", ".npz": "NPZ", ".safetensors": "safeten
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 DAMAGED = (
     *(OSError, RuntimeError, KeyError, ValueError, TypeError, EOFError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, NotImplementedError, safetensors.SafetensorError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError),
 )  # what readers raise for a bad file
 TO_SAFETENSORS = (
     "import torch, safetensors.torch",
@@ -98,8 +98,12 @@ def opened(path: Path) -> Iterator[Store]:
         with hdf5.opened(path) as found:
             yield _Hdf5(found)
     elif path.suffix == ".safetensors" or start[SIZE_BYTES:] == bytes(SIZE_BYTES):
-        with safetensors.safe_open(path, "numpy") as tensors:
-            yield _Safetensors(tensors)
+        library = _safetensors()
+        try:
+            with library.safe_open(path, "numpy") as tensors:
+                yield _Safetensors(tensors)
+        except library.SafetensorError as error:
+            raise OSError(str(error)) from error
     else:
         raise OSError("it begins as no such file does")
 
@@ -118,12 +122,13 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         It cannot be written.
     """
     if kind == "NPZ":
-        more = {ATTRIBUTES: np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)}
+        described = {ATTRIBUTES: np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)}
         with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{**arrays, **more})
+            np.savez(file, allow_pickle=False, **{**arrays, **described})
     elif kind == "safetensors":
         packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        path.write_bytes(safetensors.numpy.save(packed, {ATTRIBUTES: json.dumps(dict(attributes))}))
+        more = {ATTRIBUTES: json.dumps(dict(attributes))}
+        path.write_bytes(_safetensors().numpy.save(packed, more))
     else:
         # From this version on HDF5 guards its own structure by checksums; ours guards the contents.
         with h5py.File(path, "w", libver=("v110", "v110"), locking=False) as file:
@@ -204,7 +209,7 @@ class _Npz:
 
 @dataclass(frozen=True)
 class _Safetensors:
-    file: safetensors.safe_open
+    file: Any
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -224,6 +229,23 @@ class _Safetensors:
             raise KeyError(f"'{name}' is missing")
         found: np.ndarray = self.file.get_tensor(name)
         return found
+
+
+def _safetensors() -> ModuleType:
+    """The library, which only files of its kind need.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise UsageError(
+            "safetensors files need the library of that name: pip install safetensors; or take NPZ or HDF5"
+        ) from None
+    return safetensors
 
 
 def _header_2_0(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
