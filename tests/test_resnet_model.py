@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from mini_dnn.datasets import ImageSet
+from mini_dnn.datasets import ImageSet, fashion_mnist
 from mini_dnn.datasets.fashion_mnist import resize
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import ShapeError
@@ -202,3 +202,12 @@ def test_the_shipped_weights_are_good_and_small() -> None:
     network, _ = MODELS["resnet18"].read(SHIPPED)
     assert ResNetSizes.from_json(info.description) == resnet.FASHION
     assert network.architecture == info.architecture
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="no weights of ResNet-18 are shipped")
+def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
+    if fashion_mnist.named_folder(None) is None:
+        pytest.skip("FASHION_MNIST_DIR names no folder with Fashion-MNIST")
+    network, info = MODELS["resnet18"].read(SHIPPED)
+    data = MODELS["resnet18"].load("fashion-mnist", "test")
+    assert (predict(network, data.images[:100]) == data.labels[:100]).mean() == info.accuracies[100]
