@@ -29,7 +29,7 @@ from mini_dnn.variant import Launch, RoundTrip, find, names
 from mini_dnn.variant.export import expand
 
 CONV, RESNET = ops.find("conv2d_padded"), ops.find("resnet")
-LAYER, SMALL, BYTES = CONV.check[2], RESNET.check[0], 227 * 1024
+LAYER, SMALL, BYTES = CONV.check[2], RESNET.check[1], 227 * 1024
 SIZES = ResNetSizes(28, 1, "small", (8, 8, 16, 16), (1, 1, 1, 1), 10)
 FP32 = [f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")]
 
@@ -174,7 +174,8 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     images, labels = draw(20, split="test")
     small = ImageSet("synthetic", "test", images[:, :, ::3, ::3][:, :, :28, :28].copy(), labels, "drawn", "")
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: small)
-    monkeypatch.setattr("mini_dnn.nn.zoo.resnet_sizes", lambda name: SIZES)
+    for module in ("nn.zoo", "measuring.inference"):
+        monkeypatch.setattr(f"mini_dnn.{module}.resnet_sizes", lambda name: SIZES)
     save(tmp_path / "w.h5", build(SIZES, np.random.default_rng(5)), WeightsInfo("synthetic", {}, 1, ""))
     return tmp_path / "w.h5"
 

@@ -19,7 +19,7 @@ FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a ci
     {"nn"},
     {"ops"},
     {"variant"},
-    {"quads", "running"},
+    {"quads", "plans", "running"},
     {"checking", "interop"},
     {"measuring", "profiling"},
     {"grading", "report"},
@@ -28,7 +28,7 @@ FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a ci
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_FILES = 6
-MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.")  # an operation
+MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.", "mini_dnn.plans.")  # an operation
 MAY_NAME = (
     "mini_dnn.ops",
     "mini_dnn.nn",

@@ -116,7 +116,8 @@ def _encode_argument(argument: Argument) -> list[Any]:
             return ["images", argument.buffer, argument.first, argument.last]
         case TensorMap():
             sides = (argument.box, argument.shape, argument.strides)
-            return ["map", argument.buffer, *map(_encode_sides, sides), argument.swizzle, argument.dtype]
+            kind = (argument.swizzle, argument.dtype, _encode_sides(argument.windows))
+            return ["map", argument.buffer, *map(_encode_sides, sides), *kind]
         case int():
             return ["int", argument]
         case float():

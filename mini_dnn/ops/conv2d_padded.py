@@ -136,6 +136,8 @@ OPERATION = Operation(
         PaddedShape(1, 64, 9, 9, 64, 3, 1, 1, True, True, "fp16", "nhwc"),
         PaddedShape(2, 64, 8, 8, 128, 3, 2, 1, True, False, "fp16", "nhwc"),
         PaddedShape(2, 64, 8, 8, 128, 1, 2, 0, False, False, "fp16", "nhwc"),
+        PaddedShape(2, 64, 7, 12, 64, 3, 1, 1, True, False, "fp16", "nhwc"),
+        PaddedShape(1, 64, 3, 56, 64, 3, 1, 1, False, True, "fp16", "nhwc"),
     ),
     course=layers(COURSE_BATCH),
     of=arrays_of,

@@ -171,11 +171,15 @@ OPERATION = Operation(
     answer=answer,
     bound=bound,
     check=(  # sides and widths that no tile divides, both stems, each type of images
+        ResNetShape(2, 23, 3, "imagenet", "8-16-16-24", "1-2-1-1", 7, "fp16"),
         ResNetShape(1, 8, 1, "small", "8-8-16-16", "1-1-1-1", 3),
-        ResNetShape(2, 35, 3, "imagenet", "8-16-16-24", "1-2-1-1", 7, "fp16"),
         ResNetShape(3, 11, 1, "small", "8-16-24-40", "2-1-1-2", 10, "uint8"),
     ),
-    spare=(ResNetShape(2, 40, 3, "imagenet", "16-32-32-64", "1-1-1-1", 10, "uint8"),),
+    spare=(  # widths that tiles divide
+        ResNetShape(1, 33, 3, "imagenet", "64-64-128-64", "1-1-1-1", 10, "uint8"),
+        ResNetShape(2, 40, 3, "imagenet", "64-64-64-128", "2-1-1-1", 9, "fp16"),
+        ResNetShape(3, 19, 1, "imagenet", "64-64-64-64", "1-1-1-1", 5),
+    ),
     course={
         **{f"batch-{n}": ResNetShape.like(RESNET18, n, "fp16") for n in COURSE_BATCHES},
         "fashion-mnist": ResNetShape.like(FASHION, 10_000),

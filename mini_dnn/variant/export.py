@@ -159,9 +159,9 @@ def scalar(value: int | float | np.generic) -> str:
 
 
 def _tensor_map(value: TensorMap) -> str:
-    """What `cuTensorMapEncodeTiled` would be told; sizes in elements, the innermost last."""
+    """What the driver would be told; sizes in elements, the innermost last."""
     words = [f"boxes of {value.box}", f"swizzle {value.swizzle}"]
-    for name in ("shape", "strides", "dtype"):
+    for name in ("shape", "strides", "dtype", "windows"):
         if getattr(value, name) is not None:
             words.append(f"{name} {getattr(value, name)}")
     return f"tensor map of {value.buffer} [{'; '.join(words)}]"
