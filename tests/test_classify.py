@@ -101,15 +101,17 @@ def test_a_folder_with_broken_files(
     ]
 
 
-def test_the_order_does_not_depend_on_batches(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def lines(*more: str) -> list[str]:
-        main(["classify", str(folder), "--network", "vit", "--impl", "cpu", "--csv", "-", *more])
-        return [line.rpartition(",")[0] for line in capsys.readouterr().out.splitlines()]
-
-    alone = lines("--batch", "1", "--threads", "1", "--top", "1")
-    assert [line.split(",")[:4] for line in lines("--batch", "7", "--threads", "3", "--top", "1")] == [
-        line.split(",")[:4] for line in alone
-    ]
+def test_the_shipped_residual_network_in_batches_of_any_size(
+    folder: Path, garments: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    classifier = Classifier.load("resnet18")
+    x = classifier.recipe.normalised(garments[:10, ..., None])
+    expected = [str(k) for k in classifier.network.predict(x)]  # by the layers
+    for more in (["--batch", "1", "--threads", "1"], ["--batch", "7", "--threads", "3"]):
+        assert main(["classify", str(folder), "--impl", "cpu", "--csv", "-", "--top", "1", *more]) == 1
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [row["class"] for row in rows if not row["error"]] == expected
+        assert [row["file"] for row in rows] == sorted(str(path) for path in folder.iterdir())
 
 
 def test_all_that_is_asked_for_is_json_on_standard_output(
