@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -79,6 +80,14 @@ def test_state_dicts_as_programs_write_them(change: Callable[[Arrays], Arrays], 
     for name, array in found.arrays.items():
         assert array.dtype == np.float32
         np.testing.assert_allclose(array, state()[name], rtol=1e-3)
+
+
+def test_a_state_dict_in_hdf5_with_dots_in_its_names(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        for name, array in state().items():
+            file[name] = array
+    found = state_dicts.read(tmp_path / "in.h5", "resnet18", 32)
+    np.testing.assert_array_equal(found.arrays["fc.bias"], state()["fc.bias"])
 
 
 def put(name: str, value: Any) -> Callable[[Arrays], None]:
