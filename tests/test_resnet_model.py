@@ -2,10 +2,12 @@
 
 import json
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, fashion_mnist
 from mini_dnn.datasets.fashion_mnist import resize
 from mini_dnn.datasets.synthetic import draw
@@ -186,6 +188,25 @@ def test_workers_give_running_means_of_all_parts() -> None:
             total += parameter.grad * np.float32(len(x[part]) / 6)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_verb_writes_weights_that_describe_their_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In processes, and to a file of any kind; without flags the checkpoint is HDF5."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
+    monkeypatch.setattr("mini_dnn.nn.zoo.resnet_sizes", lambda dataset: SMALL)
+    words = ["train", "--network", "resnet18", "--data", "synthetic", "--epochs", "1", "--batch", "8"]
+    assert main([*words, "--out", "w.safetensors"]) == 0
+    assert "epoch  1 of 1: loss" in capsys.readouterr().out
+    network, info = MODELS["resnet18"].read(Path("w.safetensors"))
+    assert ResNetSizes.from_json(info.description) == SMALL
+    assert (network.parameters()["bn1.running_mean"].value != 0).any()
+    assert info.command.startswith(
+        "python run.py train --network resnet18 --data synthetic --epochs 1 --batch 8"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
 
 
 SHIPPED = MODELS["resnet18"].weights("fashion-mnist")
