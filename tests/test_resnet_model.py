@@ -196,9 +196,9 @@ def test_the_verb_writes_weights_that_describe_their_network(
     """In processes, and to a file of any kind; without flags the checkpoint is HDF5."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
-    monkeypatch.setattr("mini_dnn.nn.zoo.resnet_sizes", lambda dataset: SMALL)
+    Path("d.json").write_text(SMALL.to_json())
     words = ["train", "--network", "resnet18", "--data", "synthetic", "--epochs", "1", "--batch", "8"]
-    assert main([*words, "--out", "w.safetensors"]) == 0
+    assert main([*words, "--out", "w.safetensors", "--description", "d.json"]) == 0
     assert "epoch  1 of 1: loss" in capsys.readouterr().out
     network, info = MODELS["resnet18"].read(Path("w.safetensors"))
     assert ResNetSizes.from_json(info.description) == SMALL
@@ -206,7 +206,39 @@ def test_the_verb_writes_weights_that_describe_their_network(
     assert info.command.startswith(
         "python run.py train --network resnet18 --data synthetic --epochs 1 --batch 8"
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+    assert info.command.endswith(" --description d.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.json", "w.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "message"),
+    [
+        ({}, "--network lenet", "--description goes with --network resnet18: LeNet has one size"),
+        (
+            {"classes": 9},
+            "",
+            r"images (1, 8, 8) and 9 classes; synthetic has images (1, 8, 8) and 10 classes",
+        ),
+        ({"channels": 3}, "", r"describes a network for images (3, 8, 8)"),
+        ({"stem": "none"}, "", "stem is one of imagenet, small"),
+        (None, "", "cannot be read: [Errno 2]"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(
+    change: dict[str, object] | None,
+    words: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
+    if change is not None:
+        Path("d.json").write_text(json.dumps({**json.loads(SMALL.to_json()), **change}))
+    given = ["train", "--network", "resnet18", "--data", "synthetic", "--description", "d.json"]
+    assert main([*given, *words.split()]) == 2
+    assert message in capsys.readouterr().err
 
 
 SHIPPED = MODELS["resnet18"].weights("fashion-mnist")
