@@ -195,6 +195,24 @@ def test_a_residual_network_by_a_recipe(
     assert row["classes"][0]["name"] == f"class {row['classes'][0]['class']}"  # nobody knows its name
 
 
+def test_names_from_a_file(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["classify", f"{folder}/0.png", "--weights", str(weights), "--impl", "cpu", "--top", "6"]
+    assert main(words) == 0
+    assert "NOTE: nobody says what its classes are called" in capsys.readouterr().out
+    file = tmp_path / "names"
+    file.write_text("# a notice\n" + "\n".join("abcdef"))
+    assert main([*words, "--classes", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "NOTE" not in out
+    assert sorted(re.findall(r"% (\w+)", out.split("0.png: ")[1].split("\n")[0])) == list("abcdef")
+    for text, says in ((b"a\nb\n", "has 2 names, and the network knows 6 classes"), (b"\xff", "is no text")):
+        file.write_bytes(text)
+        assert main([*words, "--classes", str(file)]) == 2
+        assert says in capsys.readouterr().err
+
+
 @pytest.mark.exhaustive
 def test_on_the_emulator_as_on_the_host(
     weights: Path, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from mini_dnn.cli.classified import Classified, Outputs
 from mini_dnn.cli.common import DIFFERS
+from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.measuring.machine import cpu_name
@@ -49,6 +50,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     networks = [name for name, model in MODELS.items() if model.pictures]
     parser.add_argument("--network", choices=networks, default=networks[-1], help="default %(default)s")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="default: the shipped weights")
+    parser.add_argument(
+        "--classes",
+        type=Path,
+        metavar="FILE",
+        help="names of the classes, one a line (default: those of what the weights were trained on)",
+    )
     parser.add_argument("--top", type=int, default=5, metavar="K", help="classes a picture (default 5)")
     parser.add_argument(
         "--recipe",
@@ -99,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
     _check_flags(args)
     outputs = Outputs(args.json, args.csv, args.force)
     classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
+    if args.classes:
+        classifier = replace(classifier, classes=_names(args.classes, classifier))
     if args.invert is not None:
         classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
     if args.top > len(classifier.classes):
@@ -122,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {name}")
         say(f"device    {describe['device']}")
         say(f"weights   {classifier.weights_file}")
+        if classifier.classes[0] == names.NUMBERED.format(0):
+            say("          NOTE: nobody says what its classes are called; --classes FILE does, a name a line")
         say(f"pictures  {total:,}: {classifier.recipe}\n")
         serve: Serve = classifier.on_host
         size = -(-total // parts)
@@ -161,6 +172,17 @@ def _check_flags(args: argparse.Namespace) -> None:
             raise UsageError(f"--{flag} {value}: expected 1 or more")
     if args.impl == HOST and args.device != "auto":
         raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --device {args.device} out")
+
+
+def _names(path: Path, classifier: Classifier) -> Sequence[str]:
+    """Names of the network's classes in a file."""
+    found, count = names.read(path), len(classifier.classes)
+    if len(found) != count:
+        raise UsageError(
+            f"--classes {path} has {len(found)} names, and the network knows {count} classes; give a name "
+            "for each, in the order of their numbers"
+        )
+    return found
 
 
 def _recipe(path: Path | None) -> Recipe | None:
