@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from mini_dnn.measuring.pictures import Classifier, top
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.paths import ROOT
 from mini_dnn.pictures.recipe import Recipe
 
 TINY = ResNetSizes(20, 3, "small", (4, 4, 8, 8), (1, 1, 1, 1), 6)
@@ -99,15 +101,17 @@ def test_a_folder_with_broken_files(
     ]
 
 
-def test_the_order_does_not_depend_on_batches(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def lines(*more: str) -> list[str]:
-        main(["classify", str(folder), "--network", "vit", "--impl", "cpu", "--csv", "-", *more])
-        return [line.rpartition(",")[0] for line in capsys.readouterr().out.splitlines()]
-
-    alone = lines("--batch", "1", "--threads", "1", "--top", "1")
-    assert [line.split(",")[:4] for line in lines("--batch", "7", "--threads", "3", "--top", "1")] == [
-        line.split(",")[:4] for line in alone
-    ]
+def test_the_shipped_residual_network_in_batches_of_any_size(
+    folder: Path, garments: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    classifier = Classifier.load("resnet18")
+    x = classifier.recipe.normalised(garments[:10, ..., None])
+    expected = [str(k) for k in classifier.network.predict(x)]  # by the layers
+    for more in (["--batch", "1", "--threads", "1"], ["--batch", "7", "--threads", "3"]):
+        assert main(["classify", str(folder), "--impl", "cpu", "--csv", "-", "--top", "1", *more]) == 1
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [row["class"] for row in rows if not row["error"]] == expected
+        assert [row["file"] for row in rows] == sorted(str(path) for path in folder.iterdir())
 
 
 def test_all_that_is_asked_for_is_json_on_standard_output(
@@ -314,6 +318,27 @@ def test_what_limited(waited_s: float, limit: str) -> None:
     feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, threads=2)
     assert classify._limit(feed, 2.0) == limit
     assert classify._words(feed, 2.0).startswith("decoding" if limit == "decoding" else "the network")
+
+
+def test_the_examples_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawing, stacking = re.findall(r"```python\n(.*?)```", (ROOT / "docs/classify.md").read_text(), re.DOTALL)
+    exec(drawing, {})
+    known = str(ROOT / "data/vit-synthetic.h5")
+    assert main(["classify", "garments", "--network", "vit", "--weights", known, "--impl", "cpu"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("garments/")]
+    right = sum(re.search(r"-(\w+)[ .]", row)[1] in row.partition("% ")[2].partition(",")[0] for row in rows)
+    assert len(rows) == 10
+    assert right >= 6  # chance would be 1
+    Path("photos").mkdir()
+    for i in range(2):
+        Image.fromarray(np.full((30, 40, 3), 9 * i, np.uint8)).save(f"photos/{i}.jpg")
+    exec(stacking, {})
+    pixels = np.load("photos.npy")
+    assert pixels.shape == (2, 224, 224, 3)
+    assert (pixels == 9 * np.arange(2)[:, None, None, None]).all()
 
 
 def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.pictures.sources import count, sources
 from mini_dnn.progress import Bar
-from mini_dnn.running.compute import best
 from mini_dnn.variant import Variant, find
 
 HOST = "cpu"
@@ -202,8 +201,7 @@ def _where(
         return None, None
     stack.callback(device.close)
     if not variant:
-        zeros = np.zeros((1, *classifier.recipe.shape), np.uint8)
-        variant = best(classifier.known.operation, classifier.problem(zeros), device)
+        variant = classifier.best(device)
     return variant, device
 
 

@@ -24,7 +24,8 @@ from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.ops.vit import VitShape
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.running.resident import Resident
-from mini_dnn.variant import Variant
+from mini_dnn.running.runner import runs_on
+from mini_dnn.variant import Variant, find
 
 TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
 SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
@@ -144,18 +145,17 @@ class Classifier:
         for pixels in batches:
             yield self.known.host(self.recipe.normalised(pixels))
 
-    def problem(self, pixels: np.ndarray) -> Any:
-        """The operation's problem for pixels, sent as float32."""
-        return self.known.problem_of(self._formed(pixels, "float32"))
+    def best(self, device: Device) -> Variant:
+        """The variant that is taken where none is named: see `Operation.preferred`."""
+        operation = self.known.operation
+        for variant in map(find, operation.preferred):
+            if runs_on(variant, device) and not self._form_for(variant)[1]:
+                return variant
+        return find(operation.default)
 
-    def images_for(self, variant: Variant, pixels: np.ndarray) -> np.ndarray:
-        """Pixels in the form that a variant takes: as bytes if it can, as they need not be normalised here.
-
-        Raises
-        ------
-        UsageError
-            It takes no form of them.
-        """
+    def _form_for(self, variant: Variant) -> tuple[np.ndarray, str]:
+        """An image in the form that a variant takes, as bytes if it can; or why it takes none."""
+        pixels, limit = np.zeros((1, *self.recipe.shape), np.uint8), ""
         for dtype in TYPES:
             images = self._formed(pixels, dtype)
             problem = self.known.problem_of(images)
@@ -163,8 +163,8 @@ class Classifier:
                 continue  # the operation divides bytes by 255 and has no way to do more
             limit = variant.limit_for(problem)
             if not limit:
-                return images
-        raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
+                break
+        return images, limit
 
     @property
     def _is_scaled_alone(self) -> bool:
@@ -181,10 +181,12 @@ class Classifier:
 
         Raises
         ------
-        VariantError, DeviceError
+        UsageError, VariantError, DeviceError
             It cannot be there.
         """
-        images = self.images_for(variant, np.zeros((1, *self.recipe.shape), np.uint8))
+        images, limit = self._form_for(variant)
+        if limit:
+            raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
         problem = self.known.problem_of(images).with_batch(batch)
         weights = {name: self.weights[name] for name in problem.named("weight")}
         resident = Resident(variant, problem, weights, device)

@@ -54,6 +54,7 @@ FILTER = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], 
     [[24]]
 )
 OUTPUT = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
+INTO, OUT_OF = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))  # of whole tiles
 
 Work = Callable[[], None]
 
@@ -152,18 +153,25 @@ class FoldedResNet:
         self._convolve(x, filters, wide, finish=False)
         bias = np.tile(filters.bias, self.sizes.pooled)
 
-        def pool(n: int) -> None:
-            a = wide.whole[n]
-            P = self.sizes.pooled
-            rows = np.maximum(a[0 : 2 * P : 2], a[1 : 2 * P + 1 : 2])
-            np.maximum(rows, a[2 : 2 * P + 2 : 2], out=rows)
+        P = self.sizes.pooled
+
+        def pool(n: int, first: int, last: int) -> None:
+            a = wide.whole[n, 2 * first : 2 * last + 1]
+            rows = np.maximum(a[:-1:2], a[1::2])
+            np.maximum(rows, a[2::2], out=rows)
             found = np.maximum(rows[:, 0 : 2 * P : 2], rows[:, 1 : 2 * P + 1 : 2])
             np.maximum(found, rows[:, 2 : 2 * P + 2 : 2], out=found)
-            lines = found.reshape(P, -1)
+            lines = found.reshape(last - first, -1)
             lines += bias
-            np.maximum(found, 0, out=y.inner[n])
+            np.maximum(found, 0, out=y.inner[n, first:last])
 
-        self._run([partial(pool, n) for n in range(N)])
+        edges = [P * i // self.threads for i in range(self.threads + 1)]
+
+        def some(first: int, last: int) -> None:
+            for n in range(N):
+                pool(n, first, last)
+
+        self._run([partial(some, first, last) for first, last in pairwise(edges) if first < last])
         return y
 
     def _block(self, x: _Image, block: Block, parity: int) -> _Image:
@@ -259,7 +267,6 @@ class FoldedResNet:
         windows = as_strided(
             start, (IN, IN, N, T, T, C), (row, column, n, OUT * row, OUT * column, channel), writeable=False
         )
-        into, out_of = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))
 
         def work(images: slice, tiles: slice, thread: int) -> None:
             part = windows[:, :, images, tiles]
@@ -270,11 +277,11 @@ class FoldedResNet:
             )  # in turn
             d = given[: part.size].reshape(part.shape)
             np.copyto(d, part)
-            v = np.matmul(into, d.reshape(IN * IN, -1), out=changed[: part.size].reshape(IN * IN, -1))
+            v = np.matmul(INTO, d.reshape(IN * IN, -1), out=changed[: part.size].reshape(IN * IN, -1))
             size = IN * IN * count * K
             m = np.matmul(v.reshape(IN * IN, count, C), weights, out=given[:size].reshape(IN * IN, count, K))
             size = OUT * OUT * count * K
-            s = np.matmul(out_of, m.reshape(IN * IN, -1), out=changed[:size].reshape(OUT * OUT, -1))
+            s = np.matmul(OUT_OF, m.reshape(IN * IN, -1), out=changed[:size].reshape(OUT * OUT, -1))
             pixels = given[:size].reshape(shape[0], shape[1], OUT, shape[2], OUT, K)
             np.add(s.reshape(OUT, OUT, *shape, K).transpose(2, 3, 0, 4, 1, 5), filters.bias, out=pixels)
             rows = slice(tiles.start * OUT, min(tiles.stop * OUT, P))
