@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from attention_tables import Row, medians
@@ -191,8 +192,8 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
     )
 
 
-def replaced(readme: str, text: str) -> str:
-    """The README with other text between the markers.
+def replaced(readme: str, text: str, page: Path = README) -> str:
+    """The README of that name with other text between the markers.
 
     Raises
     ------
@@ -202,7 +203,7 @@ def replaced(readme: str, text: str) -> str:
     before, found_start, rest = readme.partition(START)
     _, found_end, after = rest.partition(END)
     if not (found_start and found_end) or readme.count(START) != 1 or readme.count(END) != 1:
-        raise ValueError(f"{README} needs one '{START}' and behind it one '{END}'")
+        raise ValueError(f"{page} needs one '{START}' and behind it one '{END}'")
     return f"{before}{START}\n\n{text}\n\n{END}{after}"
 
 

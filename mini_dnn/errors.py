@@ -8,6 +8,7 @@
 │   │   └── ``SharedMemoryError``  a kernel with more static shared memory than a block may have
 │   └── ``LaunchError``         a launch that is refused, or that fails while it runs
 ├── ``DataError``               data-set files that are missing, damaged or cannot be fetched
+├── ``PictureError``            a picture's file that is missing, damaged, too large or no picture
 ├── ``WeightsError``            a weights file or checkpoint that is missing, damaged or of another network
 ├── ``CheckError``              a result that differs from its float64 reference
 └── ``UsageError``              flags of the command line that make no sense together
@@ -50,6 +51,10 @@ class LaunchError(DeviceError):
 
 class DataError(MiniDnnError):
     """Data-set files that are missing, damaged or cannot be fetched."""
+
+
+class PictureError(MiniDnnError):
+    """A picture's file that is missing, damaged, too large or no picture."""
 
 
 class WeightsError(MiniDnnError):

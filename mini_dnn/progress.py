@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -28,7 +29,13 @@ class Bar:
     def __init__(self, what: str, total: int) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         console = Console(stderr=True)
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = Progress(
+            *columns,
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the terminal
+        )
         self._task = self._progress.add_task(what, total=total)
         self._since = time.monotonic()
 

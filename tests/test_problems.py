@@ -81,7 +81,7 @@ def test_what_it_says_of_itself(operation: ops.Operation) -> None:
 def test_text_that_is_no_problem(operation: ops.Operation, text: str) -> None:
     with pytest.raises(ShapeError, match=re.escape(f"'{text}' is no {operation.usage} such as")) as error:
         operation.parse(text)
-    assert re.search(r"such as [\w.,]+: .", str(error.value))
+    assert re.search(r"such as [\w.,-]+: .", str(error.value))
 
 
 @each

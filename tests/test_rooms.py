@@ -15,11 +15,11 @@ from mini_dnn.paths import PACKAGE, ROOT
 
 FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a circle
     {"errors", "progress", "paths"},
-    {"device", "datasets"},
+    {"device", "datasets", "pictures"},
     {"nn"},
     {"ops"},
     {"variant"},
-    {"quads", "running"},
+    {"quads", "plans", "running"},
     {"checking", "interop"},
     {"measuring", "profiling"},
     {"grading", "report"},
@@ -28,7 +28,7 @@ FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a ci
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_FILES = 6
-MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.")  # an operation
+MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.", "mini_dnn.plans.")  # an operation
 MAY_NAME = (
     "mini_dnn.ops",
     "mini_dnn.nn",
@@ -41,6 +41,7 @@ MAY_NAME = (
     "mini_dnn.grading.network",
     "mini_dnn.cli.infer",
     "mini_dnn.cli.train",
+    "mini_dnn.measuring.pictures",  # the network on pictures of one's own
 )
 NAMES = re.compile(r"(?<![a-z])conv(?!e|i|oy)\w*|lenet\w*", re.IGNORECASE)  # convert, convince, convoy
 

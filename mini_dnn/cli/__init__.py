@@ -13,9 +13,11 @@ from mini_dnn.errors import CheckError, MiniDnnError
 
 VERBS = {  # and their modules
     "infer": "infer",
+    "classify": "classify",
     "list": "list_variants",
     "run": "one",
     "train": "train",
+    "weights": "weights",
     "bench": "bench",
     "check": "check",
     "grade": "grade",

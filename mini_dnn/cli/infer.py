@@ -17,14 +17,16 @@ from mini_dnn.cli.watch import add_watch
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step
+from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step, network_of
 from mini_dnn.measuring.layerwise import (
     ATTENTION,
     LAYER,
     LINEAR,
-    NUMPY_ATTENTION,
+    ON_HOST,
+    PADDED,
     Attentions,
     Convolutions,
+    PaddedConvolutions,
     Products,
     by_layer,
     compare,
@@ -40,8 +42,12 @@ from mini_dnn.variant import Variant, find
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 CHECKED = 200  # images whose probabilities are compared with float64
-KINDS = {LAYER: Convolutions, ATTENTION: Attentions}  # of layers that variants run
-TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention"}
+KINDS = {  # of layers that variants run
+    LAYER: Convolutions,
+    ATTENTION: Attentions,
+    PADDED: PaddedConvolutions,
+}
+TITLES = {LAYER: "Conv2d", LINEAR: "Linear", ATTENTION: "Attention", PADDED: "Conv2d"}
 
 Figures = dict[str, Any]
 
@@ -54,7 +60,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--impl",
         help="the variant of the network's convolutions or attention: a name of 'run.py list', or a path "
-        "(default m3; for attention the best one for the device; cpu is NumPy)",
+        "(default m3; for attention the best one for the device; cpu, the default of resnet18, is NumPy)",
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
@@ -152,11 +158,11 @@ def _variant(model: Model, name: str) -> Variant | None:
     """The variant of that name, which runs the network's layers; None where none is named."""
     if not name:
         return None
-    if name == "cpu" and model.layer == ATTENTION:
-        return NUMPY_ATTENTION
+    if name == "cpu" and model.layer in ON_HOST:
+        return ON_HOST[model.layer]
     variant = find(name)
-    if variant.op in STEPS_OF:
-        more = f" and --network {variant.op}" if variant.op != model.name else ""
+    if other := network_of(variant):
+        more = f" and --network {other}" if other != model.name else ""
         raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}{more}")
     others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
     if others:
@@ -212,7 +218,7 @@ def _layer_by_layer(
     part = None if setting.device and setting.device.has_clock else PART_IMAGES
     program.check_memory(args.batch, part, args.check)
     show = _print_layer if part is None or args.batch <= part else lambda layer: None
-    alone = program.model.layer == ATTENTION and args.check
+    alone = program.model.layer in ON_HOST and args.check
     expected = program.probabilities(args.batch, part=part) if alone else None
     elsewhere = [KINDS[program.model.layer](variant, setting, show)]
     elsewhere += [Products(linear, setting, show)] if linear else []
@@ -269,7 +275,9 @@ def _resident(
     if not whole.timed.settled:
         print(UNSETTLED)
     if whole.max_error is not None:
-        print(f"agrees with float64: max error {whole.max_error:.2e} of a probability")
+        (output,) = whole.problem.named("out")
+        what = "score" if output == "scores" else "probability"
+        print(f"agrees with float64: max error {whole.max_error:.2e} of a {what}")
     figures = {
         "name": program.model.name,
         "shape": str(whole.problem),

@@ -31,7 +31,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     Parameters
     ----------
     wanted : mapping of str to str
-        File names and their MD5 sums.
+        File names and their MD5 sums, or others: ``sha256:...``.
     mirrors : sequence of str
         URLs of folders, each ending in "/".
     folder : Path
@@ -53,8 +53,8 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
         for mirror in mirrors:
             try:
                 _probe(mirror + next(iter(wanted)))
-                for name, md5 in wanted.items():
-                    _fetch(mirror + name, md5, place)
+                for name, known in wanted.items():
+                    _fetch(mirror + name, known, place)
             except (
                 OSError,
                 ValueError,
@@ -66,10 +66,16 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
         raise DataError("; ".join(reasons))
 
 
-def _fetch(url: str, md5: str, folder: Path) -> None:
+def _fetch(url: str, known: str, folder: Path) -> None:
     show = sys.stderr.isatty()
     downloader = pooch.HTTPDownloader(progressbar=show, chunk_size=1 << 16, timeout=(PROBE_S, STALL_S))
-    pooch.retrieve(url, f"md5:{md5}", fname=url.rsplit("/", 1)[1], path=folder, downloader=downloader)
+    pooch.retrieve(
+        url,
+        known if ":" in known else f"md5:{known}",
+        fname=url.rsplit("/", 1)[1],
+        path=folder,
+        downloader=downloader,
+    )
 
 
 def _probe(url: str) -> None:

@@ -12,6 +12,7 @@ import h5py
 from mini_dnn.paths import open_regular
 
 MOST_ATTRIBUTES = 100
+MOST_ARRAYS, MOST_DEPTH = 10_000, 10
 
 
 @contextmanager
@@ -54,6 +55,29 @@ def array(file: h5py.File, name: str) -> h5py.Dataset:
     in_file = found.id.get_storage_size()
     if found.chunks or found.dtype.hasobject or in_file != in_memory:
         raise OSError(f"'{name}' takes {in_file:,} bytes in the file and {in_memory:,} in memory")
+    return found
+
+
+def names(file: h5py.File, folder: str = "") -> list[str]:
+    """Names of all arrays of the file, such as ``conv1/weight``; links are not followed.
+
+    Raises
+    ------
+    OSError
+        There are too many, or they lie too deep.
+    """
+    found: list[str] = []
+    pending = [folder]
+    while pending:
+        at = pending.pop()
+        group = file[at] if at else file
+        for name in group:
+            path = f"{at}/{name}" if at else name
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise OSError(f"'{name}' leads elsewhere, and links are not followed")
+            (found if isinstance(group[name], h5py.Dataset) else pending).append(path)
+        if len(found) + len(pending) > MOST_ARRAYS or at.count("/") > MOST_DEPTH:
+            raise OSError(f"it has more than {MOST_ARRAYS:,} arrays, or they lie {MOST_DEPTH} folders deep")
     return found
 
 

@@ -27,19 +27,30 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
     """
     api = load_driver()
     shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
-    status, tensor_map = api.cuTensorMapEncodeTiled(
+    memory = (
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"),
         len(shape),
         address,
         [api.cuuint64_t(side) for side in shape],
         [api.cuuint64_t(pitch) for pitch in geometry.pitches[::-1]],
-        [api.cuuint32_t(side) for side in box],
-        [api.cuuint32_t(1)] * len(shape),
+    )
+    how = (
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"),
         api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
+    if geometry.windows is None:
+        every = [api.cuuint32_t(1)] * len(shape)
+        status, tensor_map = api.cuTensorMapEncodeTiled(
+            *memory, [api.cuuint32_t(side) for side in box], every, *how
+        )
+    else:
+        (lower, upper), stride = geometry.corners, geometry.windows[1]
+        every = [api.cuuint32_t(step) for step in (1, stride, stride, 1)]
+        status, tensor_map = api.cuTensorMapEncodeIm2col(
+            *memory, [lower] * 2, [upper] * 2, box[0], box[1], every, *how
+        )
     if failed := reason(api, status):
         raise LaunchError(f"the driver makes no tensor map of {geometry} at {address:#x}: {failed}")
     return np.void(np.array([int(word) for word in tensor_map.opaque], np.uint64).tobytes())

@@ -11,7 +11,9 @@ from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
 # Modules that decide what is launched; the others say what problems, plans and variants are
-HOST_HALVES = ("mini_dnn.quads",)
+HOST_HALVES = tuple(
+    f"mini_dnn.{name}" for name in ("quads", "plans.implicit", "plans.implicit_rows", "plans.residual")
+)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 

@@ -1,4 +1,4 @@
-"""What tensor copies (``cp.async.bulk.tensor``) move: boxes of a matrix, or of a stack of matrices."""
+"""What tensor copies (``cp.async.bulk.tensor``) move: boxes of matrices, or pixels that windows see."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ ELEMENTS = {"float16": 2, "bfloat16": 2, "float32": 4}  # bytes
 SWIZZLES = (0, 32, 64, 128)
 UNIT = 16  # bytes: what copies move at a time
 MAX_SIDE, MAX_BOX, MAX_STRIDE = (1 << 31) - 1, 256, 1 << 40  # elements, elements, bytes
+MAX_PIXELS, MAX_STEP, MAX_CORNER = 1024, 8, 127  # of a copy of pixels; from window to window; beside an image
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class MapGeometry:
         Elements along each axis of what one copy moves.
     swizzle
         Bytes of shared memory within which the copy exchanges parts of 16 bytes; 0: it does not.
+    windows
+        R, stride and padding of windows of R x R pixels. Then ``shape`` is (N, H, W, C), and ``box`` is
+        pixels and channels: a copy moves one pixel of each of so many windows. None: a copy moves a box.
     """
 
     dtype: str
@@ -34,6 +38,13 @@ class MapGeometry:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    windows: tuple[int, ...] | None = None
+
+    @property
+    def corners(self) -> tuple[int, int]:
+        """Where the first pixels of windows begin, and end as counted from the image's end."""
+        size, _, padding = self.windows or (1, 1, 0)
+        return -padding, padding - size + 1
 
     @property
     def itemsize(self) -> int:
@@ -55,7 +66,30 @@ class MapGeometry:
         """What a GPU would refuse, or what lies beyond a buffer of so many bytes; empty if all is well."""
         return self._axes_fault() or self._box_fault() or self._stride_fault() or self._reach_fault(nbytes)
 
+    def _window_fault(self) -> str:
+        words = "R, stride and padding, as windows=(3, 1, 1)"
+        if self.windows is None or len(self.windows) != 3:
+            return f"its windows are {self.windows}; expected {words}"
+        size, stride, padding = self.windows
+        if not (1 <= size <= MAX_CORNER and 1 <= stride <= MAX_STEP and 0 <= padding < size):
+            return (
+                f"its windows are {self.windows}, that is {words}; R must be in 1 to {MAX_CORNER}, "
+                f"the stride in 1 to {MAX_STEP}, the padding in 0 to R - 1"
+            )
+        if len(self.shape) != 4 or len(self.strides) != 3 or len(self.box) != 2:
+            return (
+                f"its shape {self.shape}, strides {self.strides} and box {self.box} are not those of "
+                "windows: expected (N, H, W, C), three strides, and pixels and channels of a copy"
+            )
+        if min(self.shape[1:3]) + 2 * padding < size:
+            return (
+                f"a window of {size} x {size} does not fit its images of {self.shape} with padding {padding}"
+            )
+        return ""
+
     def _axes_fault(self) -> str:
+        if self.windows is not None:
+            return self._window_fault() or self._sides_fault()
         axes = len(self.box)
         if axes not in (2, 3):
             return f"its box {self.box} has {axes} axes; tensor copies move boxes of 2 or 3 axes"
@@ -64,13 +98,18 @@ class MapGeometry:
                 f"its box {self.box} has {axes} axes, its shape {self.shape} and its strides {self.strides}; "
                 f"expected {axes} sides and {axes - 1} strides: elements of the last axis are side by side"
             )
+        return self._sides_fault()
+
+    def _sides_fault(self) -> str:
         if not all(1 <= side <= MAX_SIDE for side in self.shape):
             return f"its shape is {self.shape}; each side must be in 1 to 2**31 - 1, as coordinates are ints"
         return ""
 
     def _box_fault(self) -> str:
-        if not all(1 <= side <= MAX_BOX for side in self.box):
-            return f"its box is {self.box}; each side must be in 1 to {MAX_BOX}: take several smaller boxes"
+        limits = [MAX_BOX] * len(self.box) if self.windows is None else [MAX_PIXELS, MAX_BOX]
+        if not all(1 <= side <= most for side, most in zip(self.box, limits, strict=True)):
+            most = " and ".join(f"{limit:,}" for limit in sorted(set(limits)))
+            return f"its box is {self.box}; each side must be in 1 to {most}: take several smaller boxes"
         row = self.box[-1] * self.itemsize
         if row % UNIT:
             return (

@@ -231,8 +231,9 @@ def _argument(values: Any, buffers: _Buffers) -> Argument:
             return _buffer(name, buffers)
         case ["images", name, first, last]:
             return _images(_buffer(name, buffers), first, last, buffers)
-        case ["map", name, list(box), shape, strides, swizzle, dtype]:
-            return _tensor_map(_buffer(name, buffers), box, shape, strides, swizzle, dtype, buffers)
+        case ["map", name, list(box), shape, strides, swizzle, dtype, windows]:
+            fields = (shape, strides, swizzle, dtype, windows)
+            return _tensor_map(_buffer(name, buffers), box, *fields, buffers)
         case ["int", value]:
             return _whole(value, "an int argument", -(2**31), 2**31 - 1)
         case ["float", (int() | float()) as value]:
@@ -249,20 +250,21 @@ def _argument(values: Any, buffers: _Buffers) -> Argument:
 
 
 def _tensor_map(
-    name: str, box: Any, shape: Any, strides: Any, swizzle: Any, dtype: Any, buffers: _Buffers
+    name: str, box: Any, shape: Any, strides: Any, swizzle: Any, dtype: Any, windows: Any, buffers: _Buffers
 ) -> TensorMap:
     """A tensor map that stays within its buffer."""
     what = f"the TensorMap of '{name}'"
 
-    def sides(values: Any) -> tuple[int, ...]:
+    def sides(values: Any, least: int = 1) -> tuple[int, ...]:
         if not isinstance(values, list) or len(values) > MAX_AXES:
             raise VariantError(f"{what} has {str(values)[:100]}; expected sides such as (128, 64)")
-        return tuple(_whole(side, what, 1) for side in values)
+        return tuple(_whole(side, what, least) for side in values)
 
     if dtype not in (None, *ELEMENTS):
         raise VariantError(f"{what} is of {str(dtype)[:100]!r}; expected one of {', '.join(ELEMENTS)}")
     shape, strides = (None if values is None else sides(values) for values in (shape, strides))
-    found = TensorMap(name, sides(box), shape, strides, _whole(swizzle, what), dtype)
+    windows = None if windows is None else sides(windows, 0)
+    found = TensorMap(name, sides(box), shape, strides, _whole(swizzle, what), dtype, windows)
     array = buffers.known[name]
     found.geometry(array.shape, array.dtype, array.nbytes)  # which looks at all of it
     return found

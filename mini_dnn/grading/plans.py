@@ -13,7 +13,17 @@ import numpy as np
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
 from mini_dnn.variant import Planned, TensorMap, Variant
-from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    RoundTrip,
+    Step,
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,10 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 "product": list(astuple(step.product)),
                 "stream": step.stream,
             }
+        case RoundTrip():
+            raise VariantError(
+                f"a round trip of '{step.buffer}': a submission keeps its buffers on the device"
+            )
 
 
 def _encode_argument(argument: Argument) -> list[Any]:
@@ -102,7 +116,8 @@ def _encode_argument(argument: Argument) -> list[Any]:
             return ["images", argument.buffer, argument.first, argument.last]
         case TensorMap():
             sides = (argument.box, argument.shape, argument.strides)
-            return ["map", argument.buffer, *map(_encode_sides, sides), argument.swizzle, argument.dtype]
+            kind = (argument.swizzle, argument.dtype, _encode_sides(argument.windows))
+            return ["map", argument.buffer, *map(_encode_sides, sides), *kind]
         case int():
             return ["int", argument]
         case float():

@@ -16,14 +16,16 @@ from mini_dnn.measuring.bench import Bench
 from mini_dnn.measuring.layerwise import Convolutions, Layerwise
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.layer import walk
+from mini_dnn.nn.models.resnet import ResNetSizes, sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention
-from mini_dnn.nn.weights import WeightsInfo, load
+from mini_dnn.nn.weights import WeightsInfo
 from mini_dnn.nn.zoo import MODELS, Model, vit_sizes
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.ops.vit import VitShape
 from mini_dnn.variant import Variant, find
 
@@ -33,7 +35,22 @@ BASE_BYTES = 250_000_000  # of the program, with all images as bytes
 CHECK_BYTES = 250_000_000  # of a comparison with float64
 IMAGE_BYTES = 240_000  # of an image on its way: LeNet's first output twice, and more than a transformer needs
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
-STEPS_OF = {NETWORK: STEPS, "vit": {"layers": "layer_by_layer", "fused": "fused"}}  # by network
+STEPS_OF = {  # by network
+    NETWORK: STEPS,
+    "vit": {"layers": "layer_by_layer", "fused": "fused"},
+    "resnet18": {
+        "transfers": "v0_transfers",
+        "conv-bn": "v1_conv_bn",
+        "layers": "v2_layers",
+        "shared": "v3_shared",
+        "tensor": "v4_tensor_cores",
+    },
+}
+
+
+def network_of(variant: Variant) -> str:
+    """The network that a variant computes; empty if it computes something else."""
+    return next((name for name, model in MODELS.items() if model.operation == variant.op), "")
 
 
 def find_step(name: str, network: str = NETWORK) -> Variant:
@@ -49,13 +66,13 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
         variant = find(f"networks/{network}/{steps[name]}" if name in steps else name)
     except VariantError as error:
         raise VariantError(f"--resident {name}: {error}; short names are {', '.join(steps)}") from error
-    if variant.op == network:
+    if network_of(variant) == network:
         return variant
-    if variant.op in STEPS_OF:
-        raise VariantError(f"{variant.name} computes {variant.op}: add --network {variant.op}")
+    if other := network_of(variant):
+        raise VariantError(f"{variant.name} computes {variant.op}: add --network {other}")
     raise VariantError(
         f"{variant.name} computes one {variant.op} and no whole network; --resident takes "
-        f"{', '.join(steps)}, or a folder whose VARIANT has op='{network}'"
+        f"{', '.join(steps)}, or a folder whose VARIANT has op='{MODELS[network].operation}'"
     )
 
 
@@ -103,7 +120,6 @@ class Program:
         """
         model = MODELS[network]
         images = model.load(data, "test", data_dir)
-        built = model.make(images.name, np.random.default_rng(0))
         file = weights or model.weights(images.name)
         if weights is None and not file.is_file():
             train = f"run.py train --network {network} --data {images.name}"
@@ -111,7 +127,8 @@ class Program:
                 f"no weights of {model.title} for the data set '{images.name}' are shipped: make them by "
                 f"'{train}', and give the file by --weights"
             )
-        return cls(built, load(file, built), file, images, data_dir, model)
+        built, info = model.read(file, images.name)
+        return cls(built, info, file, images, data_dir, model)
 
     @cached_property
     def weights(self) -> Arrays:
@@ -204,21 +221,30 @@ class Program:
             raise UsageError(f"--send {send}: {self.model.title} takes images as they are; take --send uint8")
         return datasets.as_sent(self.data, batch, send, self.data_dir)
 
-    def problem(self, images: np.ndarray) -> LenetBatch | VitShape:
+    def problem(self, images: np.ndarray) -> LenetBatch | VitShape | ResNetShape:
         """The whole network's for these images."""
         if self.model.name == NETWORK:
             return LenetBatch.of(images)
+        if self.model.operation == "resnet":
+            said = self.info.description
+            shapes = {name: value.shape for name, value in self.weights.items()}
+            sizes = ResNetSizes.from_json(said) if said else sizes_of(shapes, images.shape[2])
+            return ResNetShape.of(images, sizes)
         return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:
         """The network and the first ``count`` images, in a form of `datasets.SEND`."""
         images = self.images(count, send)
-        arrays = {"images": images, **self.weights}
+        channels = images.shape[1]
+        scaled = {"mean": np.zeros(channels, np.float32), "deviation": np.ones(channels, np.float32)}
+        problem = self.problem(images)
+        given = {**self.weights, **scaled}  # where bytes become numbers there, they are divided by 255 alone
+        arrays = {"images": images, **{name: given[name] for name in problem.named("weight")}}
 
         def score(probabilities: np.ndarray) -> float:
             return self.share_right(probabilities.argmax(axis=1))
 
-        return Service(variant, send, self.problem(images), arrays, score)
+        return Service(variant, send, problem, arrays, score)
 
     def bench(self, bench: Bench, variant: Variant, batch: int, sweep: bool = False) -> None:
         """Add a row for each convolution of the first ``batch`` images, with sweeps if these are asked for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, sqrt
 from typing import Any, ClassVar
 
@@ -14,13 +15,14 @@ from mini_dnn.errors import CheckError, VariantError
 from mini_dnn.measuring.measure import Measured, Setting, joined, measure
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
+from mini_dnn.nn.numpy_padded import channels_last, channels_second, padded_forward
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import TYPES
 from mini_dnn.paths import program
 from mini_dnn.variant import Variant
 
-LAYER, LINEAR, ATTENTION = "conv2d", "gemm", "attention"  # operations of one layer
-ATTENTION_TYPES = ("float32", "float16")
+LAYER, LINEAR, ATTENTION, PADDED = "conv2d", "gemm", "attention", "conv2d_padded"  # operations of one layer
+HALF_TYPES = ("float32", "float16")  # of attention, and of convolutions with padding
 TOLERANCE = 1e-4  # of a probability, where all operands are fp32
 HALF_TOLERANCE = 2e-2  # where some are not
 ALIKE = 1_000  # of so many images, one may change its class
@@ -51,8 +53,8 @@ class Layerwise:
         """Let the network's layers run here from now on."""
         raise NotImplementedError
 
-    def _measure(self, name: str, problem: Any, arrays: Arrays) -> np.ndarray:
-        layer = measure(self.variant, name, problem, arrays, self.setting)
+    def _measure(self, name: str, problem: Any, arrays: Arrays, variant: Variant | None = None) -> np.ndarray:
+        layer = measure(variant or self.variant, name, problem, arrays, self.setting)
         self.layers.append(replace(layer, result=replace(layer.result, outputs={})))  # which are large
         self.on_layer(self.layers[-1])
         return layer.result.y
@@ -91,6 +93,72 @@ class Convolutions(Layerwise):
             See `measure`.
         """
         return self._measure(name, *ops.find(LAYER).of(x, w))
+
+
+@dataclass
+class PaddedConvolutions(Layerwise):
+    """Runs a network's convolutions with stride or padding in one variant."""
+
+    words = ("this convolution", "convolutions")
+
+    def attach(self, network: Network) -> None:
+        """Let the network's convolutions with stride or padding run here from now on."""
+        network.convolve_padded_with(self)
+
+    def __call__(self, x: np.ndarray, w: np.ndarray, stride: int, padding: int, name: str) -> np.ndarray:
+        """Convolve x (N, C, H, W) for the layer of that name: (N, K, P, Q) in x's type.
+
+        The type is chosen as in `Products`, and the first layout that the variant takes: channels second or
+        last. ReLU, the residual and the bias are left to other layers.
+
+        Raises
+        ------
+        VariantError
+            It takes no type or layout, or one that cannot hold a number of x or w.
+        CheckError
+            See `measure`.
+        """
+
+        def ways() -> Iterator[tuple[str, Any, Arrays]]:
+            bias = np.zeros(len(w), np.float32)
+            for dtype in HALF_TYPES:
+                with np.errstate(over="ignore"):
+                    rounded = [a.astype(dtype, copy=False) for a in (x, w)]
+                for layout in ("nchw", "nhwc"):
+                    given = rounded if layout == "nchw" else [a.transpose(0, 2, 3, 1) for a in rounded]
+                    problem = ops.find(PADDED).of(*given, bias, stride=stride, padding=padding, layout=layout)
+                    yield dtype, *problem
+
+        problem, arrays = self._first_taken(ways())
+        variant = self.variant
+        if variant.host is not None:  # it is given the arrays alone
+            variant = replace(variant, host=partial(_convolve, stride=stride, padding=padding))
+        y = self._measure(name, problem, arrays, variant)
+        y = y if problem.layout == "nchw" else y.transpose(0, 3, 1, 2)
+        return y.astype(x.dtype, copy=False)
+
+
+def _convolve(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    y = channels_last(padded_forward(channels_second(x), channels_second(w), stride, padding))
+    y += bias
+    return y
+
+
+def _not_numpys(problem: Any) -> str:
+    """The forms of a convolution that a network's layers do not have."""
+    plain = problem.dtype == "fp32" and problem.layout == "nhwc"
+    return "" if plain and not problem.relu and not problem.residual else "NumPy's is fp32, nhwc and plain"
+
+
+NUMPY_PADDED = Variant(
+    op=PADDED,
+    host=_convolve,
+    refuses=_not_numpys,
+    name="cpu",
+    idea="NumPy: windows of some images are copied as lines of a matrix, and multiplied in BLAS",
+)
 
 
 @dataclass
@@ -152,7 +220,7 @@ class Attentions(Layerwise):
         usual = scale == 1 / sqrt(qkv.shape[-1])
 
         def ways() -> Iterator[tuple[str, Any, Arrays]]:
-            for dtype in ATTENTION_TYPES:
+            for dtype in HALF_TYPES:
                 with np.errstate(over="ignore"):
                     rounded = qkv.astype(dtype, copy=False)
                 for given in ((rounded,), tuple(np.moveaxis(rounded, 2, 0).swapaxes(2, 3))):
@@ -180,6 +248,9 @@ NUMPY_ATTENTION = Variant(
     name="cpu",
     idea="NumPy: heads are views, and each is multiplied in BLAS",
 )
+
+
+ON_HOST = {ATTENTION: NUMPY_ATTENTION, PADDED: NUMPY_PADDED}  # the variant "cpu" of networks' layers
 
 
 def by_layer(measured: Sequence[Measured]) -> list[Measured]:

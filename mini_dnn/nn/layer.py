@@ -27,6 +27,20 @@ class Parameter:
         return cls(value, np.zeros_like(value))
 
 
+class Running(Parameter):
+    """A mean of what batches show, such as a batch norm's: no loss trains it.
+
+    After a pass in training ``grad`` is the value less the batch's own, so that the sum over the parts of a
+    batch, each with its share, is that of the batch; `follow` moves the value.
+    """
+
+    MOMENTUM = 0.1  # share of the newest batch
+
+    def follow(self) -> None:
+        """Move toward what the last batch showed."""
+        self.value -= self.value.dtype.type(self.MOMENTUM) * self.grad
+
+
 class Layer:
     """Base of all layers; one without parameters overrides the first three methods.
 

@@ -14,7 +14,20 @@ import numpy.typing as npt
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Layer, Parameter, Shape, he_normal
 from mini_dnn.nn.numpy_conv import conv2d_backward_input, conv2d_backward_weight, conv2d_forward
-from mini_dnn.nn.numpy_pool import max_pool_backward, max_pool_forward
+from mini_dnn.nn.numpy_padded import (
+    channels_last,
+    channels_second,
+    output_size,
+    padded_backward_input,
+    padded_backward_weight,
+    padded_forward,
+)
+from mini_dnn.nn.numpy_pool import (
+    max_pool_backward,
+    max_pool_forward,
+    overlapping_max_backward,
+    overlapping_max_forward,
+)
 
 Convolve = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> y, a new array
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (x, w) -> x wᵀ, a new array
@@ -23,7 +36,10 @@ __all__ = ["Conv2d", "Flatten", "Layer", "Linear", "MaxPool2d", "Parameter", "Re
 
 
 class Conv2d(Layer):
-    """Valid convolution (cross-correlation) with stride 1 and no bias.
+    """Convolution (cross-correlation).
+
+    With stride 1 and no padding it runs in `mini_dnn.nn.numpy_conv`, else in `mini_dnn.nn.numpy_padded`,
+    which leaves the channels last in memory.
 
     Parameters
     ----------
@@ -32,9 +48,20 @@ class Conv2d(Layer):
     kernel_size
         R and S, the rows and columns of a filter.
     rng
-        Draws the initial filters.
+        Draws the initial filters; a bias starts at 0.
     dtype
         Of the filters: float32 or float64.
+    stride
+        Between windows, in rows and columns.
+    padding
+        Zeros on each side; fewer than R and S.
+    bias
+        Whether a number is added to each output channel.
+
+    Raises
+    ------
+    ShapeError
+        Stride or padding make no sense.
     """
 
     def __init__(
@@ -44,48 +71,82 @@ class Conv2d(Layer):
         kernel_size: tuple[int, int],
         rng: np.random.Generator,
         dtype: npt.DTypeLike = np.float32,
+        stride: int = 1,
+        padding: int = 0,
+        bias: bool = False,
     ) -> None:
+        if stride < 1 or not 0 <= padding < min(kernel_size):
+            raise ShapeError(
+                f"a convolution has a stride of 1 or more and a padding less than its filter's sides; found "
+                f"stride {stride}, padding {padding}, filter {kernel_size[0]} x {kernel_size[1]}"
+            )
+        self.stride, self.padding = stride, padding
         self.weight = he_normal(rng, (out_channels, in_channels, *kernel_size), dtype)
-        self.convolve: Convolve = conv2d_forward  # replace to run the forward pass elsewhere
+        self.bias = Parameter.of(np.zeros(out_channels, dtype)) if bias else None
+        # Replace to run the forward pass elsewhere.
+        self.convolve: Convolve = conv2d_forward if self.is_plain else self._convolve
 
     def __repr__(self) -> str:
         M, C, R, S = self.weight.value.shape
-        return f"Conv2d({C} -> {M}, {R}x{S})"
+        stride = f", stride {self.stride}" if self.stride != 1 else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"Conv2d({C} -> {M}, {R}x{S}{stride}{padding}{', bias' if self.bias else ''})"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its stride is 1 and its padding 0."""
+        return self.stride == 1 and self.padding == 0
 
     def output_shape(self, shape: Shape) -> Shape:
-        """(N, C, H, W) to (N, M, H - R + 1, W - S + 1)."""
+        """(N, C, H, W) to (N, M, P, Q), where P = (H + 2 padding - R) / stride + 1, rounded down."""
         M, C, R, S = self.weight.value.shape
         if len(shape) != 4 or shape[1] != C:
             raise ShapeError(f"{self!r} takes (N, {C}, H, W); found {shape}")
         N, _, H, W = shape
-        if R > H or S > W:
+        P, Q = output_size((H, W), (R, S), self.stride, self.padding)
+        if P < 1 or Q < 1:
+            padded = f" with its padding of {self.padding}" if self.padding else ""
             raise ShapeError(
-                f"the filter {R} x {S} is larger than the image {H} x {W}; a valid convolution needs R <= H "
-                "and S <= W: pad the image or take a smaller filter"
+                f"the filter {R} x {S} is larger than the image {H} x {W}{padded}; a valid convolution needs "
+                "R <= H and S <= W: pad the image or take a smaller filter"
             )
-        return (N, M, H - R + 1, W - S + 1)
+        return (N, M, P, Q)
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, M, P, Q), through `convolve`."""
         self.output_shape(x.shape)
         if training:
             self._saved = x
-        return self.convolve(x, self.weight.value)
+        y = self.convolve(x, self.weight.value)
+        if self.bias:
+            y += self.bias.value[:, None, None]
+        return y
+
+    def _convolve(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return padded_forward(x, w, self.stride, self.padding)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradient of the filters, return dx."""
+        """Store the gradients of the filters and of the bias, return dx."""
+        H, W = self._saved.shape[2:] if self._saved is not None else (0, 0)
         self.backward_parameters(dy)
-        R, S = self.weight.value.shape[2:]
-        return conv2d_backward_input(self.weight.value, dy, dy.shape[2] + R - 1, dy.shape[3] + S - 1)
+        if self.is_plain:
+            return conv2d_backward_input(self.weight.value, dy, H, W)
+        return padded_backward_input(self.weight.value, dy, self.stride, self.padding, H, W)
 
     def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradient of the filters."""
+        """Store the gradients of the filters and of the bias."""
         R, S = self.weight.value.shape[2:]
-        self.weight.grad = conv2d_backward_weight(self._take_saved(), dy, R, S)
+        x = self._take_saved()
+        if self.is_plain:
+            self.weight.grad = conv2d_backward_weight(x, dy, R, S)
+        else:
+            self.weight.grad = padded_backward_weight(x, dy, R, S, self.stride, self.padding)
+        if self.bias:
+            self.bias.grad = dy.sum(axis=(0, 2, 3))
 
     def parameters(self) -> dict[str, Parameter]:
-        """``weight`` (M, C, R, S)."""
-        return {"weight": self.weight}
+        """``weight`` (M, C, R, S), and ``bias`` (M,) where there is one."""
+        return {"weight": self.weight, **({"bias": self.bias} if self.bias else {})}
 
 
 class ReLU(Layer):
@@ -111,42 +172,72 @@ class ReLU(Layer):
 
 
 class MaxPool2d(Layer):
-    """Maxima of square windows that do not overlap.
+    """Maxima of square windows.
 
     Parameters
     ----------
     size
-        Rows and columns of a window, and the stride.
+        Rows and columns of a window.
     ceil_mode
         Whether windows that the lower and right edges cut short count (34 by 4 gives 9, else 8).
+    stride
+        Between windows; by default their size.
+    padding
+        Rows and columns beyond each edge that windows may reach into; at most half the size. Nothing there
+        is a maximum.
+
+    Raises
+    ------
+    ShapeError
+        They make no sense.
     """
 
-    def __init__(self, size: int, ceil_mode: bool = False) -> None:
-        self.size = size
+    def __init__(
+        self, size: int, ceil_mode: bool = False, stride: int | None = None, padding: int = 0
+    ) -> None:
+        self.size, self.stride, self.padding = size, stride or size, padding
         self.ceil_mode = ceil_mode
+        self._is_apart = self.stride == size and not padding  # windows do not overlap
+        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size or (ceil_mode and not self._is_apart):
+            raise ShapeError(
+                "pooling needs a size and a stride of 1 or more, a padding of at most half the size, and no "
+                f"ceil mode with a stride or a padding of its own; found {size}, {self.stride}, {padding}"
+            )
 
     def __repr__(self) -> str:
-        return f"MaxPool2d({self.size}x{self.size}{', ceil' if self.ceil_mode else ''})"
+        stride = f", stride {self.stride}" if self.stride != self.size else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"MaxPool2d({self.size}x{self.size}{', ceil' if self.ceil_mode else ''}{stride}{padding})"
 
     def output_shape(self, shape: Shape) -> Shape:
         """(N, C, H, W) to (N, C, P, Q)."""
-        least = 1 if self.ceil_mode else self.size
+        least = 1 if self.ceil_mode else max(1, self.size - 2 * self.padding)
         if len(shape) != 4 or min(shape[2:]) < least:
             raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        if not self._is_apart:
+            return *shape[:2], *output_size(shape[2:], (self.size,) * 2, self.stride, self.padding)
         extra = self.size - 1 if self.ceil_mode else 0
         return shape[0], shape[1], (shape[2] + extra) // self.size, (shape[3] + extra) // self.size
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, C, P, Q)."""
-        y = max_pool_forward(x, self.size, *self.output_shape(x.shape)[2:])
+        P, Q = self.output_shape(x.shape)[2:]
+        if self._is_apart:
+            y = max_pool_forward(x, self.size, P, Q)
+        else:
+            x = channels_last(x)
+            y = overlapping_max_forward(x, self.size, self.stride, self.padding, P, Q)
         if training:
             self._saved = x, y
-        return y
+        return y if self._is_apart else channels_second(y)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         """Send each dy to its window's maximum, of equal ones to one only."""
         x, y = self._take_saved()
-        return max_pool_backward(x, y, dy, self.size)
+        if self._is_apart:
+            return max_pool_backward(x, y, dy, self.size)
+        dx = overlapping_max_backward(x, y, channels_last(dy), self.size, self.stride, self.padding)
+        return channels_second(dx)
 
 
 class Flatten(Layer):

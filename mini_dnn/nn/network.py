@@ -16,6 +16,7 @@ from mini_dnn.nn.layers import Conv2d, Layer, Linear, Parameter, Shape
 from mini_dnn.nn.transformer import MultiHeadAttention
 
 NamedConvolve = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> y, a new array
+NamedPadded = Callable[[np.ndarray, np.ndarray, int, int, str], np.ndarray]  # and stride, padding before it
 NamedMultiply = Callable[[np.ndarray, np.ndarray, str], np.ndarray]  # (x, w, layer's name) -> x wᵀ
 NamedAttend = Callable[[np.ndarray, float, str], np.ndarray]  # (qkv, scale, layer's name) -> o, a new array
 
@@ -55,13 +56,22 @@ class Network:
         }
 
     def convolve_with(self, convolve: NamedConvolve) -> None:
-        """Let ``convolve(x, w, name)`` run the forward pass of every convolution from now on.
+        """Let ``convolve(x, w, name)`` run every convolution of stride 1 without padding from now on.
 
         Its result must be a new array: the layer after it may work in place.
         """
         for name, layer in walk(self.layers):
-            if isinstance(layer, Conv2d):
+            if isinstance(layer, Conv2d) and layer.is_plain:
                 layer.convolve = partial(_named, convolve, name)
+
+    def convolve_padded_with(self, convolve: NamedPadded) -> None:
+        """Let ``convolve(x, w, stride, padding, name)`` run every other convolution from now on.
+
+        Its result must be a new array, without the layer's bias.
+        """
+        for name, layer in walk(self.layers):
+            if isinstance(layer, Conv2d) and not layer.is_plain:
+                layer.convolve = partial(_padded, convolve, layer.stride, layer.padding, name)
 
     def multiply_with(self, multiply: NamedMultiply) -> None:
         """Let ``multiply(x, w, name)`` give x wᵀ in the forward pass of every linear layer from now on."""
@@ -145,6 +155,12 @@ class Network:
     def predict(self, x: np.ndarray, on_layer: Callable[[LayerTime], None] | None = None) -> np.ndarray:
         """Classes (N,) int64 that the network holds for most likely."""
         return self.forward(x, on_layer=on_layer).argmax(axis=1)
+
+
+def _padded(
+    convolve: NamedPadded, stride: int, padding: int, name: str, x: np.ndarray, w: np.ndarray
+) -> np.ndarray:
+    return convolve(x, w, stride, padding, name)
 
 
 def _named(compute: Callable[[Any, Any, str], np.ndarray], name: str, first: Any, second: Any) -> np.ndarray:

@@ -1,9 +1,12 @@
-"""Max-pooling in NumPy, over square windows that do not overlap.
+"""Pooling in NumPy, over square windows: maxima where they do not overlap, and places of those that do.
 
-The maximum is taken over rows, then over columns: each step works on long stretches of memory, where
-picking windows one by one would not. Windows are k x k; the last ones of each axis may be cut short by
-the edge (ceil mode). Any floating-point dtype.
+Where windows do not overlap, the maximum is taken over rows, then over columns: each step works on long
+stretches of memory, where picking windows one by one would not. Windows are k x k; the last ones of each
+axis may be cut short by the edge (ceil mode). Any floating-point dtype.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -68,4 +71,87 @@ def max_pool_backward(x: np.ndarray, y: np.ndarray, dy: np.ndarray, k: int) -> n
         rows = _maxima(x[part], k, axis=2)
         drows = _maxima_backward(rows, y[n : n + step], dy[n : n + step], k, axis=3)
         dx[part] = _maxima_backward(x[part], rows, drows, k, axis=2)
+    return dx
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One place of a window, in all windows that have a pixel there.
+
+    Parameters
+    ----------
+    place
+        Its number: row times size plus column.
+    windows, pixels
+        Which windows these are, of (N, P, Q, C), and their pixels, of (N, H, W, C).
+    """
+
+    place: int
+    windows: tuple[slice, ...]
+    pixels: tuple[slice, ...]
+
+
+def taps(
+    size: int, stride: int, padding: int, image: tuple[int, ...], windows: tuple[int, ...]
+) -> Iterator[Tap]:
+    """All places of square windows that may overlap, or stick out of the image.
+
+    Parameters
+    ----------
+    image, windows
+        Rows and columns of pixels, and of windows.
+    """
+    for place in range(size * size):
+        starts = [at - padding for at in divmod(place, size)]
+        first = [max(0, -(start // stride)) for start in starts]  # -(a // b) rounds -a / b up
+        last = [
+            min(count, (length - 1 - start) // stride + 1)
+            for count, length, start in zip(windows, image, starts, strict=True)
+        ]
+        if any(a >= b for a, b in zip(first, last, strict=True)):
+            continue
+        which = [slice(a, b) for a, b in zip(first, last, strict=True)]
+        where = [
+            slice(start + a * stride, start + (b - 1) * stride + 1, stride)
+            for start, a, b in zip(starts, first, last, strict=True)
+        ]
+        every = slice(None)
+        yield Tap(place, (every, *which, every), (every, *where, every))
+
+
+def overlapping_max_forward(
+    x: np.ndarray, size: int, stride: int, padding: int, P: int, Q: int
+) -> np.ndarray:
+    """Maxima of square windows, what lies outside of the image left out.
+
+    Parameters
+    ----------
+    x
+        (N, H, W, C)
+    size, stride, padding
+        Of the windows, in rows and columns alike.
+    P, Q
+        Rows and columns of windows.
+
+    Returns
+    -------
+    (N, P, Q, C) in x's dtype; NaN where a window holds NaN.
+    """
+    N, H, W, C = x.shape
+    y = np.full((N, P, Q, C), -np.inf, x.dtype)
+    for tap in taps(size, stride, padding, (H, W), (P, Q)):
+        np.maximum(y[tap.windows], x[tap.pixels], out=y[tap.windows])
+    return y
+
+
+def overlapping_max_backward(
+    x: np.ndarray, y: np.ndarray, dy: np.ndarray, size: int, stride: int, padding: int
+) -> np.ndarray:
+    """Gradient by x (N, H, W, C), from y and dy, both (N, P, Q, C): of equal maxima the first gets it."""
+    dx = np.zeros_like(x)
+    pending = np.ones_like(y, dtype=bool)  # windows whose maximum has not been met yet
+    for tap in taps(size, stride, padding, x.shape[1:3], y.shape[1:3]):
+        hit = (x[tap.pixels] == y[tap.windows]) & pending[tap.windows]
+        dx[tap.pixels] += dy[tap.windows] * hit
+        pending[tap.windows] &= ~hit
     return dx

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mini_dnn.datasets import ImageSet, to_float
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.nn.layer import Running
 from mini_dnn.nn.layers import Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
@@ -235,6 +236,9 @@ class Trainer:
         workers = self._workers
         loss = workers.step(x, labels) if workers else both_ways(self._logits, x, labels, len(x))
         self._optimizer.step(rate)
+        for parameter in self.network.parameters().values():
+            if isinstance(parameter, Running):
+                parameter.follow()
         return loss
 
     def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -251,8 +255,9 @@ class Trainer:
 
 
 def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
+    trained = {name: p for name, p in network.parameters().items() if not isinstance(p, Running)}
     if not settings.muon:
-        return Adam(network.parameters(), decay=settings.decay)
+        return Adam(trained, decay=settings.decay)
     hidden = [
         f"{name}.{key}"
         for name, layer in network.layers.items()
@@ -260,7 +265,7 @@ def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
         for key, parameter in layer.parameters().items()
         if parameter.value.ndim == 2
     ]
-    return Muon(network.parameters(), hidden, settings.decay)
+    return Muon(trained, hidden, settings.decay)
 
 
 def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:

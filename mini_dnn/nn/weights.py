@@ -1,12 +1,14 @@
-"""Trained parameters in HDF5 files: written whole or not at all, and checked when read.
+"""Trained parameters in files: written whole or not at all, and checked when read.
 
-A file holds one data set a parameter (``conv1/weight``, ``fc1/bias`` ...) and attributes that say what
-the file is. Training checkpoints use the same two functions, `write_arrays` and `read_arrays`.
+A file holds one array a parameter (``conv1/weight``, ``fc1/bias`` ...) and attributes that say what
+the file is. It is one of HDF5, or of NPZ or safetensors where its name ends so. Training checkpoints use
+the same two functions, `write_arrays` and `read_arrays`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import tempfile
@@ -17,9 +19,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mini_dnn.datasets import hdf5
 from mini_dnn.errors import WeightsError
+from mini_dnn.nn import stores
 from mini_dnn.nn.network import Network
+from mini_dnn.nn.stores import Described, Store
 from mini_dnn.paths import replacing
 
 ALLOWANCE_BYTES = 1 << 20  # of a file, for all but its arrays
@@ -46,6 +49,7 @@ class WeightsInfo:
     created_with: str = ""  # this and what follows are filled in by `save`
     architecture: str = ""
     checksum: str = ""  # see `checksum`
+    description: str = ""  # JSON of the network's sizes, where its name does not tell them
 
 
 def save(path: Path, network: Network, info: WeightsInfo) -> None:
@@ -62,6 +66,8 @@ def save(path: Path, network: Network, info: WeightsInfo) -> None:
         "seed": info.seed,
         "command": info.command,
     }
+    if info.description:
+        attributes["description"] = info.description
     attributes |= {f"accuracy_{n}": accuracy for n, accuracy in info.accuracies.items()}
     write_arrays(path, "weights", network.architecture, values(network), attributes)
 
@@ -87,9 +93,43 @@ def load(path: Path, network: Network) -> WeightsInfo:
             created_with=str(attributes["created_with"]),
             architecture=str(attributes["architecture"]),
             checksum=str(attributes["checksum"]),
+            description=str(attributes.get("description", "")),
         )
     except (KeyError, ValueError, OverflowError) as error:
         raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
+
+
+def describe(path: Path) -> dict[str, str | int | float]:
+    """What a file says about itself, without reading its arrays, and how many numbers these are.
+
+    Raises
+    ------
+    WeightsError
+        The file is missing or damaged, or says nothing.
+    """
+    try:
+        with stores.opened(path) as store:
+            attributes = {key: _plain(value) for key, value in store.attributes.items()}
+            count = sum(math.prod(shape) for shape, _ in store.arrays().values())
+    except FileNotFoundError:
+        raise _error(path, "weights", "there is no such file") from None
+    except stores.PickledError as error:
+        raise _error(path, "weights", str(error)) from None
+    except stores.DAMAGED as error:
+        raise _damaged(path, "weights", error) from error
+    if attributes.get("format") != FORMAT:
+        raise _error(
+            path, "weights", "it does not say what it is; 'run.py weights convert' takes state dicts"
+        )
+    return attributes | {"numbers": count}
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file can be read, and says that it is one of `write_arrays`."""
+    try:
+        return describe(path).get("kind") == "weights"
+    except WeightsError:
+        return False
 
 
 def values(network: Network) -> dict[str, np.ndarray]:
@@ -116,14 +156,8 @@ def write_arrays(
     contents |= {"format": FORMAT, "kind": kind, "architecture": architecture, "created_with": _versions()}
     try:
         with replacing(path) as temporary:
-            # From this version on HDF5 guards its own structure by checksums; ours guards the contents.
-            with h5py.File(temporary, "w", libver=("v110", "v110"), locking=False) as file:
-                for name, array in arrays.items():
-                    file[name.replace(".", "/")] = array
-                for key, value in (contents | {"checksum": checksum(arrays, contents)}).items():
-                    # Strings of fixed length: HDF5 keeps others in a heap that it does not guard, and a
-                    # damaged heap can keep it reading for ever.
-                    file.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
+            contents["checksum"] = checksum(arrays, contents)
+            stores.write(temporary, stores.kind_of(path), arrays, contents)
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
     except (OSError, RuntimeError) as error:  # HDF5 reports a full disk on closing as RuntimeError
@@ -166,14 +200,17 @@ def read_arrays(
     """
     try:
         _check_size(path, kind, into)
-        with hdf5.opened(path) as file:
-            attributes = {key: _plain(value) for key, value in hdf5.attributes(file).items()}
+        with stores.opened(path) as store:
+            attributes = {key: _plain(value) for key, value in store.attributes.items()}
             _check_attributes(path, kind, architecture, attributes)
-            arrays = {name: _read(path, kind, file, name, wanted) for name, wanted in into.items()}
+            found = store.arrays()
+            arrays = {name: _read(path, kind, store, found, name, into[name]) for name in into}
     except FileNotFoundError:
         raise _error(path, kind, "there is no such file") from None
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # how h5py meets a bad file
-        raise _error(path, kind, f"it is no HDF5 file, or is cut short or damaged ({error})") from error
+    except stores.PickledError as error:
+        raise _error(path, kind, str(error)) from None
+    except stores.DAMAGED as error:
+        raise _damaged(path, kind, error) from error
     if checksum(arrays, attributes) != attributes.get("checksum"):
         raise _error(path, kind, "its checksum does not match its contents: it is damaged")
     for name, array in arrays.items():
@@ -214,16 +251,17 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
         raise _error(path, kind, problem)
 
 
-def _read(path: Path, kind: str, file: h5py.File, name: str, wanted: np.ndarray) -> np.ndarray:
+def _read(
+    path: Path, kind: str, store: Store, found: Mapping[str, Described], name: str, wanted: np.ndarray
+) -> np.ndarray:
     """One array; its shape is compared before it is read, as a damaged one could ask for any memory."""
-    try:
-        stored = hdf5.array(file, name.replace(".", "/"))
-    except KeyError:
-        raise _error(path, kind, f"'{name}' is missing") from None
-    if stored.shape != wanted.shape or not np.can_cast(stored.dtype, wanted.dtype, "safe"):
-        problem = f"'{name}' is {stored.shape} {stored.dtype}; the network has {wanted.shape} {wanted.dtype}"
+    if name not in found:
+        raise _error(path, kind, f"'{name}' is missing")
+    shape, dtype = found[name]
+    if shape != wanted.shape or not np.can_cast(dtype, wanted.dtype, "safe"):
+        problem = f"'{name}' is {shape} {dtype}; the network has {wanted.shape} {wanted.dtype}"
         raise _error(path, kind, problem)
-    return stored[...]
+    return store.read(name)
 
 
 def _plain(value: object) -> str | int | float:
@@ -237,6 +275,11 @@ def _plain(value: object) -> str | int | float:
 
 def _error(path: Path, kind: str, problem: str) -> WeightsError:
     return WeightsError(f"cannot use {path} as {kind}: {problem}. Next: {_NEXT_STEP[kind]}")
+
+
+def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
+    problem = f"it is no {stores.kind_of(path) or 'HDF5'} file, or is cut short or damaged ({error})"
+    return _error(path, kind, problem)
 
 
 def _versions() -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.nn.layer import Parameter
+from mini_dnn.nn.layer import Parameter, Running
 from mini_dnn.nn.loss import softmax_cross_entropy
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_conv import cores
@@ -38,6 +38,10 @@ def both_ways(network: Network, x: np.ndarray, labels: np.ndarray, count: int) -
     if share != 1:
         dlogits *= dlogits.dtype.type(share)
     network.backward(dlogits)
+    if share != 1:
+        for parameter in network.parameters().values():
+            if isinstance(parameter, Running):
+                parameter.grad *= parameter.grad.dtype.type(share)
     return loss * share
 
 

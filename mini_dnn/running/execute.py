@@ -12,7 +12,18 @@ from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import TensorMap
-from mini_dnn.variant.plan import Argument, Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import (
+    Argument,
+    Code,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    RoundTrip,
+    Step,
+)
 from mini_dnn.variant.planned import Planned
 
 
@@ -66,6 +77,11 @@ class Execution:
         try:
             for name, array in planned.arrays.items():
                 self.buffers[name] = device.empty(name, array.shape, array.dtype, fill=False)
+            self._away = {
+                step.buffer: self._on_the_host(step.buffer)
+                for step in (*planned.setup, *planned.steps)
+                if isinstance(step, RoundTrip)
+            }
         except BaseException:
             self.free()
             raise
@@ -148,6 +164,10 @@ class Execution:
             case Gemm():
                 a, b, c = (self._named(name, "the gemm") for name in (step.a, step.b, step.c))
                 device.gemm(step.product, a, b, c, step.stream)
+            case RoundTrip(name):
+                buffer = self._named(name, "a round trip")
+                device.copy_out(buffer, self._away[name], step.stream, wait=False)
+                device.copy_in(buffer, self._away[name], step.stream)
             case CopyIn(images):
                 part = _host_part(host, images)
                 device.copy_in(self._part(images, "a copy"), part, step.stream)
@@ -158,6 +178,11 @@ class Execution:
     def _part(self, images: Images, what: str) -> Buffer:
         buffer = self._named(images.buffer, what)
         return self._device.part(buffer, images.first, images.last)
+
+    def _on_the_host(self, name: str) -> np.ndarray:
+        """Pinned memory for a buffer's way there and back."""
+        buffer = self._named(name, "a round trip")
+        return self._device.pinned(buffer.shape, buffer.dtype)
 
     def _named(self, name: str, what: str) -> Buffer:
         """The buffer of that name, or another one's memory that goes by it."""
@@ -262,6 +287,8 @@ def _describe(step: Step) -> tuple[str, str]:
             return kind, f"{images.buffer}[{images.first}:{images.last}]"
         case Launch():
             return "kernel", step.kernel
+        case RoundTrip():
+            return "copy_out", f"{step.buffer} and back"
         case Gemm():
             return "kernel", "cuBLAS"
     return "kernel", f"copy to {step.symbol}"

@@ -17,7 +17,7 @@ from mini_dnn.running.execute import argument, compile_others, no_buffer
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Planned, Variant
-from mini_dnn.variant.plan import Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, RoundTrip, Step
 
 ALIGNMENT = 16  # bytes: what kernels load and store at once, at most
 
@@ -163,7 +163,7 @@ class Prepared:
                 case Gemm():
                     named = partial(self._buffer, planned, first, "the gemm")
                     yield self.stream.gemm(step.product, named(step.a), named(step.b), named(step.c))
-                case CopyIn() | CopyOut():
+                case CopyIn() | CopyOut() | RoundTrip():
                     pass  # the arrays are on the device
 
     def _buffer(

@@ -8,7 +8,18 @@ from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.ops.problem import Array
 from mini_dnn.variant.folders import SHORT_NAMES, climbed, find, mine, names, operation_of, own
-from mini_dnn.variant.plan import Call, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Call,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    RoundTrip,
+    Step,
+    TensorMap,
+)
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import COMPUTE_TYPES, HostFunction, Sweep, Variant, ceil_div
 
@@ -28,6 +39,7 @@ __all__ = [
     "Launch",
     "LenetBatch",
     "Planned",
+    "RoundTrip",
     "Step",
     "Sweep",
     "TensorMap",

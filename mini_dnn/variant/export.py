@@ -13,7 +13,17 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError
-from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    RoundTrip,
+    Step,
+    TensorMap,
+)
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
@@ -126,6 +136,8 @@ def _step(step: Step) -> str:
             return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
+        case RoundTrip():
+            return f"copy {step.buffer} from the GPU and back"
         case Gemm():
             return _product(step)
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
@@ -165,9 +177,9 @@ def scalar(value: int | float | np.generic) -> str:
 
 
 def _tensor_map(value: TensorMap) -> str:
-    """What `cuTensorMapEncodeTiled` would be told; sizes in elements, the innermost last."""
+    """What the driver would be told; sizes in elements, the innermost last."""
     words = [f"boxes of {value.box}", f"swizzle {value.swizzle}"]
-    for name in ("shape", "strides", "dtype"):
+    for name in ("shape", "strides", "dtype", "windows"):
         if getattr(value, name) is not None:
             words.append(f"{name} {getattr(value, name)}")
     return f"tensor map of {value.buffer} [{'; '.join(words)}]"

@@ -53,6 +53,10 @@ class TensorMap:
         changed by bits 7 to 9. With 64 bits 4 and 5 are, with 32 bit 4. 0: they lie as they come.
     dtype
         ``"float16"``, ``"bfloat16"`` or ``"float32"``; by default the buffer's.
+    windows
+        R, stride and padding of windows: for ``ptx::tensor_load_windows``, which brings a
+        pixel of each of many windows. Then ``shape`` is (N, H, W, C) and ``box`` is windows and channels of a
+        copy: at most 1,024 and 256.
     """
 
     buffer: str
@@ -61,6 +65,7 @@ class TensorMap:
     strides: tuple[int, ...] | None = None
     swizzle: int = 128
     dtype: str | None = None
+    windows: tuple[int, ...] | None = None
 
     def geometry(self, shape: tuple[int, ...], dtype: str, nbytes: int) -> MapGeometry:
         """How it sees a buffer.
@@ -75,11 +80,11 @@ class TensorMap:
         VariantError
             No GPU could copy so, or not from this buffer; the message says why and what to do.
         """
-        kind, axes = self.dtype or dtype, len(self.box)
+        kind, axes = self.dtype or dtype, len(self.box) if self.windows is None else 4
         if kind not in ELEMENTS:
             raise self._error(f"its elements are {kind}; give dtype= as one of {', '.join(ELEMENTS)}")
         same = len(shape) >= axes and np.dtype(dtype).itemsize == ELEMENTS[kind]
-        if self.shape is None and axes in (2, 3) and not (same and prod(shape[:-axes]) == 1):
+        if self.shape is None and axes in (2, 3, 4) and not (same and prod(shape[:-axes]) == 1):
             raise self._error(
                 f"the buffer is {shape} {dtype}, the box {self.box} {kind}: give shape=, one side for each "
                 "side of the box"
@@ -91,7 +96,8 @@ class TensorMap:
         whole = tuple(shape[-axes:]) if within else sides
         dense = tuple(prod(whole[i:]) for i in range(1, axes))
         strides = dense if self.strides is None else tuple(self.strides)
-        found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle)
+        windows = None if self.windows is None else tuple(self.windows)
+        found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle, windows)
         if fault := found.fault(nbytes):
             raise self._error(fault)
         return found
@@ -196,6 +202,18 @@ class CopyOut:
 
 
 @dataclass(frozen=True)
+class RoundTrip:
+    """Copy a whole buffer to pinned host memory and back, as if the host had a part in the work.
+
+    It shows what that costs: nobody changes the values on their way. These copies belong to the op and to its
+    time, while those of `CopyIn` and `CopyOut` come before and after it.
+    """
+
+    buffer: str
+    stream: int = 0
+
+
+@dataclass(frozen=True)
 class Gemm:
     """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
 
@@ -254,7 +272,7 @@ class Call:
     stream: int = 0
 
 
-Step = Launch | CopyToSymbol | CopyIn | CopyOut | Gemm  # that are done
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm  # that are done
 WrittenStep = Step | Call  # that a variant may write
 
 
@@ -323,7 +341,10 @@ def _expected_of_map(name: str, value: Any) -> str:
         case "dtype":
             return "" if value in (None, *ELEMENTS) else f"one of {', '.join(ELEMENTS)}"
     fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-    return "" if fits or (value is None and name != "box") else "whole numbers of elements: (128, 64)"
+    words = (
+        "R, stride and padding: (3, 1, 1)" if name == "windows" else "whole numbers of elements: (128, 64)"
+    )
+    return "" if fits or (value is None and name != "box") else words
 
 
 def _is_whole(value: Any) -> bool:

@@ -14,7 +14,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.variant.answers import Exercise, exercise
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
-from mini_dnn.variant.plan import Gemm
+from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
@@ -88,6 +88,11 @@ def _check(planned: Planned) -> None:
     if any(isinstance(step, Gemm) for step in (*planned.setup, *planned.steps)):
         raise UsageError(
             f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take "
+            "another variant"
+        )
+    if any(isinstance(step, RoundTrip) for step in planned.steps):
+        raise UsageError(
+            f"{planned.name} sends buffers to the host and back, which the program does not; take "
             "another variant"
         )
     if planned.codes:

@@ -19,7 +19,7 @@ from mini_dnn.errors import LaunchError
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 SLOT = 128  # bytes for each argument, the largest of which is a tensor map
-MAP_FIELDS = "<QQ2Q3I3I3I"  # of include/emulator/tensor_map.h
+MAP_FIELDS = "<QQ2Q3I3I3IIQ3I"  # of include/emulator/tensor_map.h
 MAP_MARK = 0x70616D2D7264646E
 
 KINDS = {"b": Kind.BOOLEAN, "i": Kind.INTEGER, "u": Kind.INTEGER, "f": Kind.FLOATING}  # NumPy's letters
@@ -169,11 +169,12 @@ def _tensor_map(what: str, arg: MappedBuffer) -> bytes:
     if not isinstance(buffer, EmulatorBuffer) or buffer.address is None:
         raise LaunchError(f"{what}: buffer '{buffer.name}' belongs to another device, or was freed")
     address, geometry = arg.at(buffer.address)
-    axes = len(geometry.box)
-    more = (1,) * (3 - axes)
-    shape, box = (*geometry.shape[::-1], *more), (*geometry.box[::-1], *more)
-    pitches = (*geometry.pitches[::-1], *((0,) * (3 - axes)))
-    numbers = (*pitches, *shape, *box, axes, geometry.itemsize, geometry.swizzle)
+    axes = len(geometry.shape)
+    box = (*geometry.box[::-1], 1)[:3]
+    shape, pitches = (*geometry.shape[::-1], 1, 1)[:4], (*geometry.pitches[::-1], 0, 0)[:3]
+    windows = geometry.windows or (0, 0, 0)
+    kind = (axes, geometry.itemsize, geometry.swizzle)
+    numbers = (*pitches[:2], *shape[:3], *box, *kind, shape[3], pitches[2], *windows)
     return struct.pack(MAP_FIELDS, MAP_MARK, address, *numbers)
 
 

@@ -21,39 +21,52 @@ struct TensorMap {
   }
 };
 
-// The driver's function, which nothing has to be linked for.
-inline decltype(&cuTensorMapEncodeTiled) encode_tiled() {
+// A function of the driver, which nothing has to be linked for.
+template <class Function>
+Function driver_function(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-  CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
+  CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found));
 #else
-  CUDA_CHECK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found));
+  CUDA_CHECK(cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found));
 #endif
   if (found != cudaDriverEntryPointSuccess) {
     std::fprintf(stderr, "the GPU's driver has no tensor maps: install one for CUDA 12 or newer\n");
     std::exit(2);
   }
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  return reinterpret_cast<Function>(function);
 }
 
 // `shape` and `box` in elements, `distances` in bytes from one entry of an axis to the next; the innermost axis comes
 // last and has no distance, as its elements lie side by side. What lies outside of the shape is read as zeros and is
-// not written.
+// not written. `windows`: none, or R, stride and padding of windows, of which a copy moves a pixel each; then `shape`
+// is (N, H, W, C), and `box` is windows and channels.
 inline TensorMap tensor_map(const Pointer& buffer, CUtensorMapDataType type, std::vector<cuuint64_t> shape,
-                            std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box,
-                            CUtensorMapSwizzle swizzle) {
+                            std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box, CUtensorMapSwizzle swizzle,
+                            std::vector<int> windows = {}) {
   std::reverse(shape.begin(), shape.end());  // the driver has the innermost axis first
   std::reverse(distances.begin(), distances.end());
   std::reverse(box.begin(), box.end());
-  const std::vector<cuuint32_t> every(shape.size(), 1);
+  std::vector<cuuint32_t> every(shape.size(), 1);
   TensorMap found;
-  const CUresult status =
-      encode_tiled()(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(),
-                     box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CUresult status;
+  if (windows.empty()) {
+    const auto encode = driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+    status = encode(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(),
+                    box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  } else {
+    const auto encode = driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+    const int size = windows[0], padding = windows[2];
+    const int lower[2] = {-padding, -padding}, upper[2] = {padding - size + 1, padding - size + 1};
+    every[1] = every[2] = cuuint32_t(windows[1]);
+    status = encode(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(), lower,
+                    upper, box[0], box[1], every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  }
   if (status != CUDA_SUCCESS) {
-    std::fprintf(stderr, "cuTensorMapEncodeTiled failed with error %d\n", int(status));
+    std::fprintf(stderr, "the driver makes no tensor map: error %d\n", int(status));
     std::exit(2);
   }
   return found;

@@ -243,9 +243,18 @@ void check_map(const TensorMap& map, unsigned axes, const char* what, Site site)
   if (map.mark != TensorMap::MARK)
     fail("%s (%s:%u): this is no tensor map that the host made: pass a TensorMap(...) to a kernel's parameter", what,
          site.file_name(), site.line());
+  if (map.window)
+    fail("%s (%s:%u): the tensor map has windows; pass one without them, or use tensor_load_windows", what,
+         site.file_name(), site.line());
   if (map.axes != axes)
     fail("%s (%s:%u): %u coordinates, and the tensor map has %u axes", what, site.file_name(), site.line(), axes,
          map.axes);
+}
+
+void check_windows(const TensorMap& map, const char* what, Site site) {
+  if (map.mark != TensorMap::MARK || !map.window)
+    fail("%s (%s:%u): this is no tensor map of windows: pass a TensorMap(..., windows=(R, stride, padding))", what,
+         site.file_name(), site.line());
 }
 
 Copy box_load(void* shared, const TensorMap& map, BoxPlace at, const void* call) {

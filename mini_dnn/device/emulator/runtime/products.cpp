@@ -87,9 +87,9 @@ WarpProducts& of_this_warp() { return the_async().products[linear_thread / WARP]
 // The matrix that a descriptor stands for: fields as on a GPU, but for the address, which has two bits more here.
 Matrix described(unsigned long long descriptor, bool transposed, unsigned first, unsigned rows, Site site) {
   const size_t address = descriptor & 0xffff, leading = descriptor >> 16 & 0x3fff, stride = descriptor >> 32 & 0x3fff;
-  const bool swizzled = descriptor >> 62 & 1;
+  const bool swizzled = descriptor >> 62 & 1, any_line = descriptor >> 61 & 1;
   const char* start = the_async().window + 16 * address;  // the others are in units of 16 bytes, too
-  if (swizzled && reinterpret_cast<uintptr_t>(start) & 0x380)
+  if (swizzled && !any_line && reinterpret_cast<uintptr_t>(start) & 0x380)
     fail(
         "wgmma_m64k16 (%s:%u): a descriptor of matrix_descriptor_128b was moved on to row %d of eight; it may move "
         "within row 0, and by multiples of 1024 bytes",

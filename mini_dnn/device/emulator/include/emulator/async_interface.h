@@ -28,8 +28,11 @@ void bulk_store(void* global, const void* shared, unsigned bytes);
 // Boxes of a tensor map: loads are bulk loads, and stores bulk stores, of all of the box, inside of the tensor or not.
 struct BoxPlace {
   int x, y, z;  // of its first element
+  // Of a map of windows: the image, and how far right and down in each window the pixel is.
+  int n = 0, right = 0, down = 0;
 };
 void check_map(const TensorMap& map, unsigned axes, const char* what, Site site);
+void check_windows(const TensorMap& map, const char* what, Site site);  // that it is a map of windows
 void tensor_load(void* shared, const TensorMap& map, BoxPlace at, void* barrier, Site site);
 void tensor_store(const TensorMap& map, BoxPlace at, const void* shared);
 

@@ -17,6 +17,26 @@ EMULATOR_ACCESS void load(void* shared, const TensorMap& map, unsigned axes, Box
   require_multiple(size_t(at.x) * map.itemsize, PART, "distance of tensor_load's box from the start of its row", site);
   emulator::tensor_load(shared, map, at, barrier, site);
 }
+EMULATOR_ACCESS void load_windows(void* shared, const TensorMap& map, BoxPlace at, mbarrier* barrier, Site site) {
+  require_multiple(reinterpret_cast<size_t>(shared), UNIT, "address that tensor_load_windows writes", site);
+  check_windows(map, "tensor_load_windows", site);
+  require_multiple(size_t(at.x) * map.itemsize, PART, "distance of tensor_load_windows' channels from the first one",
+                   site);
+  const auto starts = [&](int place, unsigned side) {  // at a window
+    const int from_first = place + int(map.padding), last = int(side + map.padding) - int(map.window);
+    return from_first >= 0 && from_first % int(map.stride) == 0 && place <= last;
+  };
+  if (!starts(at.y, map.shape[1]) || !starts(at.z, map.shape[2]))
+    fail(
+        "tensor_load_windows (%s:%u): no window of %u x %u begins at column %d and row %d of images of %u x %u: they "
+        "begin at p * %u - %u",
+        site.file_name(), site.line(), map.window, map.window, at.y, at.z, map.shape[2], map.shape[1], map.stride,
+        map.padding);
+  if (at.right < 0 || at.down < 0 || at.right >= int(map.window) || at.down >= int(map.window))
+    fail("tensor_load_windows (%s:%u): a window of %u x %u has no pixel %d columns and %d rows further",
+         site.file_name(), site.line(), map.window, map.window, at.right, at.down);
+  emulator::tensor_load(shared, map, at, barrier, site);
+}
 EMULATOR_ACCESS void store(const TensorMap& map, unsigned axes, BoxPlace at, const void* shared, Site site) {
   require_multiple(reinterpret_cast<size_t>(shared), UNIT, "address that tensor_store reads", site);
   check_map(map, axes, "tensor_store", site);
@@ -37,6 +57,10 @@ EMULATOR_ACCESS void tensor_load(void* shared, const TensorMap& map, int x, int 
                                  Site site = Site::current()) {
   tensor::load(shared, map, 3, {x, y, z}, barrier, site);
 }
+EMULATOR_ACCESS void tensor_load_windows(void* shared, const TensorMap& map, int c, int w, int h, int n,
+                                         mbarrier* barrier, int s, int r, Site site = Site::current()) {
+  tensor::load_windows(shared, map, {c, w, h, n, s, r}, barrier, site);
+}
 EMULATOR_ACCESS void tensor_store(const TensorMap& map, int x, int y, const void* shared, Site site = Site::current()) {
   tensor::store(map, 2, {x, y, 0}, shared, site);
 }
@@ -45,7 +69,10 @@ EMULATOR_ACCESS void tensor_store(const TensorMap& map, int x, int y, int z, con
   tensor::store(map, 3, {x, y, z}, shared, site);
 }
 inline void tensor_prefetch(const TensorMap& map, Site site = Site::current()) {
-  check_map(map, map.axes, "tensor_prefetch", site);
+  if (map.window)
+    check_windows(map, "tensor_prefetch", site);
+  else
+    check_map(map, map.axes, "tensor_prefetch", site);
 }
 
 }  // namespace emulator::ptx

@@ -11,6 +11,11 @@ struct alignas(64) TensorMap {
   unsigned long long pitch[2];  // bytes along y, and z
   unsigned shape[3], box[3];    // elements along x, y, z
   unsigned axes, itemsize, swizzle;
+  // Of a map of windows, whose axes are C, W, H and N: how many images, and bytes from one to the next. Without
+  // windows, `window` is 0.
+  unsigned images;
+  unsigned long long image_pitch;
+  unsigned window, stride, padding;
 };
 static_assert(sizeof(TensorMap) == 128, "as on a GPU");
 

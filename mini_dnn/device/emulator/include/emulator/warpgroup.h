@@ -25,6 +25,10 @@ EMULATOR_ACCESS unsigned long long matrix_descriptor_128b(const void* p, unsigne
   require_multiple(stride, 16, "distance `stride` of a matrix_descriptor_128b", site);
   return describe_matrix(p, leading, stride, true, site);
 }
+EMULATOR_ACCESS unsigned long long matrix_descriptor_128b_lines(const void* p, unsigned leading, unsigned stride,
+                                                                Site site = Site::current()) {
+  return matrix_descriptor_128b(p, leading, stride, site) | 1ull << 61;  // a mark that a GPU has not
+}
 // Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
 inline void wgmma_fence() {}
 template <int n, bool accumulate>
@@ -47,6 +51,10 @@ EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long
                  .transposed_b = transposed_b,
                  .element = Type::is_half ? Element::half : Element::bfloat},
                 site);
+}
+EMULATOR_ACCESS void wgmma_m64n120k16(float (&d)[15][4], unsigned long long a, unsigned long long b, bool accumulate,
+                                      Site site = Site::current()) {
+  product_start(d[0], nullptr, {.a = a, .b = b, .columns = 120, .accumulate = accumulate}, site);
 }
 EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }
 template <int groups>

@@ -1,0 +1,191 @@
+"""ResNet-18 on the CPU: `mini_dnn.nn.folded` beside PyTorch, in alternation.
+
+``python benchmarks/cpu_resnet.py [--batch N ...] [--repeats K] [--threads T] [--out FILE.json]``
+
+Both have the same weights, norms folded, fp32, and as many threads. PyTorch runs eagerly, eagerly with
+channels last, and as an optimised TorchScript graph; its fastest way counts. All run in one process, one
+after the other in every repeat, so that a change of the machine's load meets all of them. Scores are compared
+before anything is timed. Beside wall time stands the time of all threads together on the CPU, which says more
+where other programs run. Without PyTorch ours is timed alone.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cpu_conv import provenance
+from rich.console import Console
+from rich.table import Table
+
+from mini_dnn.errors import CheckError
+from mini_dnn.nn.folded import FoldedResNet
+from mini_dnn.nn.models.resnet import RESNET18, fold
+
+try:
+    import torch
+except ModuleNotFoundError:
+    torch = None
+
+ALLOWED = 1e-4  # of the largest score: both are rounded to fp32
+OURS = "ours"
+
+Calls = dict[str, Callable[[], np.ndarray]]
+
+
+def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Weights of ResNet-18 that keep values of the size that they have."""
+    found = {}
+    for name, shape in RESNET18.shapes.items():
+        value = rng.standard_normal(shape)
+        if len(shape) > 1:
+            value *= np.sqrt(2 / np.prod(shape[1:]))
+        elif name.endswith("running_var"):
+            value = rng.uniform(0.5, 2, shape)
+        elif name.endswith(".weight"):
+            value = 1 + 0.2 * value
+        found[name] = value.astype(np.float32)
+    return found
+
+
+def torch_network(folded: Mapping[str, np.ndarray]) -> Any:
+    """The same network in PyTorch, its norms folded."""
+    nn = torch.nn
+
+    def conv(c: Any) -> Any:
+        layer = nn.Conv2d(c.C, c.K, c.R, c.stride, c.padding)
+        layer.weight.data = torch.from_numpy(folded[f"{c.name}.weight"].copy())
+        layer.bias.data = torch.from_numpy(folded[f"{c.name}.bias"].copy())
+        return layer
+
+    class Block(nn.Module):
+        def __init__(self, block: Any) -> None:
+            super().__init__()
+            self.conv1, self.conv2 = conv(block.conv1), conv(block.conv2)
+            self.down = conv(block.downsample) if block.downsample else nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(self.conv2(torch.relu(self.conv1(x))) + self.down(x))
+
+    last = nn.Linear(RESNET18.widths[-1], RESNET18.classes)
+    last.weight.data, last.bias.data = (
+        torch.from_numpy(folded[f"fc.{n}"].copy()) for n in ("weight", "bias")
+    )
+    stem = [conv(RESNET18.conv1), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    blocks = [Block(block) for block in RESNET18.all_blocks]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), last).eval()
+
+
+def torch_calls(arrays: Mapping[str, np.ndarray], x: np.ndarray, threads: int) -> Calls:
+    """PyTorch's ways, by name."""
+    torch.set_num_threads(threads)
+    given = torch.from_numpy(x)
+    last = given.contiguous(memory_format=torch.channels_last)
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, and faster than eager execution
+        eager = torch_network(fold(RESNET18, arrays))
+        by_pixels = torch_network(fold(RESNET18, arrays)).to(memory_format=torch.channels_last)
+        script = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(eager, given)))
+
+    def call(network: Any, images: Any) -> Callable[[], np.ndarray]:
+        def run() -> np.ndarray:
+            with torch.inference_mode():
+                found: np.ndarray = network(images).numpy()
+            return found
+
+        return run
+
+    return {
+        "torch, eager": call(eager, given),
+        "torch, channels last": call(by_pixels, last),
+        "torch, TorchScript": call(script, given),
+    }
+
+
+def check(calls: Calls) -> None:
+    """Compare all scores with ours.
+
+    Raises
+    ------
+    CheckError
+        Some differ.
+    """
+    ours = calls[OURS]()
+    for who, call in calls.items():
+        error = np.abs(call() - ours).max() / np.abs(ours).max()
+        if not error <= ALLOWED:
+            raise CheckError(f"{who} differs from {OURS} by {error:.1e} of the largest score")
+
+
+def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float]]:
+    """Check, then time; milliseconds of wall and of all threads together, medians and minima."""
+    rng = np.random.default_rng(0)
+    arrays = random_arrays(rng)
+    x = rng.standard_normal((batch, 3, RESNET18.image, RESNET18.image), np.float32)
+    fast = FoldedResNet(RESNET18, arrays, threads)
+    calls: Calls = {OURS: lambda: fast.scores(x)}
+    if torch is not None:
+        calls |= torch_calls(arrays, x, threads)
+    check(calls)
+    wall: dict[str, list[float]] = {who: [] for who in calls}
+    cpu: dict[str, list[float]] = {who: [] for who in calls}
+    for repeat in range(repeats + 1):
+        for who, call in calls.items():
+            start, used = time.perf_counter(), time.process_time()
+            call()
+            if repeat:  # the first one warms up
+                wall[who].append((time.perf_counter() - start) * 1e3)
+                cpu[who].append((time.process_time() - used) * 1e3)
+    return {
+        who: {
+            "wall_ms": statistics.median(wall[who]),
+            "least_wall_ms": min(wall[who]),
+            "cpu_ms": statistics.median(cpu[who]),
+            "least_cpu_ms": min(cpu[who]),
+        }
+        for who in calls
+    }
+
+
+def main() -> int:
+    """Parse the flags, measure, print, and write the file that was asked for."""
+    parser = argparse.ArgumentParser(description="ResNet-18 on the CPU, ours and PyTorch's")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="images (default: 1 8)")
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="timed rounds after one warm-up (default: 20)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one a core"
+    )
+    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
+    args = parser.parse_args()
+    if min(*args.batch, args.repeats, args.threads, 1) < 1:
+        parser.error("--batch, --repeats and --threads must be at least 1")
+    if args.out and not args.out.resolve().parent.is_dir():
+        parser.error(f"--out {args.out}: the folder {args.out.parent} does not exist; make it first")
+    if torch is None:
+        print("PyTorch is not installed here: ours is timed alone (pip install torch for the comparison)")
+    rows = {batch: measure(batch, args.repeats, args.threads) for batch in args.batch}
+    facts = provenance(0, args.repeats) | {"threads": args.threads, "load": os.getloadavg()[0]}
+    title = f"{facts['cpu']}, {args.threads} threads, load {facts['load']:.1f}; ms a batch, median (least)"
+    table = Table("batch", "", "wall", "all threads", "GFLOP a CPU second", title=title)
+    for batch, found in rows.items():
+        for who, row in found.items():
+            rate = RESNET18.flops * batch / row["least_cpu_ms"] / 1e6
+            cells = [f"{row[f'{k}_ms']:.1f} ({row[f'least_{k}_ms']:.1f})" for k in ("wall", "cpu")]
+            table.add_row(str(batch), who, *cells, f"{rate:.0f}")
+    Console().print(table)
+    if args.out:
+        args.out.write_text(json.dumps({**facts, "batches": rows}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The rungs of `networks/resnet18` by batch: time, copies, launches and memory; and the CPU.
+
+``python benchmarks/resnet_rungs.py --out FILE.json``
+
+ResNet-18 at 224 pixels, images in halves, weights at random and the same for all. Each rung is a CUDA graph:
+the kernels alone, then with images from page-locked memory and scores to it, and then without round trips of
+buffers where it has some. On the CPU it is `mini_dnn.nn.folded`. Scores of the first images are compared with
+float64; a row whose scores are off is called wrong. With ``--seconds`` nothing new is begun after so many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from products import build_plans
+from vit import Budget, opened, replayed
+
+from mini_dnn import ops
+from mini_dnn.device import Device, open_device
+from mini_dnn.measuring.machine import commit, cpu_name, versions
+from mini_dnn.nn.folded import FoldedResNet
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.compare import compare
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.running.execute import Execution
+from mini_dnn.variant import Launch, Planned, RoundTrip, Variant, find, names
+
+OPERATION = ops.find("resnet")
+COMPARED = 2  # images
+TURNS, TURN_S = 5, 0.02
+SEED = 0
+NOTE = "milliseconds a batch, turn by turn; bytes"
+
+Row = dict[str, Any]
+
+
+def without_trips(planned: Planned) -> Planned:
+    """The plan with every buffer staying where it is."""
+    return replace(planned, steps=tuple(step for step in planned.steps if not isinstance(step, RoundTrip)))
+
+
+def memory(planned: Planned) -> dict[str, int]:
+    """Bytes of weights, also those that setup has made, of maps, and of what other variants' kernels need."""
+    setup = [step for step in planned.setup if isinstance(step, Launch)]
+    made = {arg for step in setup for arg in step.args if isinstance(arg, str)}
+    found = {"weights": 0, "activations": 0, "workspace": 0, "images and scores": 0}
+    for name, array in planned.arrays.items():
+        if array.role == "weight" or (name in planned.scratch and name in made):
+            found["weights"] += array.nbytes
+        elif name not in planned.scratch:
+            found["images and scores"] += array.nbytes
+        else:
+            found["workspace" if name.startswith(("call_", "product_")) else "activations"] += array.nbytes
+    return found
+
+
+def turns(once: Callable[[int], float]) -> list[float]:
+    """Milliseconds, turn by turn, where ``once`` gives the mean of so many in a row."""
+    count = max(1, int(TURN_S * 1e3 / once(1)))
+    return [once(count) for _ in range(TURNS)]
+
+
+@contextmanager
+def graph_of(work: Callable[[], None], device: Device) -> Iterator[Callable[[int], float]]:
+    """Gives the milliseconds of a replay, in a row of so many."""
+    graph = device.capture(work)
+    try:
+        yield lambda count: replayed(graph, device, count)
+    finally:
+        graph.free()
+
+
+@dataclass(frozen=True)
+class Right:
+    """Scores of the first images in float64, and what they may be off in each precision."""
+
+    scores: np.ndarray
+    bounds: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, problem: ResNetShape, arrays: Arrays, precisions: Iterable[str]) -> Right:
+        """Those of the whole problem."""
+        bounds = {p: OPERATION.bound(problem, arrays, p)["scores"] for p in precisions}
+        return cls(OPERATION.answer(problem, arrays)["scores"], bounds)
+
+    def compared(self, scores: np.ndarray, precision: str) -> Row:
+        """What a row says of scores of these images and more, or of fewer."""
+        count = min(len(scores), len(self.scores))
+        found = compare(scores[:count], self.scores[:count], self.bounds[precision][:count])
+        largest = float(np.abs(self.scores).max())
+        return {"agrees": found.ok, "max_error": found.max_error, "largest_score": largest}
+
+
+def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device: Device) -> list[float]:
+    """With images from page-locked memory, and scores to it."""
+    images = device.pinned(arrays["images"].shape, arrays["images"].dtype)
+    images[:] = arrays["images"]
+    scores = device.pinned((problem.N, problem.classes))
+
+    def work() -> None:
+        device.copy_in(execution.buffers["images"], images)
+        execution.kernels()
+        device.copy_out(execution.buffers["scores"], scores, wait=False)
+
+    with graph_of(work, device) as timed:
+        return turns(timed)
+
+
+def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right, device: Device) -> Row:
+    """One rung with one batch."""
+    planned = variant.planned(problem, device.max_shared_bytes)
+    build_plans([planned], device)
+    trips = [step.buffer for step in planned.steps if isinstance(step, RoundTrip)]
+    row: Row = {"variant": variant.name, "batch": problem.N, "memory": memory(planned)}
+    row["launches"] = sum(isinstance(step, Launch) for step in planned.steps)
+    row["round_trips"] = len(trips)
+    row["copied_bytes"] = 2 * sum(planned.arrays[name].nbytes for name in trips)
+    before = device.free_bytes()
+    with opened(planned, arrays, device) as execution:
+        row["taken_bytes"] = before - device.free_bytes()
+        execution.kernels()  # a kernel's first launch loads it
+        scores = np.empty((problem.N, problem.classes), np.float32)
+        device.copy_out(execution.buffers["scores"], scores)
+        row |= right.compared(scores, variant.precision)
+        with graph_of(execution.kernels, device) as timed:
+            row["ms"] = turns(timed)
+        row["served_ms"] = served_ms(execution, problem, arrays, device)
+    if trips:
+        staying = without_trips(planned)
+        with opened(staying, arrays, device) as execution, graph_of(execution.kernels, device) as timed:
+            row["stay_ms"] = turns(timed)
+    return row
+
+
+def on_the_cpu(problem: ResNetShape, arrays: Arrays, right: Right) -> Row:
+    """NumPy's, with folded batch norms, on all cores."""
+    weights = {name: arrays[name] for name in problem.weights}
+    network, images = FoldedResNet(problem.sizes, weights), arrays["images"].astype(np.float32)
+    ms = []
+    for _ in range(4):
+        start = time.perf_counter()
+        scores = network.scores(images)
+        ms.append((time.perf_counter() - start) * 1e3)
+    row = {"variant": "cpu", "batch": problem.N, "cores": network.threads, "ms": ms[1:]}
+    return row | right.compared(scores, "fp32")
+
+
+def said(row: Row) -> str:
+    """A row in words."""
+    ms = statistics.median(row["ms"])
+    text = f"{row['variant']}, batch {row['batch']}: {ms:.3f} ms, {row['batch'] / ms * 1e3:,.0f} images/s"
+    if "served_ms" in row:
+        text += f", {statistics.median(row['served_ms']):.3f} with copies"
+    return text + ("" if row["agrees"] else f"; WRONG by {row['max_error']:.1e}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write; 1 if a row is wrong."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", help="networks, with commas between them; default all")
+    parser.add_argument("--batches", default="1,8,64,4,16,32", help="in the order in which they are measured")
+    parser.add_argument("--problem", default="batch-1", help="of the operation, at these batches")
+    parser.add_argument("--no-cpu", action="store_true", help="leave the CPU out")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after these")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(words)
+    budget = Budget(time.monotonic() + given.seconds)
+    chosen = given.impl.split(",") if given.impl else list(names("resnet"))
+    batches = [int(word) for word in given.batches.split(",")]
+    rows: list[Row] = []
+    with closing(open_device("cuda")) as device:
+        about: Row = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
+        about = {**about, "versions": versions(), "rows": rows}
+        whole = OPERATION.course.get(given.problem) or OPERATION.parse(given.problem)
+        drawn = OPERATION.inputs(whole.with_batch(max(batches)), SEED)
+        few = whole.with_batch(min(COMPARED, max(batches)))
+        variants = [find(name) for name in chosen if not find(name).limit_for(whole)]
+        precisions = {"fp32", *(variant.precision for variant in variants)}
+        right = Right.of(few, {**drawn, "images": drawn["images"][: few.N]}, precisions)
+        for batch in batches:
+            problem, arrays = whole.with_batch(batch), {**drawn, "images": drawn["images"][:batch]}
+            for name in [*(v.name for v in variants), *([] if given.no_cpu else ["cpu"])]:
+                if not budget.left(f"{name}, batch {batch}"):
+                    continue
+                if name == "cpu":
+                    rows.append(on_the_cpu(problem, arrays, right))
+                else:
+                    rows.append(measure(find(name), problem, arrays, right, device))
+                print(said(rows[-1]), flush=True)
+                if given.out:
+                    given.out.parent.mkdir(parents=True, exist_ok=True)
+                    given.out.write_text(json.dumps(about, indent=1) + "\n")
+    return 0 if all(row["agrees"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""conv2d_padded/v0_naive: one thread an element of y."""
+
+import numpy as np
+
+from mini_dnn.ops.conv2d_padded import PaddedShape
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+THREADS = 256  # per block
+
+
+def defines(p: PaddedShape) -> dict[str, int]:
+    """The type, the layout, and what follows a sum."""
+    half, last = p.dtype == "fp16", p.layout == "nhwc"
+    return {"HALF": half, "CHANNELS_LAST": last, "RELU": p.relu, "RESIDUAL": p.residual}
+
+
+def plan(p: PaddedShape) -> list[Launch]:
+    """One launch: a thread for each element of y."""
+    count = p.N * p.K * p.P * p.Q
+    residual = "residual" if p.residual else "x"  # what is not read
+    sizes = (p.C, p.H, p.W, p.K, p.R, p.stride, p.padding, p.P, p.Q)
+    args = ("x", "w", "bias", residual, "y", np.int64(count), *sizes)
+    return [Launch("convolve", (ceil_div(count, THREADS),), (THREADS,), args)]
+
+
+VARIANT = Variant(
+    op="conv2d_padded",
+    plan=plan,
+    defines=defines,
+    idea="one thread an element of y, straight from the formula, with bias, residual and ReLU",
+)

@@ -1,0 +1,23 @@
+"""conv2d_padded/v4_rows: 64 channels in and out; pixels come once for all places in the filter."""
+
+from mini_dnn.ops.conv2d_padded import PaddedShape
+from mini_dnn.plans import implicit_rows
+from mini_dnn.plans.implicit import Names
+from mini_dnn.variant import Launch, Variant
+
+
+def plan(p: PaddedShape) -> list[Launch]:
+    """A block a multiprocessor, with tiles of some rows."""
+    names = Names("x", "w", "bias", "y", "residual" if p.residual else "")
+    return [implicit_rows.launch(p, names, "convolve", early=True)]
+
+
+VARIANT = Variant(
+    op="conv2d_padded",
+    plan=plan,
+    refuses=implicit_rows.fault,
+    parent="conv2d_padded/v3_wgmma",
+    precision="fp16",
+    min_arch=90,
+    idea="pixels come to shared memory once; the filter's places are shifts of one matrix, and weights stay",
+)

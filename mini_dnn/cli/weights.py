@@ -1,0 +1,116 @@
+"""Verb ``weights``: weights from elsewhere, converted or downloaded, and what a file says about itself."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from mini_dnn.cli.common import check_output
+from mini_dnn.errors import UsageError
+from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.state_dicts import StateDict
+from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, save
+from mini_dnn.nn.zoo import MODELS
+from mini_dnn.paths import ROOT
+
+NETWORKS = ("resnet18", "resnet34")
+UNKNOWN = "unknown"
+DOWNLOADS = Path("downloads")  # in data/, of files as they are published
+ACTIONS = {"convert": ("IN", "OUT"), "fetch": ("[OUT]",), "show": ("FILE",)}
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "weights",
+        help="convert weights of torchvision or timm, download some, or show what a file holds",
+        description="'convert IN OUT' makes a file of weights from a state dict of torchvision or timm, "
+        "which is given as safetensors, NPZ or HDF5. 'fetch [OUT]' downloads published weights and converts "
+        "them. 'show FILE' prints what a file says about itself. OUT ends in .h5, .npz or .safetensors.",
+    )
+    parser.add_argument("action", choices=ACTIONS)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--network", choices=NETWORKS, default=NETWORKS[0], help="default %(default)s")
+    parser.add_argument(
+        "--image", type=int, metavar="PIXELS", help="side of its images (default 224; 28 for a stem of 3×3)"
+    )
+    parser.add_argument(
+        "--description", type=Path, metavar="FILE", help="JSON of its sizes (default: as its arrays tell)"
+    )
+    parser.add_argument(
+        "--data", help="what it was trained on (default imagenet where there are 1,000 classes)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace OUT where it exists")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is asked; 0.
+
+    Raises
+    ------
+    UsageError, WeightsError
+        Bad flags, or files that cannot be used or written.
+    """
+    most, least = len(ACTIONS[args.action]), sum(not word.startswith("[") for word in ACTIONS[args.action])
+    if not least <= len(args.files) <= most:
+        raise UsageError(
+            f"'run.py weights {args.action}' takes {' '.join(ACTIONS[args.action])}; found "
+            f"{len(args.files)} files"
+        )
+    if args.image is not None and args.image < 1:
+        raise UsageError(f"--image {args.image}: an image has a pixel or more")
+    if args.action == "show":
+        for key, value in describe(args.files[0]).items():
+            print(f"{key:15} {value}")
+    elif args.action == "convert":
+        source, out = args.files
+        _check_out(out, args.force, source)
+        if is_ours(source):
+            network, info = MODELS[NETWORKS[0]].read(source)
+            save(out, network, info)
+            print(f"weights   {out}")
+            return 0
+        sizes = ResNetSizes.from_file(args.description) if args.description else None
+        state = state_dicts.read(source, args.network, args.image, sizes)
+        command = f"convert {shlex.quote(str(source))} {shlex.quote(str(out))}"
+        _write(state, out, args, command, args.data or _dataset(state), "unknown")
+    else:
+        out = args.files[0] if args.files else MODELS[NETWORKS[0]].weights("imagenet")
+        _check_out(out, args.force)
+        state, published = state_dicts.fetch(args.network, ROOT / "data" / DOWNLOADS / args.network)
+        command = f"fetch {shlex.quote(str(out))}"
+        _write(state, out, args, command, published.dataset, published.preprocessing)
+    return 0
+
+
+def _dataset(state: StateDict) -> str:
+    return "imagenet" if state.sizes.classes == 1000 else UNKNOWN
+
+
+def _check_out(out: Path, force: bool, source: Path | None = None) -> None:
+    """Refuse a file that cannot be written, before the work."""
+    if not stores.kind_of(out):
+        raise UsageError(f"{out}: a file of weights ends in {', '.join(stores.KINDS)}; name one that does")
+    check_output("OUT", out)
+    if source and out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"{out} is what is to be converted; name another file for the result")
+    if out.exists() and not force:
+        raise UsageError(f"{out} exists already; name another file, or replace it with --force")
+
+
+def _write(
+    state: StateDict, out: Path, args: argparse.Namespace, command: str, dataset: str, preprocessing: str
+) -> None:
+    command = f"python run.py weights {command} --network {args.network}"
+    description = state.sizes.to_json()
+    save(out, state.network(), WeightsInfo(dataset, {}, 0, command, preprocessing, description=description))
+    sizes = state.sizes
+    widths = ", ".join(map(str, sizes.widths))
+    print(
+        f"network   {args.network}: {sizes.channels} channels, images of {sizes.image}×{sizes.image}, stages "
+        f"of {widths}, {sizes.classes:,} classes"
+    )
+    print(f"weights   {out}")

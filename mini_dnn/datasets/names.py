@@ -1,0 +1,63 @@
+"""Names of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mini_dnn import datasets
+from mini_dnn.datasets import cifar10
+from mini_dnn.errors import DataError
+from mini_dnn.paths import ROOT, read_regular
+
+IMAGENET = "imagenet"
+NUMBERED = "class {}"  # one without a name
+FILE = ROOT / "data" / "imagenet-classes.txt"  # a name a line; lines that begin with # are a notice
+MOST_BYTES = 1 << 20  # of such a file
+
+
+def class_names(dataset: str, count: int) -> Sequence[str]:
+    """Names of the classes of a data set in the order of their numbers.
+
+    Parameters
+    ----------
+    dataset
+        One of `mini_dnn.datasets.ALL`, or ``"imagenet"``; the classes of another one have numbers only.
+    count
+        How many classes there are; where the data set has another number of them, these are not its own.
+
+    Returns
+    -------
+    sequence of str
+        ``count`` names, such as ``"class 7"`` where nothing better is known.
+
+    Raises
+    ------
+    DataError
+        The file with the names cannot be used.
+    """
+    known: Sequence[str] = ()
+    if dataset == cifar10.NAME:
+        known = cifar10.CLASSES
+    elif dataset in datasets.NAMES:
+        known = datasets.CLASSES
+    elif dataset == IMAGENET:
+        known = read(FILE)
+    return known if len(known) == count else [NUMBERED.format(i) for i in range(count)]
+
+
+def read(path: Path) -> Sequence[str]:
+    """Names of classes in a file: one a line, in the order of their numbers; after ``#`` stands a comment.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, or is no text.
+    """
+    try:
+        lines = read_regular(path, MOST_BYTES).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        hint = "'git checkout data' brings it back" if path == FILE else "expected a name a line"
+        raise DataError(f"the names of classes cannot be read from {path}: {why}; {hint}") from error
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

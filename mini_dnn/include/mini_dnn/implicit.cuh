@@ -1,0 +1,308 @@
+// A convolution as a product of matrices that is never written out: #include <mini_dnn/implicit.cuh>
+//
+// y (N P Q, K) = windows (N P Q, R R C) x weights, in halves with sums in fp32. A tile is ROWS windows by COLUMNS
+// output channels; a step is one place in the filter and 64 channels. One warp brings the pixels that ROWS windows see
+// at that place, 128 bytes each, and 64 weights of each output channel; warpgroups multiply 64 windows each. Behind the
+// last place there may be steps of a second convolution of one pixel, of other images with windows of its own: a
+// network's shortcut. Bias is where sums begin; residual and ReLU follow. Where tiles are few, a cluster of SPLIT
+// blocks shares the steps of one, and each block finishes a part of its columns.
+//
+// Weights, bias and places do not depend on the kernel ahead: the first weights are on their way before the wait for
+// it.
+#pragma once
+#include <mini_dnn/ptx_im2col.cuh>
+
+#ifdef PTX_BULK
+namespace implicit {
+
+constexpr int STEP = 64;  // channels, 128 bytes
+
+struct Problem {
+  int windows, K, P, Q;       // windows: N P Q
+  int C, R, stride, padding;  // of the convolution
+  int more_C, more_stride;    // of the shortcut; 0 channels: there is none
+  bool relu, residual;
+  __device__ __forceinline__ int own_steps() const { return R * R * C / STEP; }
+  __device__ __forceinline__ int steps() const { return own_steps() + more_C / STEP; }
+};
+
+struct Arrays {
+  const ptx::TensorMap &x, &more, &w, &residual_map, &y_map;
+  const unsigned* residual;  // two halves each
+  unsigned* y;
+  const float* bias;
+};
+
+template <int ROWS_, int COLUMNS_, int STAGES_, int SPLIT_>
+struct Tile {
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_, SPLIT = SPLIT_;
+  static constexpr int CONSUMERS = ROWS / 64, WARPS = CONSUMERS * 4, THREADS = CONSUMERS * 128 + 32;
+  static constexpr int A_BYTES = ROWS * STEP * 2, B_BYTES = COLUMNS * STEP * 2, STAGE_BYTES = A_BYTES + B_BYTES;
+  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // of 8 columns; of those that a block finishes
+  static constexpr int SLOT = CONSUMERS * 128;                         // a place for each thread
+  static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // of a warp's 16 rows, on their way out
+  static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0 && GROUPS % SPLIT == 0, "whole boxes, equal parts");
+};
+
+// Of the ring, and the parity of its phase.
+template <int STAGES>
+struct Stage {
+  int index = 0, parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++index == STAGES) index = 0, parity ^= 1;
+  }
+};
+
+template <class T>
+struct Barriers {
+  ptx::mbarrier full[T::STAGES], empty[T::STAGES], landed, residual[T::WARPS];
+};
+
+// A step's place in the filter, and its channels.
+struct Place {
+  int r, s, c;
+  __device__ __forceinline__ Place(const Problem& p, int step) {
+    const int each = p.C / STEP, tap = step / each;
+    c = (step - tap * each) * STEP, r = tap / p.R, s = tap - r * p.R;
+  }
+  __device__ __forceinline__ void next(const Problem& p) {
+    if ((c += STEP) < p.C) return;
+    c = 0;
+    if (++s == p.R) s = 0, r++;
+  }
+};
+
+// One thread: all tiles of this block, step by step.
+template <class T>
+__device__ __forceinline__ void produce(const Problem& p, const Arrays& at, char* memory, Barriers<T>& barriers,
+                                        int count, int across, int first, int last) {
+  Stage<T::STAGES> stage;
+  const int own = p.own_steps(), before_wait = min(T::STAGES, last - first);
+  bool waited = false;
+  for (int i = blockIdx.x / T::SPLIT; i < count; i += gridDim.x / T::SPLIT) {
+    const int row = i / across, column = (i - row * across) * T::COLUMNS, window = row * T::ROWS;
+    const int n = window / (p.P * p.Q), in_image = window - n * (p.P * p.Q), down = in_image / p.Q;
+    const int right = in_image - down * p.Q;
+    auto load_w = [&](int index, int step) {
+      ptx::mbarrier_arrive_expect_tx(barriers.full + index, T::STAGE_BYTES);
+      ptx::tensor_load(memory + index * T::STAGE_BYTES + T::A_BYTES, at.w, step * STEP, column, barriers.full + index);
+    };
+    if (!waited) {  // all stages are empty
+      for (int j = 0; j < before_wait; j++) load_w(j, first + j);
+      ptx::grid_wait();
+    }
+    Place place(p, first);
+#pragma unroll 1
+    for (int step = first; step < last; step++, stage.next()) {
+      char* const to = memory + stage.index * T::STAGE_BYTES;
+      ptx::mbarrier* const ready = barriers.full + stage.index;
+      if (waited || step - first >= before_wait) {
+        ptx::mbarrier_wait(barriers.empty + stage.index, stage.parity ^ 1);
+        load_w(stage.index, step);
+      }
+      if (step < own) {
+        ptx::tensor_load_windows(to, at.x, place.c, right * p.stride - p.padding, down * p.stride - p.padding, n, ready,
+                                 place.s, place.r);
+        place.next(p);
+      } else {
+        ptx::tensor_load_windows(to, at.more, (step - own) * STEP, right * p.more_stride, down * p.more_stride, n,
+                                 ready, 0, 0);
+      }
+    }
+    waited = true;
+  }
+}
+
+// Two sums of this thread, with what is added to them, as halves.
+__device__ __forceinline__ unsigned finish(const Problem& p, float low, float high, unsigned residual) {
+  if (p.residual) {
+    const float2 more = ptx::unpack_halves(residual);
+    low += more.x, high += more.y;
+  }
+  if (p.relu) low = fmaxf(low, 0.0f), high = fmaxf(high, 0.0f);
+  return ptx::pack_halves(low, high);
+}
+
+// The sums of 64 windows: bias, and all steps.
+template <class T>
+__device__ __forceinline__ void multiply(float (&d)[T::GROUPS][4], const char* memory, Barriers<T>& barriers,
+                                         Stage<T::STAGES>& stage, const float* bias, int first, int last) {
+  const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
+  int before = 0;  // the stage of the step before
+#pragma unroll
+  for (int i = 0; i < T::GROUPS; i++) {
+    const float2 two = first == 0 ? *reinterpret_cast<const float2*>(bias + 8 * i + lane % 4 * 2) : float2{0, 0};
+    d[i][0] = d[i][2] = two.x, d[i][1] = d[i][3] = two.y;
+  }
+#pragma unroll 1
+  for (int step = first; step < last; step++, stage.next()) {
+    const char* const tile = memory + stage.index * T::STAGE_BYTES;
+    const auto left = ptx::matrix_descriptor_128b(tile + warpgroup * 64 * 128, 0, 1024);
+    const auto right = ptx::matrix_descriptor_128b(tile + T::A_BYTES, 0, 1024);
+    ptx::mbarrier_wait(barriers.full + stage.index, stage.parity);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < STEP / 16; j++)
+      ptx::wgmma_m64k16<T::COLUMNS, ptx::Half, false, false>(d, left + 2 * j, right + 2 * j, true);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // the step before is done: its stage may be filled again
+    if (step > first && lane == 0) ptx::mbarrier_arrive(barriers.empty + before);
+    before = stage.index;
+  }
+  ptx::wgmma_wait<0>(d);
+  if (lane == 0) ptx::mbarrier_arrive(barriers.empty + before);
+}
+
+// A warp's 16 rows go out through its part of shared memory, where their residual has come to.
+template <class T>
+__device__ __forceinline__ void store(const Problem& p, const Arrays& at, const float (&d)[T::GROUPS][4], char* own,
+                                      int row, int column) {
+  const int lane = threadIdx.x % 32, line = lane / 4;
+#pragma unroll
+  for (int i = 0; i < T::GROUPS; i++) {
+    char* const eight = own + i / 8 * T::PIECE_BYTES + line * 128 + ((i % 8) ^ line) * 16 + lane % 4 * 4;
+    unsigned *const upper = reinterpret_cast<unsigned*>(eight), *const lower = upper + 8 * 128 / 4;
+    *upper = finish(p, d[i][0], d[i][1], p.residual ? *upper : 0);
+    *lower = finish(p, d[i][2], d[i][3], p.residual ? *lower : 0);
+  }
+  ptx::fence_proxy_async();
+  __syncwarp();
+  if (lane == 0 && row < p.windows) {
+#pragma unroll
+    for (int i = 0; i < T::PIECES; i++) ptx::tensor_store(at.y_map, column + 64 * i, row, own + i * T::PIECE_BYTES);
+    ptx::bulk_commit();
+  }
+}
+
+// The blocks of a cluster hand each other parts of their sums; each adds up its own columns and writes them.
+template <class T>
+__device__ __forceinline__ void add_up(const Problem& p, const Arrays& at, float (&d)[T::GROUPS][4], float4* slots,
+                                       ptx::mbarrier* landed, int rank, int row, int column) {
+  const int lane = threadIdx.x % 32;
+  ptx::cluster_wait();  // the others are there, and their mbarriers
+#pragma unroll
+  for (int block = 0; block < T::SPLIT; block++) {
+    if (block == rank) continue;
+    float4* const to = ptx::cluster_shared(slots + (rank - (rank > block)) * T::PART * T::SLOT + threadIdx.x, block);
+    ptx::mbarrier* const there = ptx::cluster_shared(landed, block);
+#pragma unroll
+    for (int i = 0; i < T::PART; i++) {
+      const float (&four)[4] = d[block * T::PART + i];
+      ptx::store_async(&to[i * T::SLOT].x, make_float4(four[0], four[1], four[2], four[3]), there);
+    }
+  }
+  float sum[T::PART][4];
+#pragma unroll
+  for (int block = 0; block < T::SPLIT; block++)
+    if (block == rank)
+#pragma unroll
+      for (int i = 0; i < T::PART * 4; i++) sum[i / 4][i % 4] = d[block * T::PART + i / 4][i % 4];
+  const int upper = row + lane / 4;
+  const long long place = ((long long)upper * p.K + column + rank * T::PART * 8 + lane % 4 * 2) / 2;
+  unsigned added[T::PART][2] = {};
+  if (p.residual) {
+    ptx::grid_wait();
+#pragma unroll
+    for (int i = 0; i < T::PART; i++) {
+      if (upper < p.windows) added[i][0] = at.residual[place + 4 * i];
+      if (upper + 8 < p.windows) added[i][1] = at.residual[place + 4 * i + 4ll * p.K];
+    }
+  }
+  ptx::mbarrier_wait(landed, 0);
+#pragma unroll
+  for (int other = 0; other < T::SPLIT - 1; other++)
+#pragma unroll
+    for (int i = 0; i < T::PART; i++) {
+      const float4 four = slots[(other * T::PART + i) * T::SLOT + threadIdx.x];
+      sum[i][0] += four.x, sum[i][1] += four.y, sum[i][2] += four.z, sum[i][3] += four.w;
+    }
+#pragma unroll
+  for (int i = 0; i < T::PART; i++) {
+    if (upper < p.windows) at.y[place + 4 * i] = finish(p, sum[i][0], sum[i][1], added[i][0]);
+    if (upper + 8 < p.windows) at.y[place + 4 * i + 4ll * p.K] = finish(p, sum[i][2], sum[i][3], added[i][1]);
+  }
+}
+
+// A block's tiles. `memory`: stages, then what warps send out or sums of other blocks; at a multiple of 1024.
+template <class T>
+__device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, char* memory) {
+  __shared__ Barriers<T> barriers;
+  const int across = p.K / T::COLUMNS, count = (p.windows + T::ROWS - 1) / T::ROWS * across, steps = p.steps();
+  const int rank = T::SPLIT > 1 ? ptx::cluster_rank() : 0;
+  const int first = T::SPLIT > 1 ? steps * rank / T::SPLIT : 0;
+  const int last = T::SPLIT > 1 ? steps * (rank + 1) / T::SPLIT : steps;
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
+  char* const staged = memory + T::STAGES * T::STAGE_BYTES;
+  if (threadIdx.x == T::CONSUMERS * 128) {
+    ptx::tensor_prefetch(at.x);
+    ptx::tensor_prefetch(at.w);
+    for (int i = 0; i < T::STAGES; i++) {
+      ptx::mbarrier_init(barriers.full + i, 1);
+      ptx::mbarrier_init(barriers.empty + i, T::WARPS);
+    }
+    for (int i = 0; i < T::WARPS; i++) ptx::mbarrier_init(barriers.residual + i, 1);
+    ptx::mbarrier_init(&barriers.landed, 1);
+    if (T::SPLIT > 1) ptx::mbarrier_arrive_expect_tx(&barriers.landed, (T::SPLIT - 1) * T::PART * T::SLOT * 16);
+    if (T::SPLIT > 1) ptx::fence_mbarrier_init();
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();  // the mbarriers are there
+  if (T::SPLIT > 1) ptx::cluster_arrive_relaxed();
+  ptx::grid_launch_dependents();
+
+  if (warpgroup >= T::CONSUMERS) {
+    if (lane == 0) produce<T>(p, at, memory, barriers, count, across, first, last);
+    __syncwarp();
+    if (T::SPLIT > 1) ptx::cluster_wait();
+  } else {
+    const int warp = threadIdx.x / 32;
+    char* const own = staged + warp * T::PIECES * T::PIECE_BYTES;
+    Stage<T::STAGES> stage;
+    int phase = 0;  // of the residual's mbarrier
+    for (int i = blockIdx.x / T::SPLIT; i < count; i += gridDim.x / T::SPLIT, phase ^= 1) {
+      const int row = i / across * T::ROWS + warp * 16, column = i % across * T::COLUMNS;
+      if (T::SPLIT == 1 && lane == 0) {
+        ptx::bulk_wait_read<0>();  // what went out from here is read
+        if (p.residual) {
+          ptx::grid_wait();
+          ptx::mbarrier_arrive_expect_tx(barriers.residual + warp, T::PIECES * T::PIECE_BYTES);
+#pragma unroll
+          for (int j = 0; j < T::PIECES; j++)
+            ptx::tensor_load(own + j * T::PIECE_BYTES, at.residual_map, column + 64 * j, row, barriers.residual + warp);
+        }
+      }
+      __syncwarp();
+      float d[T::GROUPS][4];
+      multiply<T>(d, memory, barriers, stage, at.bias + column, first, last);
+      if constexpr (T::SPLIT == 1) {
+        if (p.residual) ptx::mbarrier_wait(barriers.residual + warp, phase);
+        store<T>(p, at, d, own, row, column);
+      } else {
+        add_up<T>(p, at, d, reinterpret_cast<float4*>(staged), &barriers.landed, rank, row, column);
+      }
+    }
+    if (T::SPLIT == 1 && lane == 0) ptx::bulk_wait<0>();  // what went out is there
+  }
+  if (T::SPLIT > 1) {  // others may still write to this block
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  }
+}
+
+}  // namespace implicit
+
+// A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/plans/implicit.py launches it.
+#define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                \
+  extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)      \
+      name(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                  \
+           const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,          \
+           const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias, \
+           int windows, int K, int P, int Q, int C, int R, int stride, int padding, int more_C, int more_stride,   \
+           int relu, int adds) {                                                                                   \
+    extern __shared__ __align__(1024) char memory[];                                                               \
+    const implicit::Problem problem{                                                                               \
+        windows, K, P, Q, C, R, stride, padding, more_C, more_stride, relu != 0, adds != 0};                       \
+    const implicit::Arrays arrays{x, more, w, residual_map, y_map, residual, y, bias};                             \
+    implicit::convolve<implicit::Tile<rows, columns, stages, split>>(problem, arrays, memory);                     \
+  }
+#endif

@@ -1,0 +1,263 @@
+"""A trained network that classifies pictures: on the host, or resident on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mini_dnn import ops
+from mini_dnn.datasets import ALL, NAMES, names
+from mini_dnn.device import Device
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.nn.folded import FoldedResNet
+from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.network import Network
+from mini_dnn.nn.weights import WeightsInfo, values
+from mini_dnn.nn.zoo import MODELS, Model, resnet_sizes, vit_sizes
+from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.ops.vit import VitShape
+from mini_dnn.pictures.recipe import IMAGENET, Recipe
+from mini_dnn.running.resident import Resident
+from mini_dnn.running.runner import runs_on
+from mini_dnn.variant import Variant, find
+
+TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
+SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
+SCORES = "scores"  # the output of an operation that leaves the softmax to others
+
+Serve = Callable[[Iterable[np.ndarray]], Iterator[np.ndarray]]  # pixels of batches -> their probabilities
+
+
+class Sizes(Protocol):
+    """Of any network."""
+
+    @property
+    def image(self) -> int:
+        """Rows and columns of what it takes."""
+
+    @property
+    def channels(self) -> int:
+        """Of what it takes."""
+
+    @property
+    def classes(self) -> int:
+        """That it knows."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a network besides its layers.
+
+    Parameters
+    ----------
+    sizes
+        Its.
+    operation
+        All of it as one operation, which variants compute.
+    problem_of
+        The operation's problem for given images.
+    host
+        A function that gives probabilities of normalised images.
+    """
+
+    sizes: Sizes
+    operation: Operation
+    problem_of: Callable[[np.ndarray], Any]
+    host: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained network, and what it takes.
+
+    Parameters
+    ----------
+    model
+        Which network it is.
+    network
+        With trained weights.
+    recipe
+        What is done to pictures.
+    classes
+        Names.
+    weights_file
+        Where the weights are from.
+    known
+        What else is known of it.
+    """
+
+    model: Model
+    network: Network
+    recipe: Recipe
+    classes: Sequence[str]
+    weights_file: Path
+    known: Known
+
+    @classmethod
+    def load(cls, name: str, weights: Path | None = None, recipe: Recipe | None = None) -> Classifier:
+        """Load a network by its name.
+
+        Parameters
+        ----------
+        weights
+            A file of them; by default the shipped ones.
+        recipe
+            What is done to pictures, where it is not what the weights say or were trained with.
+
+        Raises
+        ------
+        UsageError, WeightsError
+            The weights cannot be used, or the recipe is for another network.
+        """
+        model = MODELS[name]
+        file = weights or model.weights(SHIPPED)
+        if weights is None and not file.is_file():
+            raise UsageError(
+                f"no weights of {model.title} are shipped: make them by 'run.py train --network {name}', and "
+                "give the file by --weights"
+            )
+        network, info = model.read(file)
+        known = _OPERATIONS[name](network, info)
+        recipe = recipe or _recipe(info.dataset, known.sizes.image, known.sizes.channels)
+        if (recipe.crop, recipe.channels) != (known.sizes.image, known.sizes.channels):
+            raise UsageError(
+                f"the recipe gives pictures of {recipe.crop} pixels in {recipe.channels} channels, and "
+                f"{file} is of a network for {known.sizes.image} pixels in {known.sizes.channels}; change "
+                "the recipe"
+            )
+        classes = names.class_names(info.dataset, known.sizes.classes)
+        return cls(model, network, recipe, classes, file, known)
+
+    @property
+    def weights(self) -> Arrays:
+        """The trained arrays and the recipe's, which an operation may take."""
+        given = {"mean": self.recipe.mean, "deviation": self.recipe.deviation}
+        return values(self.network) | {name: np.array(value, np.float32) for name, value in given.items()}
+
+    def on_host(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Probabilities of each batch of pixels, by NumPy."""
+        for pixels in batches:
+            yield self.known.host(self.recipe.normalised(pixels))
+
+    def best(self, device: Device) -> Variant:
+        """The variant that is taken where none is named: see `Operation.preferred`."""
+        operation = self.known.operation
+        for variant in map(find, operation.preferred):
+            if runs_on(variant, device) and not self._form_for(variant)[1]:
+                return variant
+        return find(operation.default)
+
+    def _form_for(self, variant: Variant) -> tuple[np.ndarray, str]:
+        """An image in the form that a variant takes, as bytes if it can; or why it takes none."""
+        pixels, limit = np.zeros((1, *self.recipe.shape), np.uint8), ""
+        for dtype in TYPES:
+            images = self._formed(pixels, dtype)
+            problem = self.known.problem_of(images)
+            if dtype == "uint8" and not self._is_scaled_alone and "mean" not in problem.named("weight"):
+                continue  # the operation divides bytes by 255 and has no way to do more
+            limit = variant.limit_for(problem)
+            if not limit:
+                break
+        return images, limit
+
+    @property
+    def _is_scaled_alone(self) -> bool:
+        return set(self.recipe.mean) == {0} and set(self.recipe.deviation) == {1}
+
+    def _formed(self, pixels: np.ndarray, dtype: str) -> np.ndarray:
+        if dtype == "uint8":
+            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        return self.recipe.normalised(pixels).astype(dtype, copy=False)
+
+    @contextmanager
+    def on_device(self, variant: Variant, batch: int, device: Device) -> Iterator[tuple[Serve, int]]:
+        """The network on a device: a function like `on_host`, and how many pictures it takes at a time.
+
+        Raises
+        ------
+        UsageError, VariantError, DeviceError
+            It cannot be there.
+        """
+        images, limit = self._form_for(variant)
+        if limit:
+            raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
+        problem = self.known.problem_of(images).with_batch(batch)
+        weights = {name: self.weights[name] for name in problem.named("weight")}
+        resident = Resident(variant, problem, weights, device)
+        (output,) = problem.named("out")
+
+        def serve(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+            dtype = images.dtype.name
+            for found in resident.serve(self._formed(pixels, dtype) for pixels in batches):
+                yield _softmax(found) if output == SCORES else found
+
+        try:
+            yield serve, resident.problem.batch
+        finally:
+            resident.close()
+
+
+def _recipe(dataset: str, image: int, channels: int) -> Recipe:
+    """What is done to pictures for a network that was trained on a data set."""
+    if dataset in ALL:
+        mean, deviation = (0.0,) * channels, (1.0,) * channels  # bytes over 255, as they were in training
+        return Recipe(image, image, mean, deviation, background=0 if dataset in NAMES else 255)
+    resize = round(image * IMAGENET.resize / IMAGENET.crop)
+    if channels == IMAGENET.channels:
+        return replace(IMAGENET, crop=image, resize=resize)
+    return Recipe(resize, image, (0.0,) * channels, (1.0,) * channels)
+
+
+def _vit(network: Network, info: WeightsInfo) -> Known:
+    sizes = vit_sizes(info.dataset)
+    return Known(sizes, ops.find("vit"), lambda images: VitShape.of(images, sizes), network.forward)
+
+
+def _resnet(network: Network, info: WeightsInfo) -> Known:
+    sizes = ResNetSizes.from_json(info.description) if info.description else resnet_sizes(info.dataset)
+    fast = FoldedResNet(sizes, values(network))
+    operation = ops.find("resnet")
+    return Known(
+        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: _softmax(fast.scores(x))
+    )
+
+
+_OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {"vit": _vit, "resnet18": _resnet}
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True), dtype=np.float64)
+    found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    return found
+
+
+def top(probabilities: np.ndarray, count: int) -> np.ndarray:
+    """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
+
+    Parameters
+    ----------
+    probabilities
+        (N, classes).
+
+    Returns
+    -------
+    numpy.ndarray
+        (N, count) int64.
+
+    Raises
+    ------
+    MiniDnnError
+        Some are no numbers.
+    """
+    if not np.isfinite(probabilities).all():
+        raise MiniDnnError(
+            "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
+            "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
+        )
+    return np.argsort(-probabilities, axis=1, kind="stable")[:, :count]

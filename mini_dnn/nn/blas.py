@@ -1,0 +1,59 @@
+"""The number of threads that NumPy's BLAS takes for a product."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+MAPS = Path("/proc/self/maps")  # names the libraries of this process
+SUFFIXES = ("64_", "")  # of functions whose integers have 64 bits, and others
+PREFIXES = ("scipy_openblas", "openblas")
+
+Setter = Callable[[int], None]
+
+
+@contextmanager
+def one_thread() -> Iterator[bool]:
+    """Let each product run on the thread that asks for it, so that threads of ours can share the work.
+
+    Yields whether that could be had: it is known how for OpenBLAS, which NumPy's own packages bring. The
+    number of threads holds for all of the process, and is what it was afterwards.
+    """
+    found = _openblas()
+    if found is None:
+        yield False
+        return
+    get, put = found
+    before = get()
+    put(1)
+    try:
+        yield True
+    finally:
+        put(before)
+
+
+@cache
+def _openblas() -> tuple[Callable[[], int], Setter] | None:
+    """Functions that tell and set the number of threads of the OpenBLAS that NumPy has loaded."""
+    np.dot(np.ones(2), np.ones(2))  # it is loaded now
+    try:
+        names = set(re.findall(r"\S*openblas\S*\.so\S*", MAPS.read_text()))
+    except OSError:
+        return None
+    for name in names:
+        library = ctypes.CDLL(name)
+        for prefix in PREFIXES:
+            for suffix in SUFFIXES:
+                put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
+                get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
+                if put and get:
+                    put.restype, put.argtypes = None, [ctypes.c_int]
+                    get.restype, get.argtypes = ctypes.c_int, []
+                    return get, put
+    return None

@@ -1,0 +1,118 @@
+"""Average pooling with stride and padding, and to a size that is asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.layer import Layer, Shape
+from mini_dnn.nn.numpy_padded import channels_last, channels_second, output_size
+from mini_dnn.nn.numpy_pool import taps
+
+
+class AvgPool2d(Layer):
+    """Means of square windows; zeros of the padding count, as in PyTorch.
+
+    Parameters
+    ----------
+    size
+        Rows and columns of a window.
+    stride
+        Between windows; by default their size.
+    padding
+        Zeros on each side; at most half the size.
+
+    Raises
+    ------
+    ShapeError
+        They make no sense.
+    """
+
+    def __init__(self, size: int, stride: int | None = None, padding: int = 0) -> None:
+        self.size, self.stride, self.padding = size, stride or size, padding
+        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
+            raise ShapeError(
+                "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
+                f"found {size}, {self.stride}, {padding}"
+            )
+
+    def __repr__(self) -> str:
+        stride = f", stride {self.stride}" if self.stride != self.size else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"AvgPool2d({self.size}x{self.size}{stride}{padding})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        least = self.size - 2 * self.padding
+        if len(shape) != 4 or min(shape[2:]) < least:
+            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        return *shape[:2], *output_size(shape[2:], (self.size,) * 2, self.stride, self.padding)
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, C, H, W) to (N, C, P, Q), its channels last in memory."""
+        N, C, P, Q = self.output_shape(x.shape)
+        if training:
+            self._saved = x.shape
+        y = np.zeros((N, P, Q, C), x.dtype)
+        last = channels_last(x)
+        for tap in taps(self.size, self.stride, self.padding, x.shape[2:], (P, Q)):
+            y[tap.windows] += last[tap.pixels]
+        y /= x.dtype.type(self.size**2)
+        return channels_second(y)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Spread each dy over its window."""
+        N, C, H, W = self._take_saved()
+        share = channels_last(dy) / dy.dtype.type(self.size**2)
+        dx = np.zeros((N, H, W, C), dy.dtype)
+        for tap in taps(self.size, self.stride, self.padding, (H, W), dy.shape[2:]):
+            dx[tap.pixels] += share[tap.windows]
+        return channels_second(dx)
+
+
+class AdaptiveAvgPool2d(Layer):
+    """Means of windows that divide an image of any size into so many rows and columns.
+
+    Window i of n takes rows from ``floor(i H / n)`` to before ``ceil((i + 1) H / n)``, as in PyTorch.
+
+    Parameters
+    ----------
+    size
+        Rows and columns that come out.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ShapeError(f"adaptive pooling gives 1 row or more; found {size}")
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"AdaptiveAvgPool2d({self.size}x{self.size})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, size, size)."""
+        if len(shape) != 4 or min(shape[2:]) < 1:
+            raise ShapeError(f"{self!r} takes (N, C, H, W); found {shape}")
+        return *shape[:2], self.size, self.size
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """Rows first, then columns: each is a product with a matrix of shares."""
+        self.output_shape(x.shape)
+        if training:
+            self._saved = x.shape
+        down, across = (_shares(length, self.size, x.dtype) for length in x.shape[2:])
+        return np.asarray(np.einsum("ph,nchw,qw->ncpq", down, x, across, optimize=True))
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Spread each dy over its window."""
+        down, across = (_shares(length, self.size, dy.dtype) for length in self._take_saved()[2:])
+        return np.asarray(np.einsum("ph,ncpq,qw->nchw", down, dy, across, optimize=True))
+
+
+def _shares(length: int, size: int, dtype: np.dtype) -> np.ndarray:
+    """(size, length): how much of each line goes into each window."""
+    found = np.zeros((size, length), dtype)
+    for i in range(size):
+        first, last = i * length // size, -(-(i + 1) * length // size)
+        found[i, first:last] = 1 / (last - first)
+    return found

@@ -1,0 +1,180 @@
+"""Problems of the operation ``resnet``, and the problem that given arrays are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn.models.resnet import Convolution, ResNetSizes
+from mini_dnn.ops.conv2d_padded_shape import PaddedShape
+from mini_dnn.ops.problem import Array, Arrays, Problem
+
+KINDS = {"fp32": "float32", "fp16": "float16", "uint8": "uint8"}  # of pixels
+
+
+@dataclass(frozen=True)
+class ResNetShape(Problem):
+    """A batch through all of a residual network on one device: images in, scores out.
+
+    Parameters
+    ----------
+    N
+        Images.
+    image, channels, stem, classes
+        See `mini_dnn.nn.models.resnet.ResNetSizes`.
+    widths, blocks, strides
+        Four numbers each, one a stage, as in ``"64-128-256-512"``: see there.
+    dtype
+        Of the images: ``"fp32"`` or ``"fp16"``, which are normalised already, or ``"uint8"``, which become
+        ``(byte / 255 - mean) / deviation`` there, by two more arrays.
+    """
+
+    N: int
+    image: int
+    channels: int
+    stem: str
+    widths: str
+    blocks: str
+    classes: int
+    dtype: str = "fp32"
+    strides: str = "1-2-2-2"
+
+    def __post_init__(self) -> None:
+        if self.N < 1:
+            raise ShapeError(f"a batch has one image or more; found N = {self.N}")
+        if self.dtype not in KINDS:
+            raise ShapeError(f"dtype is {self.dtype!r}; expected one of {', '.join(KINDS)}")
+        self.sizes  # noqa: B018  (it refuses what does not fit together)
+
+    @classmethod
+    def like(cls, sizes: ResNetSizes, N: int, dtype: str = "fp32") -> ResNetShape:
+        """A batch through a network of these sizes."""
+        widths, blocks, strides = (
+            "-".join(map(str, numbers)) for numbers in (sizes.widths, sizes.blocks, sizes.strides)
+        )
+        return cls(N, sizes.image, sizes.channels, sizes.stem, widths, blocks, sizes.classes, dtype, strides)
+
+    @classmethod
+    def of(cls, images: np.ndarray, sizes: ResNetSizes) -> ResNetShape:
+        """The batch that these images ``(N, channels, image, image)`` are."""
+        dtype = next((short for short, name in KINDS.items() if name == images.dtype.name), "fp32")
+        return cls.like(sizes, len(images), dtype)
+
+    @cached_property
+    def sizes(self) -> ResNetSizes:
+        """The network's."""
+        widths, blocks, strides = (
+            _numbers(name, self.fields[name]) for name in ("widths", "blocks", "strides")
+        )
+        return ResNetSizes(self.image, self.channels, self.stem, widths, blocks, self.classes, strides)
+
+    @property
+    def weights(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the trained arrays, named as torchvision names them."""
+        return self.sizes.shapes
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Images, their mean and deviation where they are bytes, trained arrays, scores."""
+        shape = (self.N, self.channels, self.image, self.image)
+        given = {
+            name: (self.channels,) for name in ("mean", "deviation") if self.dtype == "uint8"
+        } | self.weights
+        return {
+            "images": Array(shape, KINDS[self.dtype], axes="nchw"),
+            **{name: Array(sides, role="weight", split=False) for name, sides in given.items()},
+            "scores": Array((self.N, self.classes), role="out", axes="nk"),
+        }
+
+    def layer(
+        self,
+        conv: Convolution,
+        dtype: str = "fp32",
+        layout: str = "nchw",
+        relu: bool = False,
+        residual: bool = False,
+    ) -> PaddedShape:
+        """One of its convolutions, with what follows it."""
+        sizes = (conv.C, conv.H, conv.H, conv.K, conv.R, conv.stride, conv.padding)
+        return PaddedShape(self.N, *sizes, relu, residual, dtype, layout)
+
+    @property
+    def flops(self) -> int:
+        """Of convolutions and the last layer; products with padding count, too."""
+        return self.N * self.sizes.flops
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.N
+
+    def with_batch(self, n: int) -> Self:
+        """The same with ``n`` images."""
+        return replace(self, N=n)
+
+    def __str__(self) -> str:
+        """Input, what is inside, and output, as people write them."""
+        side, blocks = self.image, sum(self.sizes.blocks)
+        return (
+            f"({self.N},{self.channels},{side},{side}) {KINDS[self.dtype]}, {blocks} blocks of {self.widths} "
+            f"channels -> ({self.N},{self.classes})"
+        )
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    """The numbers of a word such as ``"64-128-256-512"``."""
+    words = text.split("-")
+    if not all(word.isdecimal() for word in words):
+        raise ShapeError(f"{name} is {text!r}; expected four numbers such as 64-128-256-512")
+    return tuple(int(word) for word in words)
+
+
+def arrays_of(
+    images: np.ndarray, *weights: np.ndarray, blocks: str = "2-2-2-2", strides: str = "1-2-2-2"
+) -> tuple[ResNetShape, Arrays]:
+    """The problem of images ``(N, channels, side, side)`` and trained arrays in the order of its `weights`.
+
+    Where the images are bytes, mean and deviation of the channels come before the trained arrays.
+
+    Parameters
+    ----------
+    blocks, strides
+        See `ResNetShape`: how many blocks there are tells which array is which.
+
+    Raises
+    ------
+    ShapeError
+        They are of no residual network, or not of one whose images these are.
+    """
+    images = np.asarray(images)
+    if images.ndim != 4 or images.dtype.name not in KINDS.values() or images.shape[2] != images.shape[3]:
+        raise ShapeError(
+            f"images are {images.shape} {images.dtype}; expected (N, channels, side, side), one of "
+            f"{', '.join(KINDS.values())}"
+        )
+    first = 2 if images.dtype == np.uint8 else 0
+    found = [np.shape(weight) for weight in weights]
+    filters = [shape for shape in found[first:] if len(shape) == 4 and shape[2] > 1]
+    counts = _numbers("blocks", blocks)
+    starts = [1 + 2 * sum(counts[:stage]) for stage in range(len(counts))]  # a block has two such filters
+    if len(filters) != 1 + 2 * sum(counts) or len(found[-2]) != 2:
+        raise ShapeError(
+            f"found {len(found)} weights, {len(filters)} of them filters larger than a pixel; expected the "
+            f"arrays of a residual network of {blocks} blocks, in the order of mini_dnn.nn.models.resnet"
+        )
+    widths = "-".join(str(filters[start][0]) for start in starts)
+    stem, kind = "small" if filters[0][2] == 3 else "imagenet", images.dtype.name
+    dtype = next(short for short, name in KINDS.items() if name == kind)
+    sizes = (images.shape[2], images.shape[1], stem, widths, blocks, found[-2][0], dtype, strides)
+    problem = ResNetShape(len(images), *sizes)
+    named = problem.named("weight")
+    if found != [array.shape for array in named.values()]:
+        expected = {name: array.shape for name, array in named.items()}
+        raise ShapeError(f"weights have the shapes {found}; expected {expected}")
+    trained = {n: np.ascontiguousarray(w, np.float32) for n, w in zip(named, weights, strict=True)}
+    return problem, {"images": np.ascontiguousarray(images), **trained}

@@ -1,0 +1,1 @@
+"""Pictures from files and folders, made into what a network takes."""

@@ -1,0 +1,203 @@
+"""A picture's file made into pixels for a network, by Pillow."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from contextlib import nullcontext, suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from mini_dnn.errors import PictureError
+from mini_dnn.paths import read_regular
+from mini_dnn.pictures.recipe import Recipe
+
+MOST_BYTES = 256 << 20  # of a file
+MOST_PIXELS = 89_478_485  # of a picture: beyond it Pillow, too, speaks of a decompression bomb
+LARGE_PIXELS = 16_000_000  # from here on pictures are decoded one at a time, which bounds the memory
+LONGEST = 128  # times as long as broad: of a longer strip only the middle is resized
+FIRST = ("JPEG", "PNG", "GIF", "BMP", "PPM")  # formats that are tried before all others are loaded
+REFUSED = (
+    "EPS",
+    "WMF",
+    "MPEG",
+    "BUFR",
+    "GRIB",
+    "HDF5",
+    "FITS",
+)  # run other programs, or hold no still picture
+DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # modes of 16 bits
+GREY_MODES = ("1", "L", "LA", "La")
+
+_large = threading.Lock()
+_loading = threading.Lock()
+
+
+def suffixes() -> frozenset[str]:
+    """Endings, such as ``.jpg``, of the names of files that are taken for pictures in a folder."""
+    taken = _formats()
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in taken)
+
+
+def decode(source: Path | bytes, recipe: Recipe) -> np.ndarray:
+    """Pixels of a picture as a network takes them, but for their normalisation.
+
+    Parameters
+    ----------
+    source
+        A file, or what is in one.
+    recipe
+        What is done: all steps but the last.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``recipe.shape`` uint8.
+
+    Raises
+    ------
+    PictureError
+        Says what is wrong with it; names no file.
+    """
+    if isinstance(source, Path):
+        source = _read(source)
+    if not source:
+        raise PictureError("it is empty; expected a picture")
+    picture = _opened(source)
+    W, H = picture.size
+    if W * H > MOST_PIXELS:
+        raise PictureError(
+            f"it has {W:,}×{H:,} pixels, and {MOST_PIXELS:,} are the most; make it smaller, as the network "
+            f"sees {recipe.crop}×{recipe.crop}"
+        )
+    with _large if W * H > LARGE_PIXELS else nullcontext():
+        try:
+            picture.load()
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a decoder makes of damaged data
+            raise PictureError(
+                f"it is cut short or damaged ({_words(error)}); fetch or save it anew"
+            ) from error
+        return _pixels(picture, recipe)
+
+
+def centre_crop(length: int, crop: int) -> int:
+    """First pixel of the middle ``crop`` ones of so many, rounded as torchvision does: halves to even."""
+    return round((length - crop) / 2)
+
+
+def resized_size(size: tuple[int, int], short: int) -> tuple[int, int]:
+    """Width and height when the shorter one becomes ``short``; the other is cut off to a whole number."""
+    W, H = size
+    return (short, int(short * H / W)) if W <= H else (int(short * W / H), short)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        raise PictureError("there is no such file; look at the spelling and the folder") from None
+    except IsADirectoryError:
+        raise PictureError("it is a folder; expected a picture's file") from None
+    except OSError as error:
+        next_step = (
+            "make it smaller" if error.errno == errno.EFBIG else "give a regular file that can be read"
+        )
+        raise PictureError(f"it cannot be read: {error.strerror}; {next_step}") from error
+
+
+def _opened(data: bytes) -> Image.Image:
+    """The picture, its header read alone."""
+    for formats in (lambda: FIRST, _formats):
+        try:
+            return Image.open(io.BytesIO(data), formats=formats())
+        except UnidentifiedImageError:
+            continue
+        except Image.DecompressionBombError:
+            raise PictureError(
+                f"its header claims more than {MOST_PIXELS:,} pixels; make it smaller"
+            ) from None
+        except Exception as error:  # whatever a decoder makes of a damaged header
+            raise PictureError(f"its header is damaged ({_words(error)}); fetch or save it anew") from error
+    raise PictureError(
+        "it is no picture in a format that Pillow reads, such as JPEG, PNG, WebP or TIFF, or its beginning "
+        "is damaged; convert it, or leave it out"
+    )
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    with _loading:
+        Image.init()
+        return tuple(name for name in Image.OPEN if name not in REFUSED)
+
+
+def _pixels(picture: Image.Image, recipe: Recipe) -> np.ndarray:
+    with suppress(Exception):  # damaged metadata of a good picture: it is taken as it lies
+        picture = ImageOps.exif_transpose(picture)
+    picture = _toned(picture, "L" if recipe.channels == 1 else "RGB", recipe.background)
+    picture = _resized(picture, recipe)
+    left, top = (centre_crop(length, recipe.crop) for length in picture.size)
+    picture = picture.crop((left, top, left + recipe.crop, top + recipe.crop))
+    pixels = np.array(picture).reshape(recipe.shape)
+    return 255 - pixels if recipe.invert else pixels
+
+
+def _toned(picture: Image.Image, mode: str, background: int) -> Image.Image:
+    """The picture in grey (``"L"``) or RGB, opaque, of 8 bits."""
+    if picture.mode in DEEP:
+        picture = _of_8_bits(picture)
+    if picture.mode == "F":
+        raise PictureError(
+            "its pixels are fractions, and nobody says of which range; save it with 8 or 16 bits"
+        )
+    try:
+        return _opaque(picture, mode, background)
+    except ValueError as error:
+        raise PictureError(
+            f"its colours are of the kind {picture.mode}, which cannot be made {mode}; save it as RGB"
+        ) from error
+
+
+def _opaque(picture: Image.Image, mode: str, background: int) -> Image.Image:
+    if picture.has_transparency_data:
+        opaque = picture.convert("RGBA")
+        ground = Image.new("RGBA", opaque.size, (background,) * 3 + (255,))
+        picture = Image.alpha_composite(ground, opaque)
+    if mode == "L" and picture.mode not in GREY_MODES:
+        picture = picture.convert("RGB")  # some modes have no way to grey of their own
+    return picture if picture.mode == mode else picture.convert(mode)
+
+
+def _of_8_bits(picture: Image.Image) -> Image.Image:
+    deep = np.asarray(picture)
+    if deep.min() < 0 or deep.max() > 65535:
+        raise PictureError(
+            "its pixels have 32 bits, and nobody says of which range; save it with 8 or 16 bits"
+        )
+    return Image.fromarray(((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8))
+
+
+def _resized(picture: Image.Image, recipe: Recipe) -> Image.Image:
+    size = resized_size(picture.size, recipe.resize)
+    if size == picture.size:
+        return picture
+    if max(size) <= LONGEST * recipe.resize:
+        return picture.resize(size, Image.Resampling.BILINEAR)
+    # As a whole the strip could fill the memory.
+    (W, H), (w, h) = picture.size, size
+    along, full = (W, w) if w > h else (H, h)
+    start = centre_crop(full, recipe.crop)
+    first, last = start * along / full, (start + recipe.crop) * along / full
+    box = (first, 0, last, H) if w > h else (0, first, W, last)
+    cut = (recipe.crop, h) if w > h else (w, recipe.crop)
+    return picture.resize(cut, Image.Resampling.BILINEAR, box=box)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,43 @@
+"""How kernels of ``mini_dnn/implicit_rows.cuh`` cut a convolution of 64 channels, and their launches."""
+
+from __future__ import annotations
+
+from mini_dnn.ops.conv2d_padded_shape import PaddedShape
+from mini_dnn.plans.implicit import SMS, STEP, Names
+from mini_dnn.variant import Launch, TensorMap, ceil_div
+
+CHANNELS, PIXELS, LINE, TAPS, STAGES, WARPGROUPS = 64, 120, 128, 9, 4, 2  # as in the header
+SHARED_BYTES = TAPS * CHANNELS * LINE + STAGES * 2 * PIXELS * LINE + WARPGROUPS * PIXELS * LINE
+
+
+def fault(p: PaddedShape) -> str:
+    """Why the kernels do not take it; empty if they do."""
+    if p.dtype != "fp16" or p.layout != "nhwc":
+        return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
+    if (p.C, p.K, p.R, p.stride, p.padding) != (CHANNELS, CHANNELS, 3, 1, 1):
+        return "it takes 64 channels in and out, 3 x 3, stride 1, padding 1; conv2d_padded/v3 takes others"
+    if p.W + 2 > PIXELS:
+        return f"a row has {p.W} pixels; with a zero on each side there is room for {PIXELS - 2}"
+    return ""
+
+
+def tiles(p: PaddedShape) -> int:
+    """Of so many rows as 120 pixels are, with zeros on each side."""
+    return p.N * ceil_div(p.H, PIXELS // (p.W + 2))
+
+
+def pays(p: PaddedShape) -> bool:
+    """Whether each warpgroup of all multiprocessors has a tile: then it is faster than `implicit`."""
+    return not fault(p) and tiles(p) >= WARPGROUPS * SMS * 3 // 4
+
+
+def launch(p: PaddedShape, names: Names, kernel: str, early: bool) -> Launch:
+    """A block a multiprocessor."""
+    lines = (p.N * p.P * p.Q, p.K)
+    x = TensorMap(names.x, (1, p.W + 2, p.C), (p.N * p.H, p.W, p.C))
+    w = TensorMap(names.w, (CHANNELS, STEP), (p.K, p.taps))
+    y = TensorMap(names.y, (p.W, p.K), lines)
+    residual = TensorMap(names.residual or names.y, (p.W, p.K), lines)  # not read where there is none
+    args = (x, w, residual, y, names.bias, p.N, p.H, p.W, int(p.relu), int(p.residual))
+    blocks = (min(tiles(p), SMS),)
+    return Launch(kernel, blocks, (WARPGROUPS * 128 + 32,), args, SHARED_BYTES, early=early)

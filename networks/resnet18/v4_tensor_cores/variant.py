@@ -1,0 +1,102 @@
+"""networks/resnet18/v4_tensor_cores: halves with channels last, and convolutions on the tensor cores."""
+
+import numpy as np
+
+from mini_dnn.nn.models.resnet import NORM_ARRAYS, Convolution
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
+
+THREADS = 256  # per block
+CONVOLUTION = "conv2d_padded/v2_wmma"  # any variant of it that takes fp16 nhwc
+BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
+
+
+def wide(s: ResNetShape) -> int:
+    """Channels that a thread has of a pixel: 8 are 16 bytes."""
+    return 1 if any(width % 8 for width in s.sizes.widths) else 8
+
+
+def scratch(s: ResNetShape) -> dict[str, Array]:
+    """Pixels and maps, channels last; filters in halves; what the last layer takes."""
+
+    def image(side: int, channels: int) -> Array:
+        return Array((s.N, side, side, channels), "float16")
+
+    convolutions, pooled = s.sizes.convolutions, s.sizes.pooled
+    found = {"pixels": image(s.image, s.channels)}
+    found |= {conv.name: image(conv.P, conv.K) for conv in convolutions}
+    found |= {f"{c.name}.half": Array((c.K, c.R, c.R, c.C), "float16") for c in convolutions}
+    if s.stem == "imagenet":
+        found["pooled"] = image(pooled, s.sizes.conv1.K)
+    return {**found, "features": Array((s.N, s.sizes.widths[-1])), "zeros": Array((max(s.sizes.widths),))}
+
+
+def each(kernel: str, count: int, *args: str | int, at: int = 1) -> Launch:
+    """A thread for each of so many elements; ``count`` goes where the kernel takes it."""
+    everything = (*args[:at], np.int64(count), *args[at:])
+    return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
+
+
+def setup(s: ResNetShape) -> list[Step]:
+    """Filters to halves with channels last; a convolution's bias is zero, as the norm behind it has one."""
+    steps: list[Step] = [each("clear", max(s.sizes.widths), "zeros")]
+    for conv in s.sizes.convolutions:
+        count, names = conv.K * conv.C * conv.R**2, (f"{conv.name}.weight", f"{conv.name}.half")
+        steps.append(each("turn", count, *names, conv.C, conv.R**2, at=2))
+    return steps
+
+
+def layer(
+    s: ResNetShape, conv: Convolution, x: str, shortcut: str = "", relu: bool = True
+) -> list[Step | Call]:
+    """A convolution of the buffer ``x``, its norm, and what follows that."""
+    arrays = {"x": x, "w": f"{conv.name}.half", "bias": "zeros", "y": conv.name}
+    norm = [f"{conv.norm}.{name}" for name in NORM_ARRAYS]
+    more = (shortcut or conv.name, conv.K, int(bool(shortcut)), int(relu))  # or what is not read
+    count = s.N * conv.P**2 * conv.K // wide(s)
+    return [
+        Call(CONVOLUTION, s.layer(conv, "fp16", "nhwc"), arrays),
+        each("finish", count, conv.name, *norm, *more, at=6),
+    ]
+
+
+def plan(s: ResNetShape) -> list[Step | Call]:
+    """The layers in the order of the network."""
+    conv, x = s.sizes.conv1, "conv1"
+    moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")  # or what is not read
+    count = s.N * s.channels * s.image**2
+    steps: list[Step | Call] = [
+        each("convert", count, "images", *moments, "pixels", s.channels, s.image**2, at=4),
+        *layer(s, conv, "pixels"),
+    ]
+    if s.stem == "imagenet":
+        count = s.N * s.sizes.pooled**2 * conv.K // wide(s)
+        steps.append(each("max_pool", count, x, "pooled", conv.K, conv.P, s.sizes.pooled, at=2))
+        x = "pooled"
+    for block in s.sizes.all_blocks:
+        steps += layer(s, block.conv1, x)
+        if block.downsample:
+            steps += layer(s, block.downsample, x, relu=False)
+        shortcut = block.downsample.name if block.downsample else x
+        steps += layer(s, block.conv2, block.conv1.name, shortcut)
+        x = block.conv2.name
+    width, pixels = s.sizes.widths[-1], s.sizes.all_blocks[-1].conv2.P ** 2
+    features = (x, "features", s.N * width, width, pixels)
+    scores = ("features", "fc.weight", "fc.bias", "scores", s.N * s.classes, width, s.classes)
+    return [
+        *steps,
+        Launch("average_pool", (ceil_div(s.N * width, THREADS),), (THREADS,), features),
+        Launch("linear", (ceil_div(s.N * s.classes * 32, THREADS),), (THREADS,), scores),
+    ]
+
+
+VARIANT = Variant(
+    op="resnet",
+    plan=plan,
+    setup=setup,
+    scratch=scratch,
+    defines=lambda s: {"IMAGES": BITS[s.dtype], "WIDE": wide(s)},
+    parent="networks/resnet18/v3_shared",
+    precision="fp16",
+    idea="halves with channels last: convolutions on the tensor cores, and one kernel between two of them",
+)

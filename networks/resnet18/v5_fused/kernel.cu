@@ -1,0 +1,138 @@
+// networks/resnet18/v5_fused: a launch a convolution, with all that follows it; 18 launches for 20 convolutions.
+//
+// Idea      In inference a batch norm is a factor and a summand of each channel: both go into weights and bias, once.
+//           Bias, residual and ReLU are added while sums are in registers (mini_dnn/implicit.cuh). Where a block
+//           changes the shape, its shortcut is a convolution of one pixel, and its products join the sums of the
+//           block's second convolution as a few steps more: it is never written, nor rounded. The stem computes
+//           convolution, ReLU and maximum in one kernel, from the picture as it lies, without windows written out
+//           (mini_dnn/stem.cuh). The head takes means and scores at once.
+// Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, behind
+//           which a line has those of the shortcut; bias, scores (N,classes) fp32. Three arrays take turns, and a
+//           block without a shortcut of its own writes over what it adds.
+// Mapping   stem: a block -> STEM_ROWS x STEM_COLUMNS pixels behind the maximum; convolutions: see implicit.cuh; head:
+//           a warp -> a class of some images; fold: a thread -> a weight.
+// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s, of which the stem 15 in 0.03, and 1.5 times as
+//           many products as windows have. Images 19 MB, layers 154 MB in all, mostly in L2: 0.04 ms. One image: 23 MB
+//           of weights from L2, 0.005 ms, and 18 launches one after another, 3 us each and more.
+// Gain      over networks/resnet18/v4_tensor_cores: 20 norms and 8 sums that are not kernels, 0.2 ms at 64 images;
+//           tensor cores that do not wait for loads, 2 and more.
+// Limits    sm_90a; the stem of ImageNet, at most 4 channels of images, widths that are multiples of 64.
+// Hazards   those of implicit.cuh. The second layer of a block may read and write one array: each element is read by
+//           the warp that writes it, before. In the stem, windows behind the end of a row read pixels of the next one,
+//           or behind the image: those must be numbers, as zero times NaN is NaN.
+// Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
+#include <mini_dnn/implicit_rows.cuh>
+#include <mini_dnn/residual.cuh>
+
+#if IMAGES == 8
+typedef unsigned char Pixel;
+#elif IMAGES == 16
+typedef half Pixel;
+#else
+typedef float Pixel;
+#endif
+
+using Stem = stem::Tile<STEM_ROWS, STEM_COLUMNS, STEM_WARPGROUPS>;
+
+extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
+    stem_and_pool(const Pixel* images, const float* mean, const float* deviation, const half* w, const float* bias,
+                  half* y, int channels, int side, int conv_side, int side_out, int K) {
+  extern __shared__ __align__(1024) char memory[];
+  __shared__ ptx::mbarrier ready;
+  const int across = (side_out + STEM_COLUMNS - 1) / STEM_COLUMNS;
+  const int top = blockIdx.x / across * STEM_ROWS, left = blockIdx.x % across * STEM_COLUMNS;
+  stem::make<Stem, Pixel>({images, mean, deviation}, reinterpret_cast<const char*>(w), bias,
+                          {channels, side, conv_side, side_out, K}, reinterpret_cast<uint4*>(y), memory, &ready,
+                          blockIdx.y, top, left, blockIdx.z * stem::COLUMNS);
+}
+
+// Only those that a plan launches are compiled.
+#ifdef HAS_CONVOLVE_192X128_4_1
+IMPLICIT_KERNEL(convolve_192x128_4_1, 192, 128, 4, 1, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X128_6_1
+IMPLICIT_KERNEL(convolve_128x128_6_1, 128, 128, 6, 1, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X128_6_2
+IMPLICIT_KERNEL(convolve_128x128_6_2, 128, 128, 6, 2, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X128_5_4
+IMPLICIT_KERNEL(convolve_128x128_5_4, 128, 128, 5, 4, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X64_8_1
+IMPLICIT_KERNEL(convolve_128x64_8_1, 128, 64, 8, 1, 1)
+#endif
+#ifdef HAS_CONVOLVE_128X64_4_1
+IMPLICIT_KERNEL(convolve_128x64_4_1, 128, 64, 4, 1, 2)
+#endif
+#ifdef HAS_CONVOLVE_64X128_6_2
+IMPLICIT_KERNEL(convolve_64x128_6_2, 64, 128, 6, 2, 1)
+#endif
+#ifdef HAS_CONVOLVE_64X128_6_4
+IMPLICIT_KERNEL(convolve_64x128_6_4, 64, 128, 6, 4, 1)
+#endif
+#ifdef HAS_CONVOLVE_64X64_6_1
+IMPLICIT_KERNEL(convolve_64x64_6_1, 64, 64, 6, 1, 2)
+#endif
+#ifdef HAS_CONVOLVE_64X64_5_2
+IMPLICIT_KERNEL(convolve_64x64_5_2, 64, 64, 5, 2, 2)
+#endif
+#ifdef HAS_CONVOLVE_64X64_5_4
+IMPLICIT_KERNEL(convolve_64x64_5_4, 64, 64, 5, 4, 2)
+#endif
+#ifdef HAS_CONVOLVE_64X64_5_8
+IMPLICIT_KERNEL(convolve_64x64_5_8, 64, 64, 5, 8, 2)
+#endif
+
+#ifdef HAS_CONVOLVE_ROWS
+IMPLICIT_ROWS_KERNEL(convolve_rows)
+#endif
+
+// Means and scores of an image: 8 classes of a block, which takes the means again.
+extern "C" __global__ void head(const half* x, const float* w, const float* bias, float* scores, int pixels, int C,
+                                int classes) {
+  extern __shared__ __align__(16) float features[];
+  const int k = blockIdx.x * residual::WARPS + threadIdx.x / 32, n = blockIdx.y;
+  const residual::Class one(w + (long long)min(k, classes - 1) * C, C);
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+  for (int c = 0; c < C; c += 512) residual::means<512, 7>(x + (long long)n * pixels * C, features, pixels, C, c);
+  const float score = one.score(features);
+  if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
+}
+
+// The same of many images, in two kernels.
+extern "C" __global__ void take_means(const half* x, float* features, int pixels, int C) {
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+  const long long n = blockIdx.y;
+  residual::means<residual::MEAN_COLUMNS, 2>(x + n * pixels * C, features + n * C, pixels, C,
+                                             blockIdx.x * residual::MEAN_COLUMNS);
+}
+
+extern "C" __global__ void score(const float* features, const float* w, const float* bias, float* scores, int N, int C,
+                                 int classes, int images) {
+  const int k = blockIdx.x * residual::WARPS + threadIdx.x / 32, first = blockIdx.y * images;
+  const residual::Class one(w + (long long)min(k, classes - 1) * C, C);
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+#pragma unroll 4
+  for (int n = first; n < min(first + images, N); n++) {
+    const float score = one.score(features + (long long)n * C);
+    if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
+  }
+}
+
+// ---- Done once
+
+extern "C" __global__ void fold(const float* w, const float* gain, const float* shift, const float* mean,
+                                const float* variance, half* to, float* bias, int K, int C, int R, int pitch,
+                                int offset, int adds) {
+  residual::fold(w, {gain, shift, mean, variance}, to, bias, K, C, R, pitch, offset, adds != 0,
+                 (long long)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+extern "C" __global__ void fold_stem(const float* w, const float* gain, const float* shift, const float* mean,
+                                     const float* variance, half* to, float* bias, int K, int C) {
+  residual::fold_stem(w, {gain, shift, mean, variance}, to, bias, K, C, blockIdx.x * blockDim.x + threadIdx.x);
+}

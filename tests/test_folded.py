@@ -1,0 +1,102 @@
+"""The fast residual network on the CPU gives what the layers give in float64."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from mini_dnn.errors import ShapeError
+from mini_dnn.nn import blas, folded
+from mini_dnn.nn.folded import FoldedResNet
+from mini_dnn.nn.models import resnet
+from mini_dnn.nn.models.resnet import ResNetSizes
+
+ALLOWED = 1e-5  # of the largest score
+SMALL = ResNetSizes(28, 1, "small", (8, 16, 24, 32), (1, 2, 1, 1), 10)
+LARGE = ResNetSizes(70, 3, "imagenet", (8, 8, 16, 24), (2, 1, 1, 1), 7)
+ODD = ResNetSizes(33, 2, "imagenet", (5, 7, 9, 11), (1, 1, 1, 1), 3, (2, 1, 2, 1))
+
+
+def arrays_of(sizes: ResNetSizes) -> dict[str, np.ndarray]:
+    """Weights whose norms do something."""
+    rng = np.random.default_rng(1)
+    found = {}
+    for name, shape in sizes.shapes.items():
+        value = rng.standard_normal(shape)
+        if len(shape) > 1:
+            value *= np.sqrt(2 / np.prod(shape[1:]))
+        elif name.endswith("running_var"):
+            value = rng.uniform(0.5, 2, shape)
+        elif name.endswith(".weight"):
+            value = 1 + 0.2 * value
+        found[name] = value.astype(np.float32)
+    return found
+
+
+def probabilities(sizes: ResNetSizes, arrays: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """By the layers, in float64."""
+    network = resnet.build(sizes, np.random.default_rng(0), np.float64)
+    for name, parameter in network.parameters().items():
+        parameter.value[...] = arrays[name]
+    return network.forward(x.astype(np.float64))
+
+
+def images(sizes: ResNetSizes, count: int) -> np.ndarray:
+    shape = (count, sizes.channels, sizes.image, sizes.image)
+    return np.random.default_rng(2).standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 40])
+@pytest.mark.parametrize("sizes", [SMALL, LARGE, ODD], ids=["small", "large", "odd"])
+def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folded, "TILE_BYTES", 16 << 10)  # so that there are several tiles
+    monkeypatch.setattr(folded, "IMAGES", 4)
+    arrays = arrays_of(sizes)
+    fast = FoldedResNet(sizes, arrays, threads)
+    x = images(sizes, 9)  # more than go through the layers together
+    expected = probabilities(sizes, arrays, x)
+    for count in (1, 9, 2):
+        scores = fast.scores(x[:count])
+        assert scores.dtype == np.float32
+        exact = np.log(expected[:count])  # scores but for a number of each image
+        exact += (scores - exact).mean(axis=1, keepdims=True)
+        assert np.abs(scores - exact).max() <= ALLOWED * np.abs(exact).max()
+
+
+def test_without_a_hold_on_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BLAS has the threads then, and ours are not used."""
+
+    @contextmanager
+    def unknown() -> Iterator[bool]:
+        yield False
+
+    arrays, x = arrays_of(SMALL), images(SMALL, 3)
+    expected = FoldedResNet(SMALL, arrays, 2).scores(x)
+    monkeypatch.setattr(folded, "one_thread", unknown)
+    alone = FoldedResNet(SMALL, arrays, 2)
+    np.testing.assert_allclose(alone.scores(x), expected, rtol=1e-4, atol=1e-5)
+    assert not alone._pool._threads
+
+
+def test_images_of_another_network_are_refused() -> None:
+    fast = FoldedResNet(SMALL, arrays_of(SMALL), 1)
+    for wrong in (images(LARGE, 1), images(SMALL, 1).astype(np.float64), images(SMALL, 1)[0]):
+        with pytest.raises(ShapeError, match=r"expected \(N, 1, 28, 28\) float32"):
+            fast.scores(wrong)
+
+
+def test_blas_has_its_threads_back() -> None:
+    known = blas._openblas()
+    if known is None:
+        pytest.skip("NumPy's BLAS is no OpenBLAS here")
+    get, put = known
+    before = get()
+    try:
+        put(2)
+        with blas.one_thread() as had:
+            assert had
+            assert get() == 1
+        assert get() == 2
+    finally:
+        put(before)
