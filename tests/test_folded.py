@@ -47,7 +47,7 @@ def images(sizes: ResNetSizes, count: int) -> np.ndarray:
     return np.random.default_rng(2).standard_normal(shape, np.float32)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 40])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, ODD], ids=["small", "large", "odd"])
 def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folded, "TILE_BYTES", 16 << 10)  # so that there are several tiles

@@ -19,6 +19,7 @@ from mini_dnn.grading.plans import encode
 from mini_dnn.measuring.inference import find_step
 from mini_dnn.nn.models.resnet import RESNET18, RESNET34, ResNetSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.nn.zoo import MODELS
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.ops.hints import hint
@@ -168,15 +169,32 @@ def test_a_round_trip_of_a_buffer_that_is_not_there(tmp_path: Path, emulator: De
         run(find(str(tmp_path)), problem, ops.find("softmax").inputs(problem, 0), emulator)
 
 
+@pytest.mark.parametrize(
+    "name", ["networks/resnet18/v4_tensor_cores", pytest.param(FP32[-1], marks=pytest.mark.exhaustive)]
+)
+def test_the_shipped_network_gives_the_classes_of_numpy(name: str, emulator: Device) -> None:
+    """Of garments that are drawn, which is enough to meet several classes."""
+    model = MODELS["resnet18"]
+    network, info = model.read(model.weights("fashion-mnist"))
+    images = draw(8, split="test")[0][:, :, ::3, ::3][:, :, :28, :28].copy()
+    problem = ResNetShape.of(images, ResNetSizes.from_json(info.description))
+    given = {"mean": np.zeros(1, np.float32), "deviation": np.ones(1, np.float32)}
+    given |= {name: parameter.value for name, parameter in network.parameters().items()}
+    resident = Resident(find(name), problem.with_batch(4), given, emulator)
+    found = resident.predict(images).argmax(axis=1)
+    resident.close()
+    np.testing.assert_array_equal(found, network.forward(images / np.float32(255)).argmax(axis=1))
+    assert len(set(found)) > 2
+
+
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Those of a small network, which stands for ResNet-18, and images for it."""
     images, labels = draw(20, split="test")
     small = ImageSet("synthetic", "test", images[:, :, ::3, ::3][:, :, :28, :28].copy(), labels, "drawn", "")
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: small)
-    for module in ("nn.zoo", "measuring.inference"):
-        monkeypatch.setattr(f"mini_dnn.{module}.resnet_sizes", lambda name: SIZES)
-    save(tmp_path / "w.h5", build(SIZES, np.random.default_rng(5)), WeightsInfo("synthetic", {}, 1, ""))
+    info = WeightsInfo("synthetic", {}, 1, "", description=SIZES.to_json())
+    save(tmp_path / "w.h5", build(SIZES, np.random.default_rng(5)), info)
     return tmp_path / "w.h5"
 
 

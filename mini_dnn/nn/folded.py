@@ -336,7 +336,7 @@ def _tiles(N: int, P: int, row_bytes: int, threads: int) -> list[tuple[slice, sl
     """Images and rows of each tile, whose windows take about `TILE_BYTES`; at least one for each thread."""
     rows = min(P, max(1, TILE_BYTES // row_bytes))
     if rows < P or threads > N:
-        cuts = max(-(-P // rows), -(-threads // N))
+        cuts = min(P, max(-(-P // rows), -(-threads // N)))  # a row or more each
         edges = [P * i // cuts for i in range(cuts + 1)]
         return [(slice(n, n + 1), slice(first, last)) for n in range(N) for first, last in pairwise(edges)]
     images = max(1, min(TILE_BYTES // (row_bytes * P), -(-N // threads)))

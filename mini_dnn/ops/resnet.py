@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from mini_dnn.nn.models.resnet import EPSILON, FASHION, RESNET18, Block, Convolution
-from mini_dnn.ops.compare import CONFIDENCE, ROUND_OFF
+from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, HALVES, ROUND_OFF
 from mini_dnn.ops.conv2d_padded_numpy import convolve
 from mini_dnn.ops.operation import Operation
 from mini_dnn.ops.problem import Arrays
@@ -16,6 +17,7 @@ from mini_dnn.ops.resnet_shape import ResNetShape, arrays_of
 __all__ = ["OPERATION", "ResNetShape"]
 
 SPREAD = 0.2  # standard deviation of what is drawn for a norm's bias and mean
+ALIKE = 4.0  # times that errors of neighbours add up to more than those of strangers would, at most
 COURSE_BATCHES = (1, 8, 32, 64)
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 
@@ -94,22 +96,60 @@ def answer(p: ResNetShape, arrays: Arrays) -> Arrays:
     return _scores(arrays, features(p, arrays))
 
 
-def bound(p: ResNetShape, arrays: Arrays, precision: str) -> Arrays:
-    """What a score may be off.
+@dataclass(frozen=True)
+class _Rounded:
+    """Numbers in float64, and the variance of the error that each has in a precision."""
 
-    Each convolution leaves an error of about a unit round-off in every element, relative to the size of all,
-    and these add up like a random walk over the layers. A score is off by that times the length of its row of
-    weights, and of the features as they are on average.
+    x: np.ndarray
+    error: np.ndarray
+
+    def joined(self, other: _Rounded, unit: float) -> _Rounded:
+        """The sum of both, rounded."""
+        x = self.x + other.x
+        return _Rounded(x, self.error + other.error + (unit * x) ** 2)
+
+    def relu(self) -> _Rounded:
+        """What surely is below 0 has no error any more."""
+        alive = self.x > -CONFIDENCE * np.sqrt(self.error)
+        return _Rounded(relu(self.x), np.where(alive, self.error, 0))
+
+
+def _layer(p: ResNetShape, arrays: Arrays, conv: Convolution, given: _Rounded, precision: str) -> _Rounded:
+    """A convolution and its norm: errors of its input, of weights, of its sums, and of what is stored."""
+    operand, accumulate = ROUND_OFF[precision]
+    w = arrays[f"{conv.name}.weight"].astype(np.float64)
+    how = conv.stride, conv.padding
+    sums = convolve(given.x, w, *how)
+    relative = 2 * operand**2 + conv.C * conv.R**2 * accumulate**2
+    error = convolve(relative * given.x**2 + given.error, w**2, *how) + ((operand + accumulate) * sums) ** 2
+    gain, variance = (arrays[f"{conv.norm}.{name}"].astype(np.float64) for name in ("weight", "running_var"))
+    error *= (gain**2 / (variance + EPSILON))[:, None, None]
+    x = normalised(arrays, conv, sums)
+    return _Rounded(x, error + ((operand + 4 * accumulate) * x) ** 2)
+
+
+def bound(p: ResNetShape, arrays: Arrays, precision: str) -> Arrays:
+    """What a score may be off: the roundings of all layers, each of which is amplified by those behind it.
+
+    Errors of different elements are taken for independent, so that their variances go through the network as
+    squares do. Those of neighbours are not quite, as they share their weights: see `ALIKE`.
     """
     operand, accumulate = ROUND_OFF[precision]
-    longest = max(conv.C * conv.R**2 for conv in p.sizes.convolutions)
-    step = operand + np.sqrt(longest) * accumulate
-    found = features(p, arrays)
-    size = np.sqrt((found**2).mean(axis=1, keepdims=True))
-    rows = np.sqrt((arrays["fc.weight"].astype(np.float64) ** 2).sum(axis=1))
-    layers = len(p.sizes.convolutions)
-    off = CONFIDENCE * step * np.sqrt(1 + layers) * size * rows
-    off += 4 * ROUND_OFF["fp32"][1] * (np.abs(_scores(arrays, found)["scores"]) + np.abs(arrays["fc.bias"]))
+    unit = operand + 4 * accumulate
+    x = pixels(p, arrays)
+    now = _layer(p, arrays, p.sizes.conv1, _Rounded(x, (unit * x) ** 2), precision).relu()
+    if p.stem == "imagenet":
+        now = _Rounded(max_pool(now.x), max_pool(now.error))
+    for at in p.sizes.all_blocks:
+        inner = _layer(p, arrays, at.conv1, now, precision).relu()
+        shortcut = _layer(p, arrays, at.downsample, now, precision) if at.downsample else now
+        now = _layer(p, arrays, at.conv2, inner, precision).joined(shortcut, unit).relu()
+    found = now.x.mean(axis=(2, 3))
+    error = np.sqrt(now.error).mean(axis=(2, 3)) + unit * found
+    w = arrays["fc.weight"].astype(np.float64)
+    products = np.sqrt((error**2 + w.shape[1] * (accumulate * found) ** 2) @ (w**2).T)
+    scores = np.abs(_scores(arrays, found)["scores"]) + np.abs(arrays["fc.bias"])
+    off = ALIKE * CONFIDENCE * products + unit * scores + HALF_SUBNORMAL * (precision in HALVES)
     return {"scores": off + np.finfo(np.float32).tiny}
 
 

@@ -12,8 +12,8 @@ from mini_dnn.variant import Launch, TensorMap, ceil_div
 STEP = 64  # channels of a step: 128 bytes
 LINES = 16  # windows that a warp sends out at once
 MOST_STRIDE = 8  # of a tensor map
-# One H100 or H200, fitted to measured layers of ResNet-18. A cluster lies within a GPC, into which not every number
-# of blocks fits.
+# One H100 or H200, fitted to measured layers of ResNet-18. A cluster lies within a GPC, into which not every
+# number of blocks fits.
 SMS = 132
 MHZ = 1755
 FMA_CLOCK = 1840  # products and sums a clock of a multiprocessor's tensor cores, nine tenths of their rate
@@ -115,7 +115,7 @@ class Tile:
         return self.split == 1 or self.count(layer) * self.split <= SMS
 
     def clocks(self, layer: Layer) -> float:
-        """The model: rounds of tiles; a step takes as long as its products or its loads, or as it is on its way."""
+        """The model: rounds of tiles; a step takes as long as its products, its loads or its way."""
         blocks = self.count(layer) * self.split
         rounds, sums = ceil_div(blocks, SMS), self.rows * self.columns
         resident = min(self.blocks, rounds)

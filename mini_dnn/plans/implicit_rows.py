@@ -1,4 +1,4 @@
-"""How kernels of ``mini_dnn/implicit_rows.cuh`` cut a convolution of 64 channels into rows, and their launches."""
+"""How kernels of ``mini_dnn/implicit_rows.cuh`` cut a convolution of 64 channels, and their launches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def fault(p: PaddedShape) -> str:
         return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
     if (p.C, p.K, p.R, p.stride, p.padding) != (CHANNELS, CHANNELS, 3, 1, 1):
         return "it takes 64 channels in and out, 3 x 3, stride 1, padding 1; conv2d_padded/v3 takes others"
-    most = PIXELS - 2
-    return f"a row has {p.W} pixels; with a zero on each side it has room for {most}" if p.W > most else ""
+    if p.W + 2 > PIXELS:
+        return f"a row has {p.W} pixels; with a zero on each side there is room for {PIXELS - 2}"
+    return ""
 
 
 def tiles(p: PaddedShape) -> int:

@@ -1,4 +1,4 @@
-"""conv2d_padded/v4_rows: 64 channels in and out, where rows of pixels come once for all places in the filter."""
+"""conv2d_padded/v4_rows: 64 channels in and out; pixels come once for all places in the filter."""
 
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.plans import implicit_rows

@@ -1,7 +1,7 @@
 // networks/resnet18/v3_shared: networks/resnet18/v2_layers with convolutions by tiles in shared memory.
 //
 // Idea      Nearly all of the time is that of 20 convolutions, and each is one name in variant.py: conv2d_padded/v1
-//           stands where v0 stood. All sums are still in fp32, and scores equal those in float64 to a few millionths.
+//           stands where v0 stood. All sums are still in fp32, and scores equal those in float64 to a millionth.
 // Layout    as networks/resnet18/v2_layers.
 // Mapping   as there; in a convolution a block -> 64 pixels of all images and 64 channels.
 // Roofline  ResNet-18, 64 images: 232 GFLOP, 3.5 ms at 67 TFLOP/s of fp32. The small layers: 3 GB, 0.7 ms at 4.3 TB/s.
