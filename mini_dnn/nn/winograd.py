@@ -1,9 +1,9 @@
 """Winograd's products: 4×4 outputs of a 3×3 convolution from 6×6 inputs, by 36 products instead of 144.
 
 With d the inputs and g the filter, the outputs are
-``OUTPUT ((FILTER g FILTERᵀ) * (INPUT d INPUTᵀ)) OUTPUTᵀ``, where ``*`` multiplies elements, and these are added
-over channels: F(4×4, 3×3) of A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks",
-arXiv:1509.09308. The largest factor is 8, which costs some digits.
+``OUTPUT ((FILTER g FILTERᵀ) * (INPUT d INPUTᵀ)) OUTPUTᵀ``, where ``*`` multiplies elements, and
+sums are taken over channels. This is F(4×4, 3×3) of A. Lavin, S. Gray, "Fast Algorithms for Convolutional
+Neural Networks", arXiv:1509.09308. The largest factor is 8, which costs some digits.
 """
 
 from __future__ import annotations
