@@ -107,7 +107,7 @@ def test_the_shipped_residual_network_in_batches_of_any_size(
     classifier = Classifier.load("resnet18")
     x = classifier.recipe.normalised(garments[:10, ..., None])
     expected = [str(k) for k in classifier.network.predict(x)]  # by the layers
-    for more in (["--batch", "1", "--threads", "1"], ["--batch", "7", "--threads", "3"]):
+    for more in (["--batch", "1", "--workers", "1"], ["--batch", "7", "--workers", "3"]):
         assert main(["classify", str(folder), "--impl", "cpu", "--csv", "-", "--top", "1", *more]) == 1
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert [row["class"] for row in rows if not row["error"]] == expected
@@ -265,7 +265,7 @@ def test_nothing_is_written_half(
         (["x.png", "--top", "0"], "--top 0: expected 1 or more"),
         (["x.png", "--top", "11"], "the network knows 10 classes"),
         (["x.png", "--batch", "0"], "--batch 0: expected 1 or more"),
-        (["x.png", "--threads", "-1"], "--threads -1: expected 1 or more"),
+        (["x.png", "--workers", "-1"], "--workers -1: expected 1 or more"),
         (["x.png", "--impl", "cpu", "--device", "emulator"], "leave --device emulator out"),
         (["x.png", "--impl", "m3"], "it computes conv2d, and the vision transformer is the operation vit"),
         (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
@@ -333,7 +333,7 @@ def test_the_likeliest_classes() -> None:
 
 @pytest.mark.parametrize(("waited_s", "limit"), [(1.2, "decoding"), (0.8, "network")])
 def test_what_limited(waited_s: float, limit: str) -> None:
-    feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, threads=2)
+    feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, workers=2)
     assert classify._limit(feed, 2.0) == limit
     assert classify._words(feed, 2.0).startswith("decoding" if limit == "decoding" else "the network")
 

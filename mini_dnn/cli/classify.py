@@ -80,7 +80,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="that decode pictures (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="that decode pictures (default: one a core)")
     parser.add_argument("--json", metavar="FILE", help="write the classes there; - for standard output")
     parser.add_argument("--csv", metavar="FILE", help="the same as a table, a line for each class")
     parser.add_argument("--force", action="store_true", help="replace files of --json and --csv that exist")
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
         if variant and device:
             serve, size = stack.enter_context(classifier.on_device(variant, size, device))
         writer = stack.enter_context(outputs.open(describe))
-        feed = Feed(found, classifier.recipe, size, args.threads or len(os.sched_getaffinity(0)))
+        feed = Feed(found, classifier.recipe, size, args.workers or len(os.sched_getaffinity(0)))
         start = time.perf_counter()
         tally = Tally()
         with Bar("classifying", total) as bar:
@@ -166,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    for flag in ("top", "batch", "threads"):
+    for flag in ("top", "batch", "workers"):
         value = getattr(args, flag)
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value}: expected 1 or more")
@@ -276,7 +276,7 @@ def _limit(feed: Feed, seconds: float) -> str:
 
 def _words(feed: Feed, seconds: float) -> str:
     waited = f"{feed.waited_s / seconds:.0%} of the time"
-    decoding = f"decoding took {feed.decoding_s:.2f} s in {feed.threads} threads"
+    decoding = f"decoding took {feed.decoding_s:.2f} s by {feed.workers} workers"
     if _limit(feed, seconds) == "decoding":
         return f"decoding: the network waited for pictures {waited}; {decoding}"
     if not feed.decoding_s:
