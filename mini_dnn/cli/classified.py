@@ -56,7 +56,7 @@ class Outputs:
         for flag, name in self._files.items():
             if name == STDOUT:
                 continue
-            check_output(flag, Path(name))
+            check_output(flag, Path(name), force=True)  # below it is stricter
             if Path(name).exists() and not force:
                 raise UsageError(
                     f"{flag} {name} exists already; name another file, or replace it with --force"

@@ -94,7 +94,7 @@ def _check_out(out: Path, force: bool, source: Path | None = None) -> None:
     """Refuse a file that cannot be written, before the work."""
     if not stores.kind_of(out):
         raise UsageError(f"{out}: a file of weights ends in {', '.join(stores.KINDS)}; name one that does")
-    check_output("OUT", out)
+    check_output("OUT", out, force=True)  # below it is stricter
     if source and out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is what is to be converted; name another file for the result")
     if out.exists() and not force:
