@@ -227,8 +227,8 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
         return
     done = subprocess.run([readelf, "-sW", str(library)], capture_output=True, text=True, check=False)
     for name in found.kernels:
-        sizes = re.findall(rf"\s(\d+)\s+TLS\s.*\s_ZZ{len(name)}{name}E", done.stdout)
-        nbytes = sum(map(int, sizes))
+        sizes = re.findall(rf"\s(0x[0-9a-f]+|\d+)\s+TLS\s.*\s_ZZ{len(name)}{name}E", done.stdout)
+        nbytes = sum(int(size, 0) for size in sizes)  # readelf prints those from 100,000 on in hexadecimal
         if nbytes > MAX_STATIC_SHARED_BYTES:
             raise SharedMemoryError(
                 f"{source}: kernel {name} has {nbytes} bytes of static shared memory; CUDA allows "
