@@ -8,17 +8,21 @@ from typing import Any
 
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
+from mini_dnn.checking.repeat import Trial, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
-from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
+from mini_dnn.checking.streams import vain_wait
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
+from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
-from mini_dnn.errors import LaunchError, SharedMemoryError, VariantError
-from mini_dnn.ops import Operation
+from mini_dnn.errors import SharedMemoryError, VariantError
+from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
-MISMATCH = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
+RUNS = 2  # on the same memory, in the first order
+RUNS_AT_FIRST = 4  # at the first problem: what a run leaves may show in a later one
 AGAIN = "the endless loop that was found would take its time again"
 
 Progress = Callable[[int, int], None]  # problems done so far, and all
@@ -59,7 +63,7 @@ def check(
     def plan(problem: Any) -> Planned | str:
         return variant.limit_for(problem) or variant.planned(problem, shared)
 
-    device = CheckedEmulator(limit)
+    device = StreamEmulator(limit)
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
@@ -90,7 +94,7 @@ def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> 
             raise VariantError(f"there is no plan for {problem}, into which the batch had to be cut")
         return known[problem]
 
-    device = CheckedEmulator()
+    device = StreamEmulator()
     try:
         run = _Run(operation, device, seed, SCHEDULES, plan, None)
         results = run.all(list(known))
@@ -105,7 +109,7 @@ class _Run:
     """Checks problems of an operation, one after the other."""
 
     operation: Operation
-    device: CheckedEmulator
+    device: StreamEmulator
     seed: int
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
@@ -133,9 +137,11 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
+        runs = RUNS if any(not result.refused for result in before) else RUNS_AT_FIRST
+
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
-            return self._once(problem, planned)
+            return self._in_order(problem, planned, runs if schedule == self.schedules[0] else 1)
 
         found = all_schedules(in_order, self.schedules)
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
@@ -146,19 +152,26 @@ class _Run:
             module = self.device.compile(planned.source, planned.defines)
         except SharedMemoryError as error:
             return static_finding(planned.source, error)
+        if wait := vain_wait(planned):
+            return wait
         static = lambda kernel: static_shared_bytes(module.path, kernel)  # noqa: E731
         return check_launches(self._part(problem), problem.batch, self.device.arch, static)
 
-    def _once(self, problem: Any, planned: Planned) -> Finding | None:
-        arrays = self.operation.inputs(problem, self.seed)
+    def _in_order(self, problem: Any, planned: Planned, runs: int) -> Finding | None:
+        """The first finding of so many runs, in an order that was chosen."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
-        try:
+        if planned.fits(self.device.free_bytes()):
+            return Trial(self.operation, planned, self.device, self.seed).check(runs)
+        arrays = self.operation.inputs(problem, self.seed)
+        outputs: Arrays = {}
+
+        def in_parts() -> None:
+            nonlocal outputs
+            self.device.follow_streams(False)
             outputs = run_plans(self._part(problem), problem, arrays, self.device).outputs
-        except KernelError as error:
-            return error.finding
-        except LaunchError as error:
-            return Finding("launch", str(error), cure=MISMATCH)
-        return judge(self.operation, problem, arrays, outputs, planned.precision)
+
+        finding = caught(in_parts, planned, self.device)
+        return finding or judge(self.operation, problem, arrays, outputs, planned.precision)
 
     def _part(self, problem: Any) -> Callable[[int], Planned]:
         """The plan for so many entries of a problem's batch."""

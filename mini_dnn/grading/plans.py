@@ -13,7 +13,18 @@ import numpy as np
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
 from mini_dnn.variant import Planned, TensorMap, Variant
-from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Record,
+    Step,
+    Wait,
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 "product": list(astuple(step.product)),
                 "stream": step.stream,
             }
+        case Record() | Wait():
+            return {type(step).__name__.lower(): step.event, "stream": step.stream}
 
 
 def _encode_argument(argument: Argument) -> list[Any]:

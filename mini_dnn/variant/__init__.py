@@ -8,7 +8,19 @@ from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.ops.problem import Array
 from mini_dnn.variant.folders import SHORT_NAMES, find, names, operation_of, own
-from mini_dnn.variant.plan import Call, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Call,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Record,
+    Step,
+    TensorMap,
+    Wait,
+)
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import COMPUTE_TYPES, HostFunction, Sweep, Variant, ceil_div
 
@@ -28,10 +40,12 @@ __all__ = [
     "Launch",
     "LenetBatch",
     "Planned",
+    "Record",
     "Step",
     "Sweep",
     "TensorMap",
     "Variant",
+    "Wait",
     "ceil_div",
     "find",
     "names",

@@ -13,7 +13,18 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, included
 from mini_dnn.errors import UsageError
-from mini_dnn.variant.plan import Argument, CopyIn, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Record,
+    Step,
+    TensorMap,
+    Wait,
+)
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
@@ -110,6 +121,10 @@ def _step(step: Step) -> str:
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"
         case Gemm():
             return _product(step)
+        case Record():
+            return f"record the event {step.event}"
+        case Wait():
+            return f"wait for the event {step.event}"
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
     return f"copy {_argument(step.images)} {way}"
 
