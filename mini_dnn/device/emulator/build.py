@@ -55,6 +55,14 @@ PTX_HINT = (
     "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
 )
 
+GROUPS = re.compile(r"cooperative_groups|'cg\b")
+GROUPS_HINT = (
+    "\nOf cooperative groups the emulator has this_thread_block, tiled_partition (tiles of at most 32), "
+    "coalesced_threads and this_grid without sync(); of these sync, thread_rank, size, num_threads, shfl, "
+    "shfl_up, shfl_down, shfl_xor, any, all, ballot and match_any; and reduce with plus, less, greater, "
+    "bit_and, bit_or and bit_xor. Write the rest with these, or with __syncthreads() and __shfl_sync()."
+)
+
 
 def build_kernels(
     source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool = False
@@ -272,4 +280,5 @@ def _explain(messages: str, wrapper: Path, source: Path) -> str:
     text = re.sub(rf"In file included from {name}:\d+:\n", "", messages)
     text = re.sub(rf",\n +from {name}:\d+:", ":", text)
     text = text.replace(str(source.resolve()), str(source)).strip()
-    return text + (PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else "")
+    text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
+    return text + (GROUPS_HINT if GROUPS.search(text) and "static assertion" not in text else "")
