@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
+from mini_dnn.checking.limits import Verdict, check_limits, verdict
 from mini_dnn.checking.repeat import Trial, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
@@ -36,6 +39,7 @@ def check(
     arch: int = CheckedEmulator.arch,
     schedules: Sequence[str] = SCHEDULES,
     limit: int = STEP_LIMIT,
+    ask_nvcc: bool = True,
 ) -> Report:
     """Run a variant on the checked emulator at each problem, in each order, up to the first finding there.
 
@@ -51,6 +55,8 @@ def check(
         The compute capability, times ten, whose limits launches are held to: see `check_launches`.
     limit
         How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+    ask_nvcc
+        Ask nvcc, where it is installed, what it does not take, and how many registers kernels need.
 
     Raises
     ------
@@ -67,7 +73,7 @@ def check(
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
-        run = _Run(operation, device, seed, schedules, plan, progress)
+        run = _Run(operation, device, seed, schedules, plan, progress, ask_nvcc)
         results = run.all(operation.check if problems is None else problems)
         if problems is None and any(result.refused or result.finding for result in results):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
@@ -114,26 +120,40 @@ class _Run:
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
     progress: Progress | None
+    ask_nvcc: bool = False
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
         """A result for each problem, after those of others."""
         plans = {problem: self.plan(problem) for problem in problems}
         accepted = [planned for planned in plans.values() if isinstance(planned, Planned)]
-        if accepted:  # all at once: one after the other takes most of a check's time
-            self.device.build(accepted[0].source, [planned.defines for planned in accepted])
+        said = self._built(accepted) if accepted else Verdict()
         results: list[Result] = []
         for problem in problems:
-            results.append(self._result(problem, plans[problem], [*before, *results]))
+            results.append(self._result(problem, plans[problem], [*before, *results], said))
             if self.progress:
                 self.progress(len(before) + len(results), len(before) + len(problems))
         return results
 
-    def _result(self, problem: Any, planned: Planned | str, before: Sequence[Result]) -> Result:
+    def _built(self, planned: Sequence[Planned]) -> Verdict:
+        """What a CUDA compiler says of the first one's code, while g++ compiles that of all."""
+        first = planned[0]
+        with ThreadPoolExecutor(1) as other:
+            words = partial(self.device.words, first.source, first.defines)
+            asked = other.submit(verdict, first.source, first.defines, self.device.arch, words, self.ask_nvcc)
+            # all at once: one after the other takes most of a check's time
+            self.device.build(first.source, [one.defines for one in planned])
+            return asked.result()
+
+    def _result(
+        self, problem: Any, planned: Planned | str, before: Sequence[Result], said: Verdict
+    ) -> Result:
         if isinstance(planned, str):
             return Result(problem, refused=planned)
         if any(result.finding and result.finding.kind == "endless" for result in before):
             return Result(problem, refused=AGAIN)
-        launch = self._launch(problem, planned)
+        if said.findings:
+            return Result(problem, said.findings[0], more=said.findings[1:])
+        launch = self._launch(problem, planned, said)
         if launch:
             return Result(problem, launch)
 
@@ -146,7 +166,7 @@ class _Run:
         found = all_schedules(in_order, self.schedules)
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
-    def _launch(self, problem: Any, planned: Planned) -> Finding | None:
+    def _launch(self, problem: Any, planned: Planned, said: Verdict) -> Finding | None:
         """What is wrong before any thread has run."""
         try:
             module = self.device.compile(planned.source, planned.defines)
@@ -155,7 +175,8 @@ class _Run:
         if wait := vain_wait(planned):
             return wait
         static = lambda kernel: static_shared_bytes(module.path, kernel)  # noqa: E731
-        return check_launches(self._part(problem), problem.batch, self.device.arch, static)
+        found = check_launches(self._part(problem), problem.batch, self.device.arch, static)
+        return found or check_limits(planned, said, self.device.variable_bytes(module))
 
     def _in_order(self, problem: Any, planned: Planned, runs: int) -> Finding | None:
         """The first finding of so many runs, in an order that was chosen."""

@@ -77,7 +77,8 @@ class Place:
     @classmethod
     def at(cls, source: Path, file: str, line: int) -> Place | None:
         """The line, if the file belongs to the kernel."""
-        for path in source_files(source):
+        files = source_files(source)
+        for path in sorted(files, key=lambda path: path != Path(file)):  # of two of one name, that one
             if path.name == Path(file).name:
                 code = path.read_text(errors="replace").splitlines()
                 return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")

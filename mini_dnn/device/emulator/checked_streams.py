@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.emulator.build import words_of
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorModule
 from mini_dnn.device.emulator.memory import EmulatorBuffer
@@ -47,6 +49,15 @@ class StreamEmulator(CheckedEmulator):
         self.order = StreamOrder() if follow else None
         self._buffers.clear()
         return self.order
+
+    def words(self, source: Path, defines: Defines) -> str:
+        """A kernel file after its macros, with CUDA's qualifiers as words and line markers."""
+        return words_of(source, defines, self._compiler)
+
+    def variable_bytes(self, module: Module) -> dict[str, int]:
+        """The ``__constant__`` and ``__device__`` variables of a compiled file, with their sizes."""
+        assert isinstance(module, EmulatorModule), "it is this device's"
+        return {variable.name: variable.nbytes for variable in self._symbols[module.path].variables}
 
     def now(self) -> int:
         """The time on the clock of checked mode."""
