@@ -85,7 +85,7 @@ class Use:
     is_call: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class _Function:
     name: Token
     on_gpu: bool

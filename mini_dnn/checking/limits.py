@@ -66,6 +66,7 @@ class Verdict:
     registers: Mapping[str, int] = field(default_factory=dict)  # of a thread, by kernel; empty: unknown
     constants: Mapping[str, Place] = field(default_factory=dict)  # where __constant__ variables are declared
     bounds: Mapping[str, tuple[int, Place | None]] = field(default_factory=dict)  # of threads, by kernel
+    too_many_constants: Finding | None = None  # says nvcc, which does not say where
 
 
 def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str], ask: bool) -> Verdict:
@@ -82,7 +83,7 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     """
     try:
         declared = read(words())
-    except CompileError:
+    except (CompileError, RecursionError):
         return Verdict()  # g++ says so, too
     own = _Own(source, declared)
     bounds = {kernel: (most, own.place(at)) for kernel, (most, at) in declared.bounds.items()}
@@ -92,7 +93,9 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     if said is None:
         return replace(known, findings=tuple(own.finding(use) for use in declared.uses))
     registers = {m["kernel"]: int(m["registers"]) for m in COMPILED.finditer(said)}
-    return replace(known, findings=tuple(_told(said, own)), registers=registers)
+    of_file = next((_too_much(m, own) for m in TOO_MUCH.finditer(said) if not m["kernel"]), None)
+    findings = tuple(_told(said, own))
+    return replace(known, findings=findings, registers=registers, too_many_constants=of_file)
 
 
 def check_limits(planned: Planned, verdict: Verdict, variable_bytes: Mapping[str, int]) -> Finding | None:
@@ -106,6 +109,8 @@ def check_limits(planned: Planned, verdict: Verdict, variable_bytes: Mapping[str
     constant_bytes = {name: variable_bytes.get(name, 0) for name in verdict.constants}
     if sum(constant_bytes.values()) > CONSTANT_BYTES:
         return _too_many_constants(verdict, constant_bytes)
+    if verdict.too_many_constants:
+        return verdict.too_many_constants
     for step in (*planned.setup, *planned.steps):
         finding = None
         if isinstance(step, CopyToSymbol):
@@ -264,7 +269,8 @@ def _told(said: str, own: _Own) -> list[Finding]:
     """The errors of nvcc, one for each name that it is about, each with its first line."""
     found: dict[str, Finding] = {}
     for match in TOO_MUCH.finditer(said):
-        found.setdefault(match["what"], _too_much(match, own))
+        if match["kernel"]:
+            found.setdefault(match["what"], _too_much(match, own))
     known = {use.name.rpartition("::")[2]: use for use in own.declared.uses}
     for file, line, words in _errors(said):
         place = Place.at(own.source, file, line)
