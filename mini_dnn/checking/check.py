@@ -26,6 +26,7 @@ from mini_dnn.variant import Planned, Variant
 
 RUNS = 2  # on the same memory, in the first order
 RUNS_AT_FIRST = 4  # at the first problem: what a run leaves may show in a later one
+LARGE = 4 << 20  # bytes of a problem that takes so long that one run has to do, where there are others
 AGAIN = "the endless loop that was found would take its time again"
 
 Progress = Callable[[int, int], None]  # problems done so far, and all
@@ -157,7 +158,7 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
-        runs = RUNS if any(not result.refused for result in before) else RUNS_AT_FIRST
+        runs = self._runs(planned, any(not result.refused for result in before))
 
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
@@ -165,6 +166,12 @@ class _Run:
 
         found = all_schedules(in_order, self.schedules)
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
+
+    def _runs(self, planned: Planned, others: bool) -> int:
+        """How often a plan runs on the same memory, in the first order; whether others have run before."""
+        if planned.nbytes > LARGE:
+            return 1 if others else RUNS
+        return RUNS if others else RUNS_AT_FIRST
 
     def _launch(self, problem: Any, planned: Planned, said: Verdict) -> Finding | None:
         """What is wrong before any thread has run."""
