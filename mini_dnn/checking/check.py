@@ -11,7 +11,7 @@ from typing import Any
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict
-from mini_dnn.checking.repeat import Trial, caught
+from mini_dnn.checking.repeat import Runs, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
 from mini_dnn.checking.streams import vain_wait
@@ -188,9 +188,9 @@ class _Run:
     def _in_order(self, problem: Any, planned: Planned, runs: int) -> Finding | None:
         """The first finding of so many runs, in an order that was chosen."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
-        if planned.fits(self.device.free_bytes()):
-            return Trial(self.operation, planned, self.device, self.seed).check(runs)
         arrays = self.operation.inputs(problem, self.seed)
+        if planned.fits(self.device.free_bytes()):
+            return Runs(self.operation, planned, self.device, arrays, self.seed).check(runs)
         outputs: Arrays = {}
 
         def in_parts() -> None:

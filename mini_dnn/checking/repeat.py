@@ -86,31 +86,41 @@ class Repeated:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Runs of one plan, one after the other, and what is found in them."""
+class Runs:
+    """Runs of one plan, one after the other, and what is found in them.
+
+    Parameters
+    ----------
+    first
+        The arrays of the first run. The later ones have its weights, and inputs of their own.
+    seed
+        That these are drawn from.
+    """
 
     operation: Operation
     planned: Planned
     device: StreamEmulator
+    first: Arrays
     seed: int
 
     def check(self, runs: int) -> Finding | None:
         """The first finding in so many runs on the same memory, each with inputs of its own."""
         given = [self._inputs(run) for run in range(runs)]
-        finding, run = self._found(given)
-        if finding is None or run == 0:
-            return finding
-        alone, _ = self._found([given[run]])
-        return alone or self._of_state(finding, given[: run + 1])
+        try:
+            finding, run = self._found(given)
+            if finding is None or run == 0:
+                return finding
+            alone, _ = self._found([given[run]])
+            return alone or self._of_state(finding, given[: run + 1])
+        finally:
+            self.device.follow_streams(False)
 
     def _inputs(self, run: int) -> Arrays:
-        """Those of the first run are those of the seed; weights stay."""
-        problem = self.planned.problem
-        first = self.operation.inputs(problem, self.seed)
         if not run:
-            return first
+            return self.first
+        problem = self.planned.problem
         other = self.operation.inputs(problem, self.seed + run)
-        return {**first, **{name: other[name] for name in problem.named("in")}}
+        return {**self.first, **{name: other[name] for name in problem.named("in")}}
 
     def _found(self, given: list[Arrays]) -> tuple[Finding | None, int]:
         """The first finding, and in which run: 0 is the first."""

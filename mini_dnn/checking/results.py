@@ -92,7 +92,7 @@ class Report:
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
         limit that kept the variant from being run at it, or empty; ``kinds`` of its findings.
         ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
-        misaligned, fault, launch, compile, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
+        misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
         ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
         two sides, or null: ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
         (empty where unknown); ``does`` (reads, writes, updates).
