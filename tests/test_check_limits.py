@@ -292,3 +292,12 @@ def test_each_problem_has_the_finding(tmp_path: Path) -> None:
     assert [result.finding.kind for result in report.results if result.finding] == ["compile"] * 2
     assert len(report.findings) == 1
     assert re.search(r"here +kernel.cu:3 \| .*size", "\n".join(describe(report)))
+
+
+def test_bounds_of_each_problem(tmp_path: Path) -> None:
+    """Where definitions depend on the problem, so do they."""
+    folder = write(tmp_path, kernel("y[0] = x[0];").replace("void", "void __launch_bounds__(TILE)"))
+    plan = (folder / "variant.py").read_text().replace("(64,)", "(s.N * 32,)")
+    (folder / "variant.py").write_text(plan.replace("plan)", "plan, defines=lambda s: {'TILE': s.N * 32})"))
+    report = check(find(folder), [SHAPE, SHAPE.with_batch(1)], ask_nvcc=False, schedules=["forward"])
+    assert not any(finding.kind == "launch" for finding in report.findings), report.findings

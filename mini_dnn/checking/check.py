@@ -10,7 +10,7 @@ from typing import Any
 
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
-from mini_dnn.checking.limits import Verdict, check_limits, verdict
+from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
 from mini_dnn.checking.repeat import Runs, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
@@ -154,6 +154,9 @@ class _Run:
             return Result(problem, refused=AGAIN)
         if said.findings:
             return Result(problem, said.findings[0], more=said.findings[1:])
+        if planned.defines != said.defines:
+            words = partial(self.device.words, planned.source, planned.defines)
+            said = with_defines(said, planned.source, words)
         launch = self._launch(problem, planned, said)
         if launch:
             return Result(problem, launch)

@@ -14,7 +14,7 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.device.nvcc import ERROR_LINE, OPTIONS, find_nvcc, nvcc_arch
-from mini_dnn.device.sources import INCLUDE, source_hash
+from mini_dnn.device.sources import INCLUDE, source_files, source_hash
 from mini_dnn.errors import CompileError
 from mini_dnn.progress import busy
 from mini_dnn.variant import Planned, ceil_div
@@ -60,8 +60,9 @@ COMPILED = re.compile(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a CUDA compiler says of a kernel file, or would say."""
+    """What a CUDA compiler says of a kernel file with some definitions, or would say."""
 
+    defines: Defines = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     registers: Mapping[str, int] = field(default_factory=dict)  # of a thread, by kernel; empty: unknown
     constants: Mapping[str, Place] = field(default_factory=dict)  # where __constant__ variables are declared
@@ -84,11 +85,11 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     try:
         declared = read(words())
     except (CompileError, RecursionError):
-        return Verdict()  # g++ says so, too
+        return Verdict(defines)  # g++ says so, too
     own = _Own(source, declared)
     bounds = {kernel: (most, own.place(at)) for kernel, (most, at) in declared.bounds.items()}
     constants = {name: place for name, at in declared.constants.items() if (place := own.place(at))}
-    known = Verdict((), {}, constants, bounds)
+    known = Verdict(defines, constants=constants, bounds=bounds)
     said = _ask_nvcc(source, defines, arch) if ask else None
     if said is None:
         return replace(known, findings=tuple(own.finding(use) for use in declared.uses))
@@ -96,6 +97,18 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     of_file = next((_too_much(m, own) for m in TOO_MUCH.finditer(said) if not m["kernel"]), None)
     findings = tuple(_told(said, own))
     return replace(known, findings=findings, registers=registers, too_many_constants=of_file)
+
+
+def with_defines(known: Verdict, source: Path, words: Callable[[], str]) -> Verdict:
+    """The verdict of a file for other definitions than those that it was looked at with.
+
+    Registers are unknown then, and launch bounds may be others.
+    """
+    texts = (path.read_text(errors="replace") for path in source_files(source))
+    if not any("__launch_bounds__" in text for text in texts):
+        return replace(known, registers={})
+    own = verdict(source, {}, 0, words, ask=False)
+    return replace(known, registers={}, bounds=own.bounds)
 
 
 def check_limits(planned: Planned, verdict: Verdict, variable_bytes: Mapping[str, int]) -> Finding | None:
