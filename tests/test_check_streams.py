@@ -11,6 +11,7 @@ import pytest
 
 from mini_dnn.checking.check import check
 from mini_dnn.checking.results import Report
+from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.device import Device
 from mini_dnn.device.finding import Finding
@@ -266,6 +267,31 @@ def test_a_plan_with_events_travels(folder: Folder) -> None:
     assert (
         "//   stream 1: record the event x_is_there\n//   stream 0: wait for the event x_is_there\n" in told
     )
+
+
+def test_a_plan_with_events_goes_home(folder: Folder, tmp_path: Path) -> None:
+    folder.variant(RIGHT["recorded and waited for"])
+    words = [
+        "show",
+        str(folder.path),
+        "--expand",
+        "--shapes",
+        SHAPE.text,
+        "--standalone",
+        str(tmp_path / "home"),
+    ]
+    assert main(words) == 0
+    program = (tmp_path / "home" / "main.cu").read_text()
+    assert '    stream.record("x_is_there", 1);\n    stream.wait("x_is_there", 0);\n' in program
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", RIGHT)
+def test_on_a_gpu(name: str, folder: Folder, cuda: Device) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.standard_normal(SHAPE.x, np.float32), "w": rng.standard_normal(SHAPE.w, np.float32)}
+    y = run(folder.variant(RIGHT[name]), SHAPE, arrays, cuda).y
+    np.testing.assert_allclose(y, arrays["x"] * arrays["w"][0, 0, 0, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("step", [{"record": "a b", "stream": 0}, {"wait": "x", "stream": 64}])

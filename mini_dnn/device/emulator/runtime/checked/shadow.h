@@ -160,8 +160,8 @@ extern Check the_check;
 uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
 void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
 void mark_far_regions();
-uint64_t block_of(uint32_t epoch);  // linear
-void drop_parts(Cell& cell);        // it is whole again
+uint64_t block_of(uint32_t epoch);                   // linear
+void drop_parts(Cell& cell);                         // it is whole again
 const Cell* parts_of(const Cell& cell, int& count);  // its bytes, where these are known one by one, else itself
 // The largest of what is asked of a cell's bytes.
 template <class Ask>
