@@ -74,7 +74,7 @@ def check(
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
-        run = _Run(operation, device, seed, schedules, plan, progress, ask_nvcc)
+        run = _Run(operation, device, seed, schedules, plan, progress, looks=True, ask_nvcc=ask_nvcc)
         results = run.all(operation.check if problems is None else problems)
         if problems is None and any(result.refused or result.finding for result in results):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
@@ -88,6 +88,8 @@ def check(
 
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
     """The same for plans that were made elsewhere, on the GPU that `CheckedEmulator` stands for.
+
+    The kernel file is compiled already, and no compiler is asked what a GPU's would refuse.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class _Run:
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
     progress: Progress | None
+    looks: bool = False  # at the kernel file as a CUDA compiler does; that takes a compiler
     ask_nvcc: bool = False
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
@@ -138,6 +141,9 @@ class _Run:
     def _built(self, planned: Sequence[Planned]) -> Verdict:
         """What a CUDA compiler says of the first one's code, while g++ compiles that of all."""
         first = planned[0]
+        if not self.looks:
+            self.device.build(first.source, [one.defines for one in planned])
+            return Verdict()
         with ThreadPoolExecutor(1) as other:
             words = partial(self.device.words, first.source, first.defines)
             asked = other.submit(verdict, first.source, first.defines, self.device.arch, words, self.ask_nvcc)
@@ -154,7 +160,7 @@ class _Run:
             return Result(problem, refused=AGAIN)
         if said.findings:
             return Result(problem, said.findings[0], more=said.findings[1:])
-        if planned.defines != said.defines:
+        if self.looks and planned.defines != said.defines:
             words = partial(self.device.words, planned.source, planned.defines)
             said = with_defines(said, planned.source, words)
         launch = self._launch(problem, planned, said)

@@ -16,7 +16,6 @@ from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.device.nvcc import ERROR_LINE, OPTIONS, find_nvcc, nvcc_arch
 from mini_dnn.device.sources import INCLUDE, source_files, source_hash
 from mini_dnn.errors import CompileError
-from mini_dnn.progress import busy
 from mini_dnn.variant import Planned, ceil_div
 from mini_dnn.variant.plan import CopyToSymbol, Launch
 from mini_dnn.variant.signatures import Kernels
@@ -235,8 +234,7 @@ def _ask_nvcc(source: Path, defines: Defines, arch: int) -> str | None:
         "-o",
         "/dev/null",
     ]
-    with busy(f"nvcc looks at {source.parent.name} ..."):
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     said = done.stdout + done.stderr
     if done.returncode and not (TOO_MUCH.search(said) or _errors(said)):
         return None  # no fault of the file: it does not know the architecture, or has no room
