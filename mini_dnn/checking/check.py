@@ -24,8 +24,8 @@ from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
-RUNS = 2  # on the same memory, in the first order
-RUNS_AT_FIRST = 4  # at the first problem: what a run leaves may show in a later one
+RUNS = 2  # on the same memory
+RUNS_AT_FIRST = 4  # at the first problem, in the first order: what a run leaves may show in a later one
 LARGE = 4 << 20  # bytes of a problem that takes so long that one run has to do, where there are others
 AGAIN = "the endless loop that was found would take its time again"
 
@@ -167,20 +167,21 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
-        runs = self._runs(planned, any(not result.refused for result in before))
+        others = any(not result.refused for result in before)
 
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
-            return self._in_order(problem, planned, runs if schedule == self.schedules[0] else 1)
+            runs = self._runs(planned, others, schedule == self.schedules[0])
+            return self._in_order(problem, planned, runs)
 
         found = all_schedules(in_order, self.schedules)
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
-    def _runs(self, planned: Planned, others: bool) -> int:
-        """How often a plan runs on the same memory, in the first order; whether others have run before."""
+    def _runs(self, planned: Planned, others: bool, is_first_order: bool) -> int:
+        """How often a plan runs on the same memory, in an order; whether other problems ran before."""
         if planned.nbytes > LARGE:
-            return 1 if others else RUNS
-        return RUNS if others else RUNS_AT_FIRST
+            return 1 if others or not is_first_order else RUNS
+        return RUNS if others or not is_first_order else RUNS_AT_FIRST
 
     def _launch(self, problem: Any, planned: Planned, said: Verdict) -> Finding | None:
         """What is wrong before any thread has run."""

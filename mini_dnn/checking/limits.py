@@ -322,5 +322,7 @@ def _in_library(name: str) -> bool:
 
 def _plain(name: str) -> str:
     """``"get"`` of ``"S::get() const"``, and ``"twice"`` of ``"T1  ::twice<float> (T1)"``."""
-    head = re.split(r"[(<]", name.strip())[0]
+    while name != (name := re.sub(r"<[^<>]*>", "", name)):
+        pass
+    head = name.strip().partition("(")[0]
     return re.sub(r"\s*const$", "", head).strip().rpartition("::")[2].strip() or name
