@@ -32,6 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--brief", action="store_true", help="skip the tests marked exhaustive")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nvcc_is_not_asked() -> Iterator[None]:
+    """By check: a second for each kernel. Tests of what nvcc says ask it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mini_dnn.checking.limits.find_nvcc", lambda: None)
+        yield
+
+
 @cache
 def why_no_gpu() -> str:
     """Why no CUDA device can be opened; empty if one can."""

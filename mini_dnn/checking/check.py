@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
+from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
+from mini_dnn.checking.repeat import Runs, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
-from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
+from mini_dnn.checking.streams import vain_wait
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
+from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
-from mini_dnn.errors import LaunchError, SharedMemoryError, VariantError
-from mini_dnn.ops import Operation
+from mini_dnn.errors import SharedMemoryError, VariantError
+from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
-MISMATCH = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
+RUNS = 2  # on the same memory
+RUNS_AT_FIRST = 4  # at the first problem, in the first order: what a run leaves may show in a later one
+LARGE = 4 << 20  # bytes of a problem that takes so long that one run has to do, where there are others
 AGAIN = "the endless loop that was found would take its time again"
 
 Progress = Callable[[int, int], None]  # problems done so far, and all
@@ -32,6 +40,7 @@ def check(
     arch: int = CheckedEmulator.arch,
     schedules: Sequence[str] = SCHEDULES,
     limit: int = STEP_LIMIT,
+    ask_nvcc: bool = True,
 ) -> Report:
     """Run a variant on the checked emulator at each problem, in each order, up to the first finding there.
 
@@ -47,6 +56,8 @@ def check(
         The compute capability, times ten, whose limits launches are held to: see `check_launches`.
     limit
         How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+    ask_nvcc
+        Ask nvcc, where it is installed, what it does not take, and how many registers kernels need.
 
     Raises
     ------
@@ -59,11 +70,11 @@ def check(
     def plan(problem: Any) -> Planned | str:
         return variant.limit_for(problem) or variant.planned(problem, shared)
 
-    device = CheckedEmulator(limit)
+    device = StreamEmulator(limit)
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
-        run = _Run(operation, device, seed, schedules, plan, progress)
+        run = _Run(operation, device, seed, schedules, plan, progress, looks=True, ask_nvcc=ask_nvcc)
         results = run.all(operation.check if problems is None else problems)
         if problems is None and any(result.refused or result.finding for result in results):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
@@ -78,6 +89,8 @@ def check(
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
     """The same for plans that were made elsewhere, on the GPU that `CheckedEmulator` stands for.
 
+    The kernel file is compiled already, and no compiler is asked what a GPU's would refuse.
+
     Raises
     ------
     VariantError, DeviceError
@@ -90,7 +103,7 @@ def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> 
             raise VariantError(f"there is no plan for {problem}, into which the batch had to be cut")
         return known[problem]
 
-    device = CheckedEmulator()
+    device = StreamEmulator()
     try:
         run = _Run(operation, device, seed, SCHEDULES, plan, None)
         results = run.all(list(known))
@@ -105,60 +118,98 @@ class _Run:
     """Checks problems of an operation, one after the other."""
 
     operation: Operation
-    device: CheckedEmulator
+    device: StreamEmulator
     seed: int
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
     progress: Progress | None
+    looks: bool = False  # at the kernel file as a CUDA compiler does; that takes a compiler
+    ask_nvcc: bool = False
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
         """A result for each problem, after those of others."""
         plans = {problem: self.plan(problem) for problem in problems}
         accepted = [planned for planned in plans.values() if isinstance(planned, Planned)]
-        if accepted:  # all at once: one after the other takes most of a check's time
-            self.device.build(accepted[0].source, [planned.defines for planned in accepted])
+        said = self._built(accepted) if accepted else Verdict()
         results: list[Result] = []
         for problem in problems:
-            results.append(self._result(problem, plans[problem], [*before, *results]))
+            results.append(self._result(problem, plans[problem], [*before, *results], said))
             if self.progress:
                 self.progress(len(before) + len(results), len(before) + len(problems))
         return results
 
-    def _result(self, problem: Any, planned: Planned | str, before: Sequence[Result]) -> Result:
+    def _built(self, planned: Sequence[Planned]) -> Verdict:
+        """What a CUDA compiler says of the first one's code, while g++ compiles that of all."""
+        first = planned[0]
+        if not self.looks:
+            self.device.build(first.source, [one.defines for one in planned])
+            return Verdict()
+        with ThreadPoolExecutor(1) as other:
+            words = partial(self.device.words, first.source, first.defines)
+            asked = other.submit(verdict, first.source, first.defines, self.device.arch, words, self.ask_nvcc)
+            # all at once: one after the other takes most of a check's time
+            self.device.build(first.source, [one.defines for one in planned])
+            return asked.result()
+
+    def _result(
+        self, problem: Any, planned: Planned | str, before: Sequence[Result], said: Verdict
+    ) -> Result:
         if isinstance(planned, str):
             return Result(problem, refused=planned)
         if any(result.finding and result.finding.kind == "endless" for result in before):
             return Result(problem, refused=AGAIN)
-        launch = self._launch(problem, planned)
+        if said.findings:
+            return Result(problem, said.findings[0], more=said.findings[1:])
+        if self.looks and planned.defines != said.defines:
+            words = partial(self.device.words, planned.source, planned.defines)
+            said = with_defines(said, planned.source, words)
+        launch = self._launch(problem, planned, said)
         if launch:
             return Result(problem, launch)
 
+        others = any(not result.refused for result in before)
+
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
-            return self._once(problem, planned)
+            runs = self._runs(planned, others, schedule == self.schedules[0])
+            return self._in_order(problem, planned, runs)
 
         found = all_schedules(in_order, self.schedules)
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
-    def _launch(self, problem: Any, planned: Planned) -> Finding | None:
+    def _runs(self, planned: Planned, others: bool, is_first_order: bool) -> int:
+        """How often a plan runs on the same memory, in an order; whether other problems ran before."""
+        if planned.nbytes > LARGE:
+            return 1 if others or not is_first_order else RUNS
+        return RUNS if others or not is_first_order else RUNS_AT_FIRST
+
+    def _launch(self, problem: Any, planned: Planned, said: Verdict) -> Finding | None:
         """What is wrong before any thread has run."""
         try:
             module = self.device.compile(planned.source, planned.defines)
         except SharedMemoryError as error:
             return static_finding(planned.source, error)
+        if wait := vain_wait(planned):
+            return wait
         static = lambda kernel: static_shared_bytes(module.path, kernel)  # noqa: E731
-        return check_launches(self._part(problem), problem.batch, self.device.arch, static)
+        found = check_launches(self._part(problem), problem.batch, self.device.arch, static)
+        return found or check_limits(planned, said, self.device.variable_bytes(module))
 
-    def _once(self, problem: Any, planned: Planned) -> Finding | None:
-        arrays = self.operation.inputs(problem, self.seed)
+    def _in_order(self, problem: Any, planned: Planned, runs: int) -> Finding | None:
+        """The first finding of so many runs, in an order that was chosen."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
-        try:
+        arrays = self.operation.inputs(problem, self.seed)
+        if planned.fits(self.device.free_bytes()):
+            return Runs(self.operation, planned, self.device, arrays, self.seed).check(runs)
+        outputs: Arrays = {}
+
+        def in_parts() -> None:
+            nonlocal outputs
+            self.device.follow_streams(False)
             outputs = run_plans(self._part(problem), problem, arrays, self.device).outputs
-        except KernelError as error:
-            return error.finding
-        except LaunchError as error:
-            return Finding("launch", str(error), cure=MISMATCH)
-        return judge(self.operation, problem, arrays, outputs, planned.precision)
+
+        finding = caught(in_parts, planned, self.device)
+        return finding or judge(self.operation, problem, arrays, outputs, planned.precision)
 
     def _part(self, problem: Any) -> Callable[[int], Planned]:
         """The plan for so many entries of a problem's batch."""

@@ -11,6 +11,7 @@ from mini_dnn.device.finding import Finding, Place
 SCHEDULES = ("forward", "reverse", "random")  # the numbers of Schedule in runtime/checked/shadow.h
 # What a mistake is called that shows in several ways: by the first of these.
 CAUSES = (
+    "compile",
     "launch",
     "endless",
     "warp-mask",

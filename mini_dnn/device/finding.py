@@ -37,6 +37,9 @@ CURES = {
     "before it, but skip the work and still come to every __syncthreads()",
     "warp-mask": "all lanes that the mask names must come to the call: take it out of the branch, let lanes "
     "without work pass a zero, and return only after it; the lanes of a mask are those that call",
+    "group": "all threads of the group must come to the call: take it out of the branch or loop, let those "
+    "without work pass a zero, and return only after it; or make the group inside of the branch, of the "
+    "threads that are there: coalesced_threads()",
     "tile": "give all lanes the address of the tile's first element and one leading dimension; "
     "which lane moves which element is left to WMMA",
     "product": "all four warps of a warpgroup come to each product, outside of any branch, and all their "
@@ -74,7 +77,8 @@ class Place:
     @classmethod
     def at(cls, source: Path, file: str, line: int) -> Place | None:
         """The line, if the file belongs to the kernel."""
-        for path in source_files(source):
+        files = source_files(source)
+        for path in sorted(files, key=lambda path: path != Path(file)):  # of two of one name, that one
             if path.name == Path(file).name:
                 code = path.read_text(errors="replace").splitlines()
                 return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")

@@ -26,7 +26,18 @@ from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant import Planned, TensorMap
-from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Record,
+    Step,
+    Wait,
+)
 
 NAME = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
 AXES = re.compile(r"[a-zA-Z]*")
@@ -172,6 +183,10 @@ def _step(values: Any, buffers: _Buffers) -> Step:
         case {"cublas": [a, b, c], "product": list(product), "stream": stream}:
             a, b, c = (_buffer(name, buffers) for name in (a, b, c))
             return Gemm(a, b, c, **_product((a, b, c), product, buffers), stream=_stream(stream))
+        case {"record": str(event), "stream": stream}:
+            return Record(_name(event), _stream(stream))
+        case {"wait": str(event), "stream": stream}:
+            return Wait(_name(event), _stream(stream))
     raise VariantError(f"a step of the plan that is none: {str(values)[:200]}")
 
 

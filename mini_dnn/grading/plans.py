@@ -21,8 +21,10 @@ from mini_dnn.variant.plan import (
     Gemm,
     Images,
     Launch,
+    Record,
     RoundTrip,
     Step,
+    Wait,
 )
 
 
@@ -104,6 +106,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
             raise VariantError(
                 f"a round trip of '{step.buffer}': a submission keeps its buffers on the device"
             )
+        case Record() | Wait():
+            return {type(step).__name__.lower(): step.event, "stream": step.stream}
 
 
 def _encode_argument(argument: Argument) -> list[Any]:

@@ -21,8 +21,11 @@ from mini_dnn.variant.plan import (
     Gemm,
     Images,
     Launch,
+    Record,
     RoundTrip,
     Step,
+    Wait,
+    waits_in_vain,
 )
 from mini_dnn.variant.planned import Planned
 
@@ -64,7 +67,13 @@ class Execution:
         stream: int = 0,
         others: Mapping[Code, Module] | None = None,
     ) -> None:
+        for wait in (*waits_in_vain(planned.setup), *waits_in_vain(planned.steps)):
+            raise VariantError(
+                f"{planned.name}: stream {wait.stream} waits for the event '{wait.event}', which no step "
+                f"before it records; put Record('{wait.event}', stream) behind what it has to wait for"
+            )
         self._module, self._device = module, device
+        self._events: dict[str, Any] = {}
         self._others = compile_others(planned, device) if others is None else others
         self._views = planned.views
         self._set_up, self._steps = (
@@ -131,7 +140,8 @@ class Execution:
         for step in self._steps:
             start = device.record(step.stream)
             self._run(step, host)
-            events.append((step, start, device.record(step.stream)))
+            if not isinstance(step, Record | Wait):
+                events.append((step, start, device.record(step.stream)))
         device.synchronize()
         return [
             Span(*_describe(step), step.stream, device.elapsed_ms(base, start), device.elapsed_ms(base, end))
@@ -174,6 +184,10 @@ class Execution:
             case CopyOut(images):
                 part = _host_part(host, images)
                 device.copy_out(self._part(images, "a copy"), part, step.stream, wait=False)
+            case Record():
+                self._events[step.event] = device.record(step.stream)
+            case Wait():
+                device.wait(self._events[step.event], step.stream)
 
     def _part(self, images: Images, what: str) -> Buffer:
         buffer = self._named(images.buffer, what)
@@ -291,7 +305,7 @@ def _describe(step: Step) -> tuple[str, str]:
             return "copy_out", f"{step.buffer} and back"
         case Gemm():
             return "kernel", "cuBLAS"
-    return "kernel", f"copy to {step.symbol}"
+    return "kernel", f"copy to {getattr(step, 'symbol', '')}"
 
 
 def _host_part(host: Arrays, images: Images) -> np.ndarray:

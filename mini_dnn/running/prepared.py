@@ -17,7 +17,19 @@ from mini_dnn.running.execute import argument, compile_others, no_buffer
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Planned, Variant
-from mini_dnn.variant.plan import Code, CopyIn, CopyOut, CopyToSymbol, Gemm, Images, Launch, RoundTrip, Step
+from mini_dnn.variant.plan import (
+    Code,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Gemm,
+    Images,
+    Launch,
+    Record,
+    RoundTrip,
+    Step,
+    Wait,
+)
 
 ALIGNMENT = 16  # bytes: what kernels load and store at once, at most
 
@@ -165,6 +177,8 @@ class Prepared:
                     yield self.stream.gemm(step.product, named(step.a), named(step.b), named(step.c))
                 case CopyIn() | CopyOut() | RoundTrip():
                     pass  # the arrays are on the device
+                case Record() | Wait():
+                    pass  # one stream does all steps in their order
 
     def _buffer(
         self, planned: Planned, first: int, what: str, name: str, within: tuple[int, int] | None = None

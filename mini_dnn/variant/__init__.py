@@ -16,9 +16,11 @@ from mini_dnn.variant.plan import (
     Gemm,
     Images,
     Launch,
+    Record,
     RoundTrip,
     Step,
     TensorMap,
+    Wait,
 )
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import COMPUTE_TYPES, HostFunction, Sweep, Variant, ceil_div
@@ -39,11 +41,13 @@ __all__ = [
     "Launch",
     "LenetBatch",
     "Planned",
+    "Record",
     "RoundTrip",
     "Step",
     "Sweep",
     "TensorMap",
     "Variant",
+    "Wait",
     "ceil_div",
     "climbed",
     "find",

@@ -20,9 +20,11 @@ from mini_dnn.variant.plan import (
     Gemm,
     Images,
     Launch,
+    Record,
     RoundTrip,
     Step,
     TensorMap,
+    Wait,
 )
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -140,6 +142,10 @@ def _step(step: Step) -> str:
             return f"copy {step.buffer} from the GPU and back"
         case Gemm():
             return _product(step)
+        case Record():
+            return f"record the event {step.event}"
+        case Wait():
+            return f"wait for the event {step.event}"
     way = "to the GPU" if isinstance(step, CopyIn) else "from the GPU"
     return f"copy {_argument(step.images)} {way}"
 

@@ -14,7 +14,18 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.ops import Array
 from mini_dnn.variant.answers import Exercise
 from mini_dnn.variant.export import scalar
-from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import (
+    Argument,
+    CopyIn,
+    CopyOut,
+    CopyToSymbol,
+    Images,
+    Launch,
+    Record,
+    Step,
+    TensorMap,
+    Wait,
+)
 from mini_dnn.variant.planned import Planned
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
@@ -174,6 +185,8 @@ class HostProgram:
                 way = "copy_in" if isinstance(step, CopyIn) else "copy_out"
                 part = f"{images.first}, {images.last}, stream[{step.stream}]"
                 return [f"{_variable(images.buffer)}.{way}({part});"]
+            case Record() | Wait():
+                return [f'stream.{type(step).__name__.lower()}("{step.event}", {step.stream});']
         raise AssertionError(f"{step} was refused before")
 
     def _launch(self, launch: Launch) -> list[str]:

@@ -1,8 +1,8 @@
-"""The steps of a plan: launches, copies, what other variants do, and the one library call."""
+"""The steps of a plan: launches, copies, the order of streams, other variants, and the one library call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
@@ -134,7 +134,8 @@ class Launch:
     shared_bytes
         Dynamic shared memory of a block.
     stream
-        Work on one stream runs in order; different streams may overlap.
+        Work on one stream runs in order; different streams may overlap, but for what `Record` and `Wait`
+        put in order.
     cluster
         How many blocks, along x or along each axis, run at the same time and reach each other's shared memory
         (``ptx::cluster_shared``). The grid is a multiple of it. It needs ``min_arch=90``.
@@ -272,8 +273,49 @@ class Call:
     stream: int = 0
 
 
-Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm  # that are done
+@dataclass(frozen=True)
+class Record:
+    """Note how far a stream has come: to where all work is done that it was given so far.
+
+    Parameters
+    ----------
+    event
+        A name of your own, a word, by which a `Wait` means this moment. A later record of the same name is
+        another moment: a wait means the last one before it.
+    """
+
+    event: str
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Let what a stream is given from here on wait until another stream has come as far as a `Record` says.
+
+    Parameters
+    ----------
+    event
+        The name that an earlier `Record` of the same list of steps gave.
+    """
+
+    event: str
+    stream: int = 0
+
+
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm | Record | Wait  # that are done
 WrittenStep = Step | Call  # that a variant may write
+
+
+def waits_in_vain(steps: Sequence[Step]) -> list[Wait]:
+    """The waits for events that no step before them records: a stream would not wait at all."""
+    known: set[str] = set()
+    found = []
+    for step in steps:
+        if isinstance(step, Record):
+            known.add(step.event)
+        elif isinstance(step, Wait) and step.event not in known:
+            found.append(step)
+    return found
 
 
 def check_step(step: WrittenStep, variant: str) -> None:
@@ -316,6 +358,9 @@ def _expected(name: str, value: Any) -> str:
         case "arrays":
             fits = isinstance(value, Mapping) and all(isinstance(x, str) for x in (*value, *value.values()))
             words = 'names of arrays with names of buffers: {"qkv": "tokens", "o": "mixed"}'
+        case "event":
+            fits = isinstance(value, str) and value.isidentifier()
+            words = 'a name such as "x_is_there"'
         case "images":
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":

@@ -30,7 +30,8 @@ def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
             f"{absent['call']} waits for all lanes of its mask {absent['mask']}, "
             f"and lanes {absent['lanes']} never come"
         )
-        return Finding("warp-mask", what, kernel, own, "", other, CURES["warp-mask"], waits)
+        cure = CURES["group" if "::" in absent["call"] else "warp-mask"]
+        return Finding("warp-mask", what, kernel, own, "", other, cure, waits)
     what = "not all threads of the block come to the same barrier"
     return Finding("divergence", what, kernel, own, "", other, CURES["divergence"], waits)
 
@@ -41,7 +42,7 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
     what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
     cures = {"wgmma": "product", "setmaxnreg": "registers"}
     cure = next((cures[word] for word in cures if what.startswith(word)), "warp-mask")
-    cure = "tile" if "same tile" in what else cure
+    cure = "tile" if "same tile" in what else "group" if "_group" in what or "block_tile" in what else cure
     return Finding("warp-mask", what, kernel, replace(me, place=places[0]), cure=CURES[cure])
 
 

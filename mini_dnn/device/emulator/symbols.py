@@ -15,7 +15,8 @@ from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.errors import DeviceError
 
 SYMBOL = re.compile(
-    r"^ *\d+: (?P<value>[0-9a-f]+) +(?P<size>\d+) (?P<type>TLS|OBJECT) +\w+ +\w+ +\d+ (?P<name>\S+)$",
+    r"^ *\d+: (?P<value>[0-9a-f]+) +(?P<size>\d+|0x[0-9a-f]+) (?P<type>TLS|OBJECT) +\w+ +\w+ +\d+ "
+    r"(?P<name>\S+)$",
     re.MULTILINE,
 )
 LOAD = re.compile(r"^ +LOAD +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+) +RW", re.MULTILINE)
@@ -66,7 +67,7 @@ def read_symbols(library: Path) -> Symbols:
     anchor = int(found[ANCHOR]["value"], 16)
     shared, variables = [], []
     for name, match in found.items():
-        value, size = int(match["value"], 16), int(match["size"])
+        value, size = int(match["value"], 16), _size(match)
         if match["type"] == "TLS" and name == DYNAMIC:
             shared.append(Variable("", value - anchor, -1))
         elif match["type"] == "TLS" and size and name != ANCHOR:
@@ -86,7 +87,12 @@ def static_shared_bytes(library: Path, kernel: str) -> int:
     text = _output(_tool("readelf"), "-sWl", str(library)).partition("'.symtab'")[2]
     own = f"_ZZ{len(kernel)}{kernel}E"
     arrays = {m["name"]: m for m in SYMBOL.finditer(text) if m["type"] == "TLS" and m["name"].startswith(own)}
-    return sum(int(match["size"]) for match in arrays.values())
+    return sum(map(_size, arrays.values()))
+
+
+def _size(symbol: re.Match[str]) -> int:
+    """Bytes of a symbol, which readelf prints in hexadecimal from 100,000 on."""
+    return int(symbol["size"], 0)
 
 
 def plain_name(symbol: str) -> str:

@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -121,6 +123,7 @@ struct Buffer : Pointer {
 struct Streams {
   std::vector<cudaStream_t> streams;
   cudaEvent_t event;
+  std::map<std::string, cudaEvent_t> events;
 
   explicit Streams(int count) : streams(count) {
     for (cudaStream_t& stream : streams) CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -130,9 +133,17 @@ struct Streams {
   ~Streams() {
     for (cudaStream_t stream : streams) cudaStreamDestroy(stream);
     cudaEventDestroy(event);
+    for (const auto& [name, recorded] : events) cudaEventDestroy(recorded);
   }
 
   cudaStream_t operator[](int i) const { return streams[i]; }
+
+  // Stream i has come to where all work is done that it was given so far; a wait for that name is for that.
+  void record(const std::string& name, int i) {
+    if (!events.count(name)) CUDA_CHECK(cudaEventCreateWithFlags(&events[name], cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventRecord(events.at(name), streams[i]));
+  }
+  void wait(const std::string& name, int i) { CUDA_CHECK(cudaStreamWaitEvent(streams[i], events.at(name))); }
 
   // All others wait for what stream 0 has been given so far.
   void fork() {

@@ -1,5 +1,6 @@
 // Put before every kernel file, and before its defines, by the build. What nvcc knows without an #include is visible
-// at once; half, bfloat16 and wmma wait in namespaces of their own for cuda_fp16.h, cuda_bf16.h and mma.h.
+// at once; half, bfloat16, wmma and groups wait in namespaces of their own for cuda_fp16.h, cuda_bf16.h, mma.h and
+// cooperative_groups.h.
 #pragma once
 #ifdef EMULATOR_SCAN  // the build's first pass is the preprocessor's alone, and looks for qualifiers in the user's file
 #include "emulator/qualifiers.h"
@@ -7,6 +8,7 @@
 #include "emulator/builtins.h"
 #include "emulator/types.h"
 #include "emulator/warp.h"
+#include "emulator/groups.h"
 #include "emulator/atomics.h"
 #include "emulator/math.h"
 #include "emulator/half.h"

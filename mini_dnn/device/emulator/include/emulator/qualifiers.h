@@ -9,13 +9,16 @@
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL 1  // it is an sm_90a
+#ifndef EMULATOR_WORDS               // a look at the kernel file as nvcc sees it
 #define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
+#endif
 
 #ifndef EMULATOR_SCAN  // the build's first pass looks for these words
 #define __global__ __attribute__((visibility("default"), used))
 // One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
 #define __shared__ thread_local
 #endif
+#ifndef EMULATOR_WORDS
 #define __host__
 #define __device__ __attribute__((visibility("default")))
 // `used` also tells g++ that others write it: a constant array without an initialiser is not all zeros.
@@ -25,6 +28,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
+#endif
 #define __maxnreg__(n)
 #define __grid_constant__
 #define __cluster_dims__(...) _Pragma("GCC error \"clusters are given in the plan: Launch(..., cluster=2)\"")

@@ -182,7 +182,7 @@ void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
   const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER;
-  if (!written && (!a.write || a.update) && r.memory != Memory::symbol) {
+  if (!written && (!a.write || a.update) && (r.memory != Memory::symbol || r.forgotten)) {
     if (!shared) report(FindingKind::uninitialised, r, a);
     // Another thread may write it before the next barrier: then this is a race.
     if (!c.pending) note(FindingKind::uninitialised, r, a, {});
@@ -240,6 +240,11 @@ void note_poll(const Access& a) {
 void drop_parts(Cell& cell) {
   if (cell.parts) free_parts.push_back(cell.parts);
   cell.parts = 0;
+}
+
+const Cell* parts_of(const Cell& cell, int& count) {
+  count = cell.parts ? 4 : 1;
+  return cell.parts ? all_parts[cell.parts].data() : &cell;
 }
 
 void look_at_write() {

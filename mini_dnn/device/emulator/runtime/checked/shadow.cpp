@@ -207,6 +207,41 @@ void emulator_host_wrote(char* start, size_t bytes, int known) {
   }
 }
 
+// How the last launch used each piece of an array, by stream_order.py's numbers; returns whether it did at all.
+int emulator_touched(char* start, unsigned char* pieces, size_t count) {
+  const uint32_t since = the_check.launch_epoch;
+  auto how = [since](const Cell& cell) -> unsigned char {
+    if (cell.write_epoch >= since) return cell.write_manner == Manner::atomic ? 3 : 4;
+    if (cell.read_epoch >= since) return cell.read_manner == Manner::atomic ? 1 : 2;
+    return 0;
+  };
+  bool any = false;
+  for (const Region& r : the_check.watched) {
+    if (r.start != start) continue;
+    for (size_t i = 0; i < count; i++) {
+      pieces[i] = most_of(r.cells[i], how);
+      any |= pieces[i];
+    }
+  }
+  return any;
+}
+
+// The last epoch.
+uint32_t emulator_now() { return the_check.clock; }
+
+// What kernels have written since counts as written by nobody. Variables have had values all the time.
+void emulator_forget(uint32_t since) {
+  for (Region& r : the_check.watched) {
+    r.forgotten = true;
+    for (size_t i = 0; i < (r.bytes + r.mask) >> r.shift; i++) {
+      Cell& cell = r.cells[i];
+      const uint32_t last = most_of(cell, [](const Cell& c) { return c.write_epoch; });
+      drop_parts(cell);
+      cell.write_epoch = last > since ? NEVER : last == NEVER && r.memory == Memory::symbol ? BY_HOST : last;
+    }
+  }
+}
+
 void emulator_target(const Target* target) {
   the_check.target = *target;
   the_check.read_only.clear();

@@ -54,6 +54,7 @@ struct Region {
   FarRead* far;   // and its pieces again, in a cluster
   size_t mask = (size_t(1) << shift) - 1;
   bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
+  bool forgotten = false;  // what launches have written to it: of variables too it is told who reads that
 };
 
 // checked.py has the same numbers and fields.
@@ -159,8 +160,19 @@ extern Check the_check;
 uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
 void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
 void mark_far_regions();
-uint64_t block_of(uint32_t epoch);  // linear
-void drop_parts(Cell& cell);        // it is whole again
+uint64_t block_of(uint32_t epoch);                   // linear
+void drop_parts(Cell& cell);                         // it is whole again
+const Cell* parts_of(const Cell& cell, int& count);  // its bytes, where these are known one by one, else itself
+// The largest of what is asked of a cell's bytes.
+template <class Ask>
+auto most_of(const Cell& cell, Ask ask) {
+  int count;
+  const Cell* part = parts_of(cell, count);
+  auto most = ask(*part);
+  while (--count)
+    if (const auto next = ask(*++part); next > most) most = next;
+  return most;
+}
 // Of one since the block or its cluster began.
 inline unsigned rank_of(uint32_t epoch) {
   const Check& c = the_check;

@@ -1,0 +1,191 @@
+"""Runs of a plan on the same memory and the same compiled library, as op times and every caller make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.checking.judge import judge
+from mini_dnn.checking.streams import explain_clash, explain_order
+from mini_dnn.device.emulator.checked import KernelError
+from mini_dnn.device.emulator.checked_streams import StreamClash, StreamEmulator
+from mini_dnn.device.finding import Finding, Party
+from mini_dnn.errors import LaunchError
+from mini_dnn.ops import Arrays, Operation
+from mini_dnn.running.execute import Execution, compile_others
+from mini_dnn.running.parts import empty_outputs
+from mini_dnn.variant import Planned
+
+MISMATCH = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
+STATE = (
+    "set back what a run changes before the next one begins: let the last block, or a launch of the plan, "
+    "clear it (count = 0); op times and every caller run a plan again and again on the same memory"
+)
+ORDINALS = ("", "second", "third", "fourth")
+
+
+class Repeated:
+    """A plan on a device; its buffers and variables stay as one run has left them.
+
+    Parameters
+    ----------
+    arrays
+        The weights, and the inputs that lie there before the plan's set-up is done.
+    """
+
+    def __init__(self, planned: Planned, device: StreamEmulator, arrays: Arrays) -> None:
+        self._planned, self._device = planned, device
+        module = device.compile(planned.source, planned.defines)
+        device.follow_streams(planned.streams > 1 or planned.copies_itself)
+        self._execution = Execution(planned, module, device, others=compile_others(planned, device))
+        try:
+            self._execution.fill()
+            for name, array in planned.problem.named("in", "weight").items():
+                if array.role == "weight" or not self._copied_by_plan(name):
+                    device.copy_in(self._execution.buffers[name], arrays[name])
+            self._execution.set_up()
+        except BaseException:
+            self.close()
+            raise
+        self.set_up_at = device.now()
+
+    def run(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        """One more run, with inputs of its own; its outputs."""
+        planned, device, buffers = self._planned, self._device, self._execution.buffers
+        for name in planned.problem.named("in"):
+            if not self._copied_by_plan(name):
+                device.copy_in(buffers[name], arrays[name])
+        outputs = empty_outputs(planned.problem)
+        for name in outputs:
+            device.fill(buffers[name])
+        device.synchronize()
+        if not planned.copies_itself:
+            self._execution.kernels()
+            for name, out in outputs.items():
+                device.copy_out(buffers[name], out)
+            device.synchronize()
+            return outputs
+        split = {name: array for name, array in planned.problem.named("in", "out").items() if array.split}
+        host = {name: device.pinned(array.shape, array.dtype) for name, array in split.items()}
+        for name, array in split.items():
+            host[name][...] = arrays[name] if array.role == "in" else _unwritten(array.shape, array.dtype)
+        self._execution.everything(host)
+        device.synchronize()
+        return {name: host.get(name, outputs[name]) for name in outputs}
+
+    def close(self) -> None:
+        """Free the buffers."""
+        self._execution.free()
+
+    def _copied_by_plan(self, name: str) -> bool:
+        return self._planned.copies_itself and self._planned.arrays[name].split
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one plan, one after the other, and what is found in them.
+
+    Parameters
+    ----------
+    first
+        The arrays of the first run. The later ones have its weights, and inputs of their own.
+    seed
+        That these are drawn from.
+    """
+
+    operation: Operation
+    planned: Planned
+    device: StreamEmulator
+    first: Arrays
+    seed: int
+
+    def check(self, runs: int) -> Finding | None:
+        """The first finding in so many runs on the same memory, each with inputs of its own."""
+        given = [self._inputs(run) for run in range(runs)]
+        try:
+            finding, run = self._found(given)
+            if finding is None or run == 0:
+                return finding
+            alone, _ = self._found([given[run]])
+            return alone or self._of_state(finding, given[: run + 1])
+        finally:
+            self.device.follow_streams(False)
+
+    def _inputs(self, run: int) -> Arrays:
+        if not run:
+            return self.first
+        problem = self.planned.problem
+        other = self.operation.inputs(problem, self.seed + run)
+        return {**self.first, **{name: other[name] for name in problem.named("in")}}
+
+    def _found(self, given: list[Arrays]) -> tuple[Finding | None, int]:
+        """The first finding, and in which run: 0 is the first."""
+        finding: Finding | None = None
+        clean = 0
+
+        def runs() -> None:
+            nonlocal finding, clean
+            with closing(Repeated(self.planned, self.device, given[0])) as repeated:
+                for arrays in given:
+                    finding = self._judge(arrays, repeated.run(arrays))
+                    if finding:
+                        return
+                    clean += 1
+
+        return caught(runs, self.planned, self.device) or finding, clean
+
+    def _judge(self, arrays: Arrays, outputs: Arrays) -> Finding | None:
+        planned = self.planned
+        finding = judge(self.operation, planned.problem, arrays, outputs, planned.precision)
+        return explain_order(finding, planned, self.device) if finding else None
+
+    def _of_state(self, finding: Finding, given: list[Arrays]) -> Finding:
+        """A finding of a later run alone: with the line that reads what a run before has left."""
+        left = self._left(given)
+        which = ORDINALS[len(given) - 1]
+        what = f"the first run is right, and the {which} one on the same memory is not: {finding.what}"
+        notes = finding.notes
+        if left and left.own:
+            notes = (*notes, f"{left.array} holds what the run before has left there")
+            own: Party | None = finding.own or left.own
+            array = finding.array if finding.own else left.array
+            finding = replace(finding, own=own, array=array, kernel=finding.kernel or left.kernel)
+        return replace(finding, what=what, cure=STATE, notes=notes)
+
+    def _left(self, given: list[Arrays]) -> Finding | None:
+        """The first read, in the last run, of what launches of the runs before have written."""
+
+        def runs() -> None:
+            with closing(Repeated(self.planned, self.device, given[0])) as repeated:
+                for arrays in given[:-1]:
+                    repeated.run(arrays)
+                self.device.forget_since(repeated.set_up_at)
+                repeated.run(given[-1])
+
+        finding = caught(runs, self.planned, self.device)
+        return finding if finding and finding.kind == "uninitialised" else None
+
+
+def caught(runs: Callable[[], Any], planned: Planned, device: StreamEmulator) -> Finding | None:
+    """What ended some runs, if anything did."""
+    try:
+        runs()
+    except KernelError as error:
+        return explain_order(error.finding, planned, device)
+    except StreamClash as error:
+        assert device.order is not None, "it was followed"
+        return explain_clash(planned, error.clash, error.array, device.order)
+    except LaunchError as error:
+        return Finding("launch", str(error), cure=MISMATCH)
+    return None
+
+
+def _unwritten(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array of host memory that nobody has copied to: full of bytes 0xFF, as fresh buffers are."""
+    array = np.empty(shape, dtype)
+    array.view(np.uint8)[...] = 0xFF
+    return array

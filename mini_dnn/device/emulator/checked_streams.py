@@ -1,0 +1,189 @@
+"""Checked mode for plans with several streams, and for plans that run more than once on the same memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.emulator.build import words_of
+from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
+from mini_dnn.device.emulator.emulator import EmulatorModule
+from mini_dnn.device.emulator.memory import EmulatorBuffer
+from mini_dnn.device.emulator.stream_order import READS, WRITES, Clash, StreamOrder, Work
+from mini_dnn.device.finding import Target
+from mini_dnn.errors import LaunchError
+
+
+class StreamClash(LaunchError):
+    """Two streams met at one element of an array."""
+
+    def __init__(self, clash: Clash, array: Target) -> None:
+        super().__init__(f"work on two streams meets at {array.index(clash.offset)}, and nothing orders it")
+        self.clash, self.array = clash, array
+
+
+class StreamEmulator(CheckedEmulator):
+    """Checked mode that also follows what each stream does, where it is asked to.
+
+    Work is done when it is given, as ever: whatever order streams may run in, this is one that they may take.
+    """
+
+    def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
+        super().__init__(limit, ucontext=ucontext)
+        self._lib.emulator_touched.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+        self._lib.emulator_touched.restype = ctypes.c_int
+        self._lib.emulator_now.restype = ctypes.c_uint32
+        self._lib.emulator_forget.argtypes = [ctypes.c_uint32]
+        self.order: StreamOrder | None = None
+        self._buffers: dict[int, tuple[Target, int]] = {}  # by address, with their bytes
+
+    def follow_streams(self, follow: bool) -> StreamOrder | None:
+        """Whether to follow streams, from here on; what is known of them so far is forgotten."""
+        self.order = StreamOrder() if follow else None
+        self._buffers.clear()
+        return self.order
+
+    def words(self, source: Path, defines: Defines) -> str:
+        """A kernel file after its macros, with CUDA's qualifiers as words and line markers."""
+        return words_of(source, defines, self._compiler)
+
+    def variable_bytes(self, module: Module) -> dict[str, int]:
+        """The ``__constant__`` and ``__device__`` variables of a compiled file, with their sizes."""
+        assert isinstance(module, EmulatorModule), "it is this device's"
+        return {variable.name: variable.nbytes for variable in self._symbols[module.path].variables}
+
+    def now(self) -> int:
+        """The time on the clock of checked mode."""
+        return int(self._lib.emulator_now())
+
+    def forget_since(self, time: int) -> None:
+        """What kernels have written since then counts as written by nobody, in variables too."""
+        self._lib.emulator_forget(time)
+
+    def empty(
+        self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
+    ) -> EmulatorBuffer:
+        """Allocate a buffer that kernels must write before they read it."""
+        buffer = super().empty(name, shape, dtype, fill)
+        if self.order and buffer.address:
+            size = buffer.dtype.itemsize
+            array = Target(name, "global", buffer.shape, size, self.axes.get(name, ""))
+            self._watch(buffer.address, array, buffer.nbytes, _unit(size))
+        return buffer
+
+    def fill(self, buffer: Buffer) -> None:
+        """Fill a buffer with bytes 0xFF; it is over when this returns."""
+        super().fill(buffer)
+        if self.order:
+            self.order.wait_on_host()
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
+        """Copy a host array to a buffer."""
+        super().copy_in(buffer, array, stream)
+        self._copied("copy_in", buffer, stream, WRITES)
+
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
+        """Copy a buffer to a host array."""
+        super().copy_out(buffer, out, stream, wait)
+        self._copied("copy_out", buffer, stream, READS)
+        if wait and self.order:
+            self.order.wait_on_host(stream)
+
+    def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
+        """Copy all of ``source`` to the front of ``target``."""
+        super().copy(target, source, stream)
+        if self.order is None:
+            return
+        work = self.order.begin("copy", target.name, stream)
+        for buffer, how in ((source, READS), (target, WRITES)):
+            self._touch(work, buffer, source.nbytes, how)
+
+    def launch(
+        self,
+        module: Module,
+        kernel: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Buffer | Scalar | MappedBuffer],
+        shared_bytes: int = 0,
+        stream: int = 0,
+        cluster: Sizes = ALONE,
+        early: bool = False,
+    ) -> None:
+        """Run a kernel to its end, or to the first finding; see which elements it has used."""
+        work = self.order.begin("launch", kernel, stream) if self.order else None
+        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        if self.order is None or work is None:
+            return
+        assert isinstance(module, EmulatorModule), "it was launched"
+        base, (first, last) = self._base(module), self._symbols[module.path].data
+        for address, (name, nbytes) in self._variables.items():
+            if base + first <= address < base + last:
+                self._know_variable(address, name, nbytes)
+        for address, (array, _) in self._buffers.items():
+            touched = np.zeros(self.order.pieces(address), np.uint8)
+            if self._lib.emulator_touched(address, touched.ctypes.data, len(touched)):
+                self._look(self.order.touch(work, address, touched), array)
+
+    def record(self, stream: int = 0) -> Any:
+        """How far a stream has come."""
+        super().record(stream)
+        return self.order.record(stream) if self.order else None
+
+    def wait(self, event: Any, stream: int) -> None:
+        """What the stream is given from here on comes after the event."""
+        super().wait(event, stream)
+        if self.order and event is not None:
+            self.order.wait(event, stream)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """The host waits."""
+        super().synchronize(stream)
+        if self.order:
+            self.order.wait_on_host(stream)
+
+    def _watch(self, address: int, array: Target, nbytes: int, unit: int) -> None:
+        assert self.order is not None, "the caller looks"
+        self._buffers[address] = array, nbytes
+        self.order.watch(address, nbytes, unit)
+
+    def _know_variable(self, address: int, name: str, nbytes: int) -> None:
+        if self.order and not self.order.knows(address):
+            self._watch(address, Target(name, "constant or device", (nbytes // 4,), 4), nbytes, 4)
+
+    def _copied(self, kind: str, buffer: Buffer, stream: int, how: int) -> None:
+        if self.order:
+            at, base = buffer.address or 0, self._buffer_of(buffer.address or 0)
+            part = (at - base, at - base + buffer.nbytes) if base else (0, 0)
+            self._touch(self.order.begin(kind, buffer.name, stream, part), buffer, buffer.nbytes, how)
+
+    def _touch(self, work: Work, buffer: Buffer, nbytes: int, how: int) -> None:
+        address = buffer.address
+        assert self.order is not None, "the caller looks"
+        assert address is not None, "it was used"
+        if address in self._variables:
+            self._know_variable(address, *self._variables[address])
+        base = self._buffer_of(address)
+        if base:
+            clash = self.order.touch_range(work, base, address - base, address - base + nbytes, how)
+            self._look(clash, self._buffers[base][0])
+
+    def _buffer_of(self, address: int) -> int:
+        """Where the buffer or variable begins that holds an address; 0: it is none that is followed."""
+        return next((at for at, (_, size) in self._buffers.items() if at <= address < at + size), 0)
+
+    def _look(self, clash: Clash | None, array: Target) -> None:
+        if clash:
+            raise StreamClash(clash, array)
+
+
+def _unit(itemsize: int) -> int:
+    """Bytes of a piece: as checked mode has them."""
+    return itemsize if itemsize < 4 else 4

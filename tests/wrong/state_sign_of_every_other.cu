@@ -1,0 +1,18 @@
+// Something is turned round at each run.
+// plan: direct
+__device__ int turned[8192];
+
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  if (pixel >= P * Q) return;
+  const int p = pixel / Q, q = pixel % Q;
+  const int i = ((n * M + m) * P + p) * Q + q;
+  turned[i] ^= 1;  // expect: wrong
+  float acc = 0.0f;
+  for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++) acc += x[((n * C + c) * H + p + r) * W + q + s] * w[((m * C + c) * R + r) * S + s];
+  y[i] = turned[i] ? acc : -acc;
+}
