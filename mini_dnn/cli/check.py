@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
+from mini_dnn.checking.causes import effects_in_words
 from mini_dnn.checking.check import check
 from mini_dnn.checking.launches import SHARED_LIMIT
 from mini_dnn.checking.on_gpu import check_cuda
@@ -122,7 +123,7 @@ class Verdict(RegexHighlighter):
     highlights = (
         r"^(?P<kind>[A-Z][A-Z -]+?)(?: \(\+\d+\))? {2,}",
         r"^(?P<number>\d+\.) (?P<kind>[\w-]+):",
-        r"^ {3}(?P<label>here|and|shape|cure|note) ",
+        r"^ {3}(?P<label>here|and|also|shape|cure|note) ",
         r"^ {3}(?:here|and) +(?P<place>\S+:\d+) \| (?P<code>.*)$",
         r"^(?P<clean>clean) ",
     )
@@ -179,6 +180,8 @@ def _details(finding: Finding) -> list[str]:
         lines += _party("here", finding.own, finding.kernel)
     if finding.other:
         lines += _party("and", finding.other, finding.kernel)
+    if finding.effects:
+        lines.append(f"   also     it shows as {effects_in_words(finding)}, too: mend this first")
     return lines + [f"   note     {note}" for note in finding.notes]
 
 
