@@ -131,7 +131,7 @@ def _comes_of(effect: Finding, cause: Finding, together: bool) -> bool:
 
 def _spoils_outputs(cause: Finding, effect: Finding, together: bool) -> bool:
     """Most causes spoil results at other problems, too, unless these tell of another mistake."""
-    far = (*OF_INDICES, *OF_MEETINGS, "launch", "race", "unwritten")
+    far = (*OF_INDICES, *OF_MEETINGS, "launch", "race", "uninitialised", "unwritten")
     elsewhere = cause.memory != "shared" and cause.kind in far
     guessed = any(not note.startswith(MET_LATER) for note in effect.notes)
     return together or (elsewhere and not (effect.kind == "wrong" and guessed))

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mini_dnn.checking.causes import OF_OUTPUTS
+from mini_dnn.checking.chance import by_chance
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.results import LEAST, Report, Result
-from mini_dnn.checking.schedules import SCHEDULES, all_schedules
+from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, KernelError
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
@@ -138,6 +140,11 @@ class _Run:
             return self._once(problem, planned)
 
         found = all_schedules(in_order, self.schedules)
+        if all(finding.kind in OF_OUTPUTS for finding in found):
+            is_wrong = bool(found) and not any(result.finding for result in before)
+            part = self._part(problem)
+            unset = by_chance(self.device, part, problem, self.operation, self.seed, is_wrong)
+            found = with_cause(unset, found) if unset else found
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
     def _launch(self, problem: Any, planned: Planned) -> Finding | None:

@@ -29,6 +29,11 @@ def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[st
     return [_noted(one, schedules[0]) for one in mistakes(found)]
 
 
+def with_cause(cause: Finding, found: Sequence[Finding]) -> list[Finding]:
+    """The findings of one problem, and what brings about those that come of it."""
+    return [one.told() for one in mistakes([("", cause), *(("", finding) for finding in found)])]
+
+
 def _noted(one: Mistake, first: str) -> Finding:
     if first in one.met:
         return one.told()

@@ -16,6 +16,7 @@ from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
+from mini_dnn.device.emulator.unset import unset_section
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
@@ -203,7 +204,7 @@ def _build_with_redzones(
         text = end.sub(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
         )
-        assembly.write_text(_with_signals(text))
+        assembly.write_text(_with_signals(text) + unset_section(done.stderr))
         done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done
 

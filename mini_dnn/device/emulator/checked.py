@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,6 +172,16 @@ class CheckedEmulator(EmulatorDevice):
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
         super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+
+    @contextmanager
+    def zeros(self) -> Iterator[None]:
+        """Compile kernels so that variables of a thread that nobody sets are zero, not any number."""
+        before = self._compiler
+        self._compiler = replace(before, fill="zero")
+        try:
+            yield
+        finally:
+            self._compiler = before
 
     def set_schedule(self, schedule: int, seed: int) -> None:
         """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
