@@ -46,12 +46,6 @@ CASES = {  # what is declared, what the loop does, what is stored; the line that
         "(count == C * R * S ? acc : 0.0f)",
         STORE,
     ),
-    "some threads": (
-        "float acc; if (pixel < 60) acc = 0.0f;",
-        "if (pixel < 60) acc += product;",
-        "acc",
-        STORE,
-    ),
     "none": (
         "float acc, more; if (p >= 0) acc = 0.0f; if (n > 5) more = 1.0f;",
         "acc += product;",

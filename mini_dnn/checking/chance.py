@@ -28,7 +28,8 @@ def by_chance(
     """A variable of a thread on which results depend though nobody set it.
 
     Of a kernel in which the compiler sees one, and of one whose results are wrong: all is run again, with
-    zeros in such variables. The processor tells most others where they are used (``runtime/checked/unset.cpp``).
+    zeros in such variables. The processor tells most others where they are used
+    (``runtime/checked/unset.cpp``).
 
     Parameters
     ----------
