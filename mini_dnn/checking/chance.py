@@ -22,7 +22,7 @@ def by_chance(
     part: Callable[[int], Planned],
     problem: Any,
     operation: Operation,
-    seed: int,
+    arrays: Arrays,
     is_wrong: bool,
 ) -> Finding | None:
     """A variable of a thread on which results depend though nobody set it.
@@ -42,8 +42,6 @@ def by_chance(
     own = [(name, place) for name, place in places if place]
     if not own and not is_wrong:
         return None
-    arrays = operation.inputs(problem, seed)
-    device.set_schedule(0, seed)
     try:
         first = run_plans(part, problem, arrays, device).outputs
         with device.zeros():

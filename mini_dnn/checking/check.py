@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from mini_dnn.checking.causes import OF_OUTPUTS
 from mini_dnn.checking.chance import by_chance
 from mini_dnn.checking.judge import judge
+from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
@@ -16,7 +19,7 @@ from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator, Kernel
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
 from mini_dnn.errors import LaunchError, SharedMemoryError, VariantError
-from mini_dnn.ops import Operation
+from mini_dnn.ops import Arrays, Operation, Trial
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
@@ -34,6 +37,7 @@ def check(
     arch: int = CheckedEmulator.arch,
     schedules: Sequence[str] = SCHEDULES,
     limit: int = STEP_LIMIT,
+    large: bool = False,
 ) -> Report:
     """Run a variant on the checked emulator at each problem, in each order, up to the first finding there.
 
@@ -49,6 +53,9 @@ def check(
         The compute capability, times ten, whose limits launches are held to: see `check_launches`.
     limit
         How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+    large
+        Run some blocks of each of `problems`, in memory that is taken where it is touched; where these are
+        None, of the operation's large ones, too.
 
     Raises
     ------
@@ -65,9 +72,11 @@ def check(
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
-        run = _Run(operation, device, seed, schedules, plan, progress)
-        results = run.all(operation.check if problems is None else problems)
-        if problems is None and any(result.refused or result.finding for result in results):
+        trials = _trials(operation, problems, large)
+        run = _Run(operation, device, seed, schedules, plan, progress, trials)
+        ordinary = list(operation.check) if problems is None else []
+        results = run.all(list(dict.fromkeys([*ordinary, *trials, *(problems or ())])))
+        if any(result.refused or result.finding for result in results[: len(ordinary)]):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
     finally:
         device.close()
@@ -75,6 +84,14 @@ def check(
     return Report(
         variant.name, operation.name, seed, tuple(results), device.description, arch, least, operation.traits
     )
+
+
+def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -> dict[Any, Trial]:
+    """Those that belong to a check, by their problems."""
+    if problems is not None:
+        return {problem: Trial(problem, sampled=True) for problem in problems} if large else {}
+    found = [*operation.trials, *(Trial(one, sampled=True) for one in operation.large if large)]
+    return {trial.problem: trial for trial in found}
 
 
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
@@ -112,6 +129,7 @@ class _Run:
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
     progress: Progress | None
+    trials: Mapping[Any, Trial] = field(default_factory=dict)  # by their problems
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
         """A result for each problem, after those of others."""
@@ -135,15 +153,21 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
+        trial = self.trials.get(problem, Trial(problem))
+        if trial.sampled:
+            return try_some(self.device, self._part(problem), problem, self.operation, self.seed)
+        arrays = self._inputs(trial, planned.precision)
+
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
-            return self._once(problem, planned)
+            return self._once(problem, planned, arrays)
 
         found = all_schedules(in_order, self.schedules)
         if all(finding.kind in OF_OUTPUTS for finding in found):
             is_wrong = bool(found) and not any(result.finding for result in before)
             part = self._part(problem)
-            unset = by_chance(self.device, part, problem, self.operation, self.seed, is_wrong)
+            self.device.set_schedule(0, self.seed)
+            unset = by_chance(self.device, part, problem, self.operation, arrays, is_wrong)
             found = with_cause(unset, found) if unset else found
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
@@ -156,8 +180,12 @@ class _Run:
         static = lambda kernel: static_shared_bytes(module.path, kernel)  # noqa: E731
         return check_launches(self._part(problem), problem.batch, self.device.arch, static)
 
-    def _once(self, problem: Any, planned: Planned) -> Finding | None:
-        arrays = self.operation.inputs(problem, self.seed)
+    def _inputs(self, trial: Trial, precision: str) -> Arrays:
+        if trial.draw:
+            return trial.draw(trial.problem, precision, np.random.default_rng(self.seed))
+        return self.operation.inputs(trial.problem, self.seed)
+
+    def _once(self, problem: Any, planned: Planned, arrays: Arrays) -> Finding | None:
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
         try:
             outputs = run_plans(self._part(problem), problem, arrays, self.device).outputs

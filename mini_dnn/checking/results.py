@@ -25,6 +25,7 @@ class Result:
     finding: Finding | None = None
     refused: str = ""
     more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
+    sampled: bool = False  # some blocks were run, and not all
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -88,7 +89,8 @@ class Report:
         ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, how many problems were run; ``enough``:
         they were enough for a verdict; and ``clean``: they were, and nothing was found.
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
-        limit that kept the variant from being run at it, or empty; ``kinds`` of its findings.
+        limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
+        its blocks were run; ``kinds`` of its findings.
         ``findings``, each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
         ``effects``, what else the mistake showed as: ``kind``, ``what``, ``array`` and ``place`` of each;
@@ -110,6 +112,7 @@ class Report:
                     **r.problem.fields,
                     "clean": r.finding is None and not r.refused,
                     "refused": r.refused,
+                    "sampled": r.sampled,
                     "kinds": [f.kind for f in r.findings],
                 }
                 for r in self.results

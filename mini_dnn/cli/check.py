@@ -70,6 +70,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="accesses of memory and arrivals at barriers after which the emulator takes a block for endless "
         f"(default {STEP_LIMIT:,})",
     )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="on the emulator, run some blocks, the last ones among them, of problems with more than 2^31 "
+        "elements, too, or of those of --shapes, in memory that is taken where it is touched",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     parser.set_defaults(run=run)
 
@@ -95,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None
     if args.device == "cuda":
-        for flag in ("arch", "schedules", "limit"):
+        for flag in ("arch", "schedules", "limit", "large"):
             if getattr(args, flag):
                 raise UsageError(f"--{flag} is for the emulator; --device cuda takes the GPU that is there")
     with Bar("checking", len(problems or operation.check)) as bar:
@@ -110,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
                 args.arch or CheckedEmulator.arch,
                 args.schedules or SCHEDULES,
                 args.limit or STEP_LIMIT,
+                args.large,
             )
     show(report, Console(theme=THEME, highlighter=Verdict()))
     write_json("--json", args.json, report.as_dict())
@@ -155,7 +162,8 @@ def describe(report: Report) -> list[str]:
         if result.finding:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
-        lines.append(f"{verdict:<15} {result.problem}")
+        some = ": some of its blocks" if result.sampled else ""
+        lines.append(f"{verdict:<15} {result.problem}{some}")
     for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""

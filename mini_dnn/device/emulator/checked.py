@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +84,10 @@ class CheckedEmulator(EmulatorDevice):
         if self._lib.emulator_is_checked() != 1:
             raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")
         self._lib.emulator_watch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+        self._lib.emulator_watch_sparse.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._lib.emulator_sample.argtypes = [ctypes.c_uint64]
+        self._lib.emulator_sample(0)
+        self._sample = 0
         self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
@@ -119,6 +124,8 @@ class CheckedEmulator(EmulatorDevice):
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> EmulatorBuffer:
         """Allocate a buffer that kernels must write before they read it."""
+        if self._sample:
+            return self._sparse(name, shape, np.dtype(dtype))
         buffer = super().empty(name, shape, dtype, fill)
         assert buffer.address is not None, "it is new"
         self._lib.emulator_watch(buffer.address, buffer.nbytes, buffer.dtype.itemsize, 0)
@@ -181,6 +188,31 @@ class CheckedEmulator(EmulatorDevice):
             yield
         finally:
             self._compiler = before
+
+    @contextmanager
+    def sample(self, blocks: int, limit: int) -> Iterator[None]:
+        """Run so many blocks of each launch, the last ones too; buffers take memory where they are touched.
+
+        Parameters
+        ----------
+        limit
+            Steps of a block; see `CheckedEmulator`.
+        """
+        self._sample = blocks
+        self._lib.emulator_sample(blocks)
+        self._lib.emulator_limit_steps(limit)
+        try:
+            yield
+        finally:
+            self._sample = 0
+            self._lib.emulator_sample(0)
+            self._lib.emulator_limit_steps(self._limit)
+
+    def _sparse(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
+        buffer = self._memory.allocate_sparse(name, shape, dtype)
+        if not self._lib.emulator_watch_sparse(buffer.address, buffer.nbytes, dtype.itemsize):
+            raise DeviceError(f"this process has no addresses left to watch '{name}'; see ulimit -v")
+        return buffer
 
     def set_schedule(self, schedule: int, seed: int) -> None:
         """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
