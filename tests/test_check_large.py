@@ -94,7 +94,7 @@ def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 BETRAYED = {  # by the trials alone: an index by a reciprocal, images four at a time, sums in half
     "reciprocal": ("p = pixel / Q", "p = int(pixel * (1.0f / Q))"),
     "four images": ("  float acc", "  if (N > 4 && n >= N / 4 * 4) return;\n  float acc"),
-    "half": ("acc +=", "acc = half(acc) +"),
+    "half": ("acc +=", "acc = __half2float(__float2half(acc)) +"),
 }
 
 

@@ -75,7 +75,7 @@ def check(
         trials = _trials(operation, problems, large)
         run = _Run(operation, device, seed, schedules, plan, progress, trials)
         ordinary = list(operation.check) if problems is None else []
-        results = run.all(list(dict.fromkeys([*ordinary, *trials, *(problems or ())])))
+        results = run.all([*ordinary, *trials] if problems is None else problems)
         if any(result.refused or result.finding for result in results[: len(ordinary)]):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
     finally:

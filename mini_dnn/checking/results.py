@@ -54,7 +54,8 @@ class Report:
     @property
     def enough(self) -> bool:
         """Whether enough problems were run to say that nothing is wrong."""
-        return len(self.ran) >= self.least
+        whole = [result for result in self.ran if not result.sampled]
+        return len(whole if self.least > 1 else self.ran) >= self.least
 
     @property
     def clean(self) -> bool:

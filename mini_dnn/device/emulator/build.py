@@ -138,7 +138,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
-            wrapper.write_text("\n".join([*lines, *_descriptions(found)]) + "\n")
+            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
             build = _build_with_redzones if checked else _build
@@ -239,8 +239,11 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
             )
 
 
-def _descriptions(found: Scan) -> list[str]:
+def _descriptions(found: Scan, checked: bool) -> list[str]:
     """C++ that tells the host what the file holds."""
+    # With its functions inside of it, as nvcc has them, a kernel shows which array of a thread a pointer is of.
+    # The kernel file must not see that: its words are the same in both modes.
+    whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if checked]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
     shared = "nullptr"
@@ -256,6 +259,7 @@ def _descriptions(found: Scan) -> list[str]:
         ]
         shared = "emulator_dynamic_shared_of_thread"
     return [
+        *whole,
         *lines,
         # where the shared arrays of a thread lie
         "static thread_local char emulator_anchor_byte;",

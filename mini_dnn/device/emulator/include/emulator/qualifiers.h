@@ -12,12 +12,7 @@
 #define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
 
 #ifndef EMULATOR_SCAN  // the build's first pass looks for these words
-#ifdef EMULATOR_CHECKED
-// As nvcc does: with its functions inside of it, a kernel shows which array of a thread a pointer is of.
-#define __global__ __attribute__((visibility("default"), used, flatten))
-#else
 #define __global__ __attribute__((visibility("default"), used))
-#endif
 // One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
 #define __shared__ thread_local
 #endif
@@ -27,11 +22,7 @@
 #define __constant__ __attribute__((visibility("default"), used))
 #define __managed__ __attribute__((visibility("default")))
 #define __forceinline__ inline __attribute__((always_inline))
-#ifdef EMULATOR_CHECKED
-#define __noinline__
-#else
-#define __noinline__ __attribute__((noinline))
-#endif
+#define __noinline__  // see `_descriptions` in build.py
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __maxnreg__(n)
