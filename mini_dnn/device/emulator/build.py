@@ -241,8 +241,8 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
 
 def _descriptions(found: Scan, checked: bool) -> list[str]:
     """C++ that tells the host what the file holds."""
-    # With its functions inside of it, as nvcc has them, a kernel shows which array of a thread a pointer is of.
-    # The kernel file must not see that: its words are the same in both modes.
+    # With its functions inside, as nvcc has them, a kernel shows which array of a thread a pointer is of. The
+    # kernel file must not see that: its words are the same in both modes.
     whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if checked]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
