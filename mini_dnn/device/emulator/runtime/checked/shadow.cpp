@@ -29,6 +29,7 @@ void place_shared(Check& c) {
     const size_t at = (r.start - c.shared_start) >> c.shared_shift;
     r.shift = c.shared_shift;
     r.mask = (size_t(1) << r.shift) - 1;
+    r.is_plain = r.is_plain && r.shift == 2;
     r.cells = c.shared_cells[c.rank].data() + at;
     r.far = c.many ? far_reads[c.rank].data() + at : nullptr;
   }
@@ -101,7 +102,10 @@ void begin_epoch(unsigned rank) {
 }
 
 void mark_far_regions() {
-  for (Region& r : the_check.regions) r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+  for (Region& r : the_check.regions) {
+    r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+    r.is_plain = r.shift == 2 && r.cells && !r.is_far && !r.read_only;
+  }
 }
 
 // Of each block of a cluster, one after the other, else once.

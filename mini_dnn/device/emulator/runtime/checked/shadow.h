@@ -54,6 +54,7 @@ struct Region {
   FarRead* far;   // and its pieces again, in a cluster
   size_t mask = (size_t(1) << shift) - 1;
   bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
+  bool is_plain = false;   // its cells have four bytes, and reads need no look but at them
   bool sparse = false;     // most of it is touched by nobody, and all that was not written counts as given
 };
 
