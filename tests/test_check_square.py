@@ -200,9 +200,9 @@ def test_a_correct_kernel_that_refuses(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["check", "--impl", str(write(tmp_path, refuses=True)), "--json", str(out)]) == 0
     told = capsys.readouterr().out
     assert "\nnot run: square filters only (2, 3, 5, 4) * (2, 3, 5, 4)" in told
-    assert "no findings at 7 shapes; 4 more were not run (seed 0)" in told
+    assert "no findings at 10 shapes; 4 more were not run (seed 0)" in told
     verdict = json.loads(out.read_text())
-    assert (verdict["ran"], verdict["enough"], verdict["clean"]) == (7, True, True)
+    assert (verdict["ran"], verdict["enough"], verdict["clean"]) == (10, True, True)
     halos = {(s["R"], s["S"]) for s in verdict["shapes"] if not s["refused"] and s["R"] > 1}
     assert halos == {(3, 3), (5, 5), (7, 7)}
     layers = {(s["C"], s["H"], s["M"]) for s in verdict["shapes"] if not s["refused"] and s["N"] in (2, 3)}
@@ -213,8 +213,8 @@ def test_a_correct_kernel_that_refuses(tmp_path: Path, capsys: pytest.CaptureFix
     ("limit", "ran"),
     [
         ("'nothing'", 0),
-        ("'' if s.K == 1 else 'one product'", 1),
-        ("'' if s.R == s.S and 1 < s.H < 24 else 'no'", 3),
+        ("'' if s.K == 1 else 'one product'", 2),
+        ("'' if s.R == s.S and 1 < s.H < 24 else 'no'", 6),
     ],
 )
 def test_a_kernel_that_refuses_nearly_all(
@@ -228,7 +228,7 @@ def test_a_kernel_that_refuses_nearly_all(
     told = capsys.readouterr().out
     verdict = json.loads(out.read_text())
     assert (verdict["ran"], verdict["enough"], verdict["clean"]) == (ran, enough, enough)
-    where = f"no findings at {ran} shape{'s' * (ran != 1)}; {11 - ran} more were not run"
+    where = f"no findings at {ran} shape{'s' * (ran != 1)}; {14 - ran} more were not run"
     assert where in told
     assert (f"not enough was checked: {where}, and a verdict needs {LEAST} that ran" in told) != enough
 

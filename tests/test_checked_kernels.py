@@ -20,7 +20,7 @@ KERNEL = re.compile(
     r"(?P<body>.*?^\}$)",
     re.MULTILINE | re.DOTALL,
 )
-MARK = re.compile(r"// expect: ([\w-]+)")
+MARK = re.compile(r"// expect: ([\w-]+)(?: in (\w+))?")
 LIMIT = 2_000_000  # steps: some of these kernels wait for each other
 
 
@@ -42,7 +42,10 @@ def cases() -> list[Case]:
         text = file.read_text()
         for match in KERNEL.finditer(text):
             mark = MARK.search(match["body"])
-            line = text.count("\n", 0, match.start("body") + mark.start()) + 1 if mark else 0
+            at = match.start("body") + mark.start() if mark else 0
+            if mark and mark[2]:
+                at = text.index(f"// {mark[2]} goes wrong")
+            line = text.count("\n", 0, at) + 1 if mark else 0
             kind = mark[1] if mark else ""
             found.append(Case(file, match["name"], int(match["grid"]), int(match["block"]), kind, line))
         assert text.count("__global__") == sum(case.file == file for case in found), file

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from mini_dnn.checking.causes import OF_OUTPUTS
+from mini_dnn.checking.chance import by_chance
 from mini_dnn.checking.judge import judge
+from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
 from mini_dnn.checking.repeat import Runs, caught
 from mini_dnn.checking.results import LEAST, Report, Result
-from mini_dnn.checking.schedules import SCHEDULES, all_schedules
+from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.checking.streams import vain_wait
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
 from mini_dnn.errors import SharedMemoryError, VariantError
-from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops import Arrays, Operation, Trial
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
@@ -41,6 +46,7 @@ def check(
     schedules: Sequence[str] = SCHEDULES,
     limit: int = STEP_LIMIT,
     ask_nvcc: bool = True,
+    large: bool = False,
 ) -> Report:
     """Run a variant on the checked emulator at each problem, in each order, up to the first finding there.
 
@@ -58,6 +64,9 @@ def check(
         How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
     ask_nvcc
         Ask nvcc, where it is installed, what it does not take, and how many registers kernels need.
+    large
+        Run some blocks of each of `problems`, in memory that is taken where it is touched; where these are
+        None, of the operation's large ones, too.
 
     Raises
     ------
@@ -74,9 +83,11 @@ def check(
     device.arch, device.max_shared_bytes = arch, shared
     try:
         check_runnable(variant, device)
-        run = _Run(operation, device, seed, schedules, plan, progress, looks=True, ask_nvcc=ask_nvcc)
-        results = run.all(operation.check if problems is None else problems)
-        if problems is None and any(result.refused or result.finding for result in results):
+        trials = _trials(operation, problems, large)
+        run = _Run(operation, device, seed, schedules, plan, progress, trials, looks=True, ask_nvcc=ask_nvcc)
+        ordinary = list(operation.check) if problems is None else []
+        results = run.all([*ordinary, *trials] if problems is None else problems)
+        if any(result.refused or result.finding for result in results[: len(ordinary)]):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
     finally:
         device.close()
@@ -84,6 +95,14 @@ def check(
     return Report(
         variant.name, operation.name, seed, tuple(results), device.description, arch, least, operation.traits
     )
+
+
+def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -> dict[Any, Trial]:
+    """Those that belong to a check, by their problems."""
+    if problems is not None:
+        return {problem: Trial(problem, sampled=True) for problem in problems} if large else {}
+    found = [*operation.trials, *(Trial(one, sampled=True) for one in operation.large if large)]
+    return {trial.problem: trial for trial in found}
 
 
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
@@ -123,6 +142,7 @@ class _Run:
     schedules: Sequence[str]
     plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
     progress: Progress | None
+    trials: Mapping[Any, Trial] = field(default_factory=dict)  # by their problems
     looks: bool = False  # at the kernel file as a CUDA compiler does; that takes a compiler
     ask_nvcc: bool = False
 
@@ -167,14 +187,24 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
+        trial = self.trials.get(problem, Trial(problem))
+        if trial.sampled:
+            return try_some(self.device, self._part(problem), problem, self.operation, self.seed)
+        arrays = self._inputs(trial, planned.precision)
         others = any(not result.refused for result in before)
 
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
             runs = self._runs(planned, others, schedule == self.schedules[0])
-            return self._in_order(problem, planned, runs)
+            return self._in_order(problem, planned, arrays, runs)
 
         found = all_schedules(in_order, self.schedules)
+        if all(finding.kind in OF_OUTPUTS for finding in found):
+            is_wrong = bool(found) and not any(result.finding for result in before)
+            part = self._part(problem)
+            self.device.set_schedule(0, self.seed)
+            unset = by_chance(self.device, part, problem, self.operation, arrays, is_wrong)
+            found = with_cause(unset, found) if unset else found
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
     def _runs(self, planned: Planned, others: bool, is_first_order: bool) -> int:
@@ -195,10 +225,14 @@ class _Run:
         found = check_launches(self._part(problem), problem.batch, self.device.arch, static)
         return found or check_limits(planned, said, self.device.variable_bytes(module))
 
-    def _in_order(self, problem: Any, planned: Planned, runs: int) -> Finding | None:
+    def _inputs(self, trial: Trial, precision: str) -> Arrays:
+        if trial.draw:
+            return trial.draw(trial.problem, precision, np.random.default_rng(self.seed))
+        return self.operation.inputs(trial.problem, self.seed)
+
+    def _in_order(self, problem: Any, planned: Planned, arrays: Arrays, runs: int) -> Finding | None:
         """The first finding of so many runs, in an order that was chosen."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
-        arrays = self.operation.inputs(problem, self.seed)
         if planned.fits(self.device.free_bytes()):
             return Runs(self.operation, planned, self.device, arrays, self.seed).check(runs)
         outputs: Arrays = {}

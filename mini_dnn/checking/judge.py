@@ -46,6 +46,15 @@ def judge(
     return Finding("wrong", what, array=first, cure=operation.cure, notes=(guess,) if guess else ())
 
 
+def judge_part(
+    operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
+) -> Finding | None:
+    """What is wrong with the elements of outputs that were written: some blocks did not run."""
+    expected = operation.answer(problem, arrays)
+    written = {name: np.where(_fresh(found), expected[name], found) for name, found in outputs.items()}
+    return judge(operation, problem, arrays, written, precision)
+
+
 def _fresh(output: np.ndarray) -> np.ndarray:
     """Which elements hold what a fresh buffer holds: bytes 0xFF alone."""
     data = np.ascontiguousarray(output).view(np.uint8).reshape(*output.shape, output.itemsize)

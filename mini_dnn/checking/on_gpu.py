@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.checking import sanitizer
+from mini_dnn.checking.causes import each_once
 from mini_dnn.checking.check import Progress
 from mini_dnn.checking.judge import judge
 from mini_dnn.checking.results import LEAST, Report, Result
-from mini_dnn.checking.schedules import each_once
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
 from mini_dnn.device.finding import CURES, Finding

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mini_dnn.checking.schedules import same_mistake
-from mini_dnn.device.finding import Finding, Party
+from mini_dnn.checking.causes import mistakes
+from mini_dnn.device.finding import Finding, Party, Place
 
 TELLING = (
     2  # problems of a kind, and of all others, from which on it is no coincidence that only one kind fails
@@ -25,6 +25,7 @@ class Result:
     finding: Finding | None = None
     refused: str = ""
     more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
+    sampled: bool = False  # some blocks were run, and not all
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -53,7 +54,8 @@ class Report:
     @property
     def enough(self) -> bool:
         """Whether enough problems were run to say that nothing is wrong."""
-        return len(self.ran) >= self.least
+        whole = [result for result in self.ran if not result.sampled]
+        return len(whole if self.least > 1 else self.ran) >= self.least
 
     @property
     def clean(self) -> bool:
@@ -62,13 +64,11 @@ class Report:
 
     @property
     def findings(self) -> dict[Finding, list[Any]]:
-        """Each distinct finding once, with the problems at which it was met; the first one's words."""
-        found: dict[Finding, list[Any]] = {}
-        for result in self.results:
-            for finding in result.findings:
-                known = next((f for f in found if same_mistake(f, finding)), finding)
-                found.setdefault(known, []).append(result.problem)
-        return {self._noted(finding, problems): problems for finding, problems in found.items()}
+        """Each mistake once, as its cause shows, with the problems at which it was met."""
+        found = [(result.problem, finding) for result in self.results for finding in result.findings]
+        problems = [result.problem for result in self.results]
+        told = sorted(mistakes(found), key=lambda one: problems.index(one.met[0]))
+        return {self._noted(one.told(), one.met): one.met for one in told}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
         """With a note where problems of one kind have it, no others, and all of that kind fail."""
@@ -90,9 +90,11 @@ class Report:
         ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, how many problems were run; ``enough``:
         they were enough for a verdict; and ``clean``: they were, and nothing was found.
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
-        limit that kept the variant from being run at it, or empty; ``kinds`` of its findings.
-        ``findings``, each distinct one once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
+        limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
+        its blocks were run; ``kinds`` of its findings.
+        ``findings``, each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
+        ``effects``, what else the mistake showed as: ``kind``, ``what``, ``array`` and ``place`` of each;
         ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
         two sides, or null: ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
         (empty where unknown); ``does`` (reads, writes, updates).
@@ -111,6 +113,7 @@ class Report:
                     **r.problem.fields,
                     "clean": r.finding is None and not r.refused,
                     "refused": r.refused,
+                    "sampled": r.sampled,
                     "kinds": [f.kind for f in r.findings],
                 }
                 for r in self.results
@@ -125,6 +128,10 @@ class Report:
                     "other": _party(f.other),
                     "cure": f.cure,
                     "notes": f.notes,
+                    "effects": [
+                        {"kind": e.kind, "what": e.what, "array": e.array, "place": _place(e.place)}
+                        for e in f.effects
+                    ],
                     "shapes": [problem.fields for problem in problems],
                 }
                 for f, problems in self.findings.items()
@@ -135,5 +142,13 @@ class Report:
 def _party(party: Party | None) -> dict[str, Any] | None:
     if party is None:
         return None
-    place = vars(party.place) if party.place else None
-    return {"place": place, "block": party.block, "thread": party.thread, "does": party.does}
+    return {
+        "place": _place(party.place),
+        "block": party.block,
+        "thread": party.thread,
+        "does": party.does,
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any] | None:
+    return vars(place) if place else None

@@ -157,7 +157,7 @@ def _race(record: Record, source: Path) -> Finding:
     cure = "async" if asynchronous else "warp race" if _same_warp(own, other) else "race"
     kernel = record.places[0].kernel if record.places else ""
     notes = tuple(f"also {p.does} at {p.place.file}:{p.place.line}" for p in more if p.place)
-    return Finding("race", what, kernel, own, name, other, {**CURES, "async": WAIT}[cure], notes)
+    return Finding("race", what, kernel, own, name, other, {**CURES, "async": WAIT}[cure], notes, "shared")
 
 
 def _racer(record: Record, number: int, source: Path) -> Party:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
+from mini_dnn.checking.causes import effects_in_words
 from mini_dnn.checking.check import check
 from mini_dnn.checking.launches import SHARED_LIMIT
 from mini_dnn.checking.on_gpu import check_cuda
@@ -79,6 +80,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="accesses of memory and arrivals at barriers after which the emulator takes a block for endless "
         f"(default {STEP_LIMIT:,})",
     )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="on the emulator, run some blocks, the last ones among them, of problems with more than 2^31 "
+        "elements, too, or of those of --shapes, in memory that is taken where it is touched",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
     add_force(parser)
     add_watch(parser)
@@ -106,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None
     if args.device == "cuda":
-        for flag in ("arch", "schedules", "limit"):
+        for flag in ("arch", "schedules", "limit", "large"):
             if getattr(args, flag):
                 raise UsageError(f"--{flag} is for the emulator; --device cuda takes the GPU that is there")
     with Bar("checking", len(problems or operation.check)) as bar:
@@ -121,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
                 args.arch or CheckedEmulator.arch,
                 args.schedules or SCHEDULES,
                 args.limit or STEP_LIMIT,
+                args.large,
             )
     show(report, Console(theme=THEME, highlighter=Verdict()))
     write_json("--json", args.json, report.as_dict())
@@ -136,7 +144,7 @@ class Verdict(RegexHighlighter):
     highlights = (
         r"^(?P<kind>[A-Z][A-Z -]+?)(?: \(\+\d+\))? {2,}",
         r"^(?P<number>\d+\.) (?P<kind>[\w-]+):",
-        r"^ {3}(?P<label>here|and|shape|cure|note) ",
+        r"^ {3}(?P<label>here|and|also|shape|cure|note) ",
         r"^ {3}(?:here|and) +(?P<place>\S+:\d+) \| (?P<code>.*)$",
         r"^(?P<clean>clean) ",
     )
@@ -168,7 +176,8 @@ def describe(report: Report) -> list[str]:
         if result.finding:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
-        lines.append(f"{verdict:<15} {result.problem}")
+        some = ": some of its blocks" if result.sampled else ""
+        lines.append(f"{verdict:<15} {result.problem}{some}")
     for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -193,6 +202,8 @@ def _details(finding: Finding) -> list[str]:
         lines += _party("here", finding.own, finding.kernel)
     if finding.other:
         lines += _party("and", finding.other, finding.kernel)
+    if finding.effects:
+        lines.append(f"   also     it shows as {effects_in_words(finding)}, too: mend this first")
     return lines + [f"   note     {note}" for note in finding.notes]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 
@@ -114,6 +114,8 @@ class Finding:
     other: Party | None = None
     cure: str = ""
     notes: tuple[str, ...] = field(default=())
+    memory: str = ""  # of the array, as `Target` has it
+    effects: tuple[Finding, ...] = ()  # what else the mistake shows as
 
     @property
     def place(self) -> Place | None:
@@ -181,7 +183,10 @@ def explain_fault(fault: Fault) -> Finding:
         "uninitialised": _uninitialised,
         "misaligned": _misaligned,
     }
-    return make[fault.kind](fault)
+    found = make[fault.kind](fault)
+    return replace(
+        found, memory=fault.array.memory if found.array.startswith(fault.array.name or "\0") else ""
+    )
 
 
 def _out_of_bounds(f: Fault) -> Finding:

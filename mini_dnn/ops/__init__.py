@@ -8,12 +8,12 @@ from importlib import import_module
 from pathlib import Path
 
 from mini_dnn.errors import VariantError
-from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem
 
 DEFAULT = "conv2d"  # where a rubric, a results file or a command line names no operation
 
-__all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "find", "names"]
+__all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "Trial", "find", "names"]
 
 
 @cache

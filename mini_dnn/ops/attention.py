@@ -232,6 +232,7 @@ OPERATION = Operation(
     answer=answer,
     bound=bound,
     draw=draw,
+    large=(AttentionShape(66_000, 8, 65, 64), AttentionShape(66_000, 8, 65, 64, "fp32")),
     check=(  # one token, one past tiles of 16, 32, 64 and 128, and what no tile divides
         AttentionShape(1, 1, 1, 64),
         AttentionShape(2, 1, 17, 32, "fp32"),

@@ -11,7 +11,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.conv2d_numpy import conv2d_bound, conv2d_float64, less_exact, mistakes_of
-from mini_dnn.ops.operation import Operation
+from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem, as_float32
 
 PART_IMAGES = 250  # of an audit: bounds its memory
@@ -121,6 +121,7 @@ LAYERS = {
     "conv2": ConvShape(COURSE_BATCH, 4, 40, 40, 16, 7, 7),
 }
 LONG_SUM = ConvShape(2, 16, 12, 12, 4, 7, 7)  # K = 784
+OVERFLOWS_HALF = 10.0  # values about this large: their products fit a half, and LONG_SUM's sums do not
 
 
 def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
@@ -149,6 +150,16 @@ def mistakes(shape: ConvShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
 def draw(shape: ConvShape, rng: np.random.Generator) -> Arrays:
     """Normally distributed images and filters."""
     return {"x": rng.standard_normal(shape.x, np.float32), "w": rng.standard_normal(shape.w, np.float32)}
+
+
+def large_sums(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
+    """No value is negative, and sums pass the largest half, unless a variant claims no more than that."""
+    arrays = draw(shape, rng)
+    if precision == "fp16_sum":
+        return arrays
+    return {
+        name: np.float32(OVERFLOWS_HALF) + np.minimum(np.abs(a), np.float32(4)) for name, a in arrays.items()
+    }
 
 
 def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
@@ -236,6 +247,14 @@ OPERATION = Operation(
         ConvShape(3, 3, 19, 37, 17, 3, 5),
         ConvShape(1, 35, 6, 7, 20, 1, 1),
     ),
+    trials=(
+        # Seven images: more than four at a time, and a rest. Q and P Q are of those numbers whose reciprocal
+        # in fp32, times a multiple of them, is less than a whole number.
+        Trial(ConvShape(7, 2, 5, 43, 3, 3, 3)),
+        Trial(LONG_SUM, large_sums),
+        Trial(ConvShape(65_537, 1, 2, 2, 1, 1, 1), sampled=True),  # a grid has 65,535 blocks in y and z
+    ),
+    large=(ConvShape(66_000, 1, 183, 185, 2, 3, 3),),
     # What the course asks for: square filters, at first in small images.
     spare=(
         ConvShape(2, 3, 20, 23, 5, 3, 3),

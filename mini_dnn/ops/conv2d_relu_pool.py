@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,6 +94,11 @@ OPERATION = Operation(
         ConvPoolShape(2, 1, 3, 3, 2, 3, 3, pool=2),
         ConvPoolShape(1, 9, 8, 9, 3, 3, 2, pool=2),
     ),
+    trials=tuple(
+        replace(trial, problem=_with_pool(trial.problem, 2 if min(trial.problem.y[2:]) > 1 else 1))
+        for trial in conv2d.OPERATION.trials
+    ),
+    large=(ConvPoolShape(66_000, 1, 183, 185, 5, 3, 3, pool=2),),
     spare=tuple(_with_pool(layer.with_batch(2), POOLS[name]) for name, layer in conv2d.LAYERS.items()),
     traits=conv2d.TRAITS,
     course={name: _with_pool(layer, POOLS[name]) for name, layer in conv2d.LAYERS.items()},

@@ -10,7 +10,7 @@ import numpy as np
 
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, HALVES, ROUND_OFF, compare_all, dot_product_bound
 from mini_dnn.ops.gemm_shape import CODES, GemmShape, arrays_of
-from mini_dnn.ops.operation import Operation, Sample, normal
+from mini_dnn.ops.operation import Operation, Sample, Trial, normal
 from mini_dnn.ops.problem import TYPES, Arrays
 from mini_dnn.ops.products import (
     ColumnSums,
@@ -200,6 +200,16 @@ def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmS
     return None if within else (p, arrays)
 
 
+def large_sums(p: GemmShape, precision: str, rng: np.random.Generator) -> Arrays:
+    """No value is negative, and sums pass the largest half, unless a variant claims no more than that."""
+    arrays = dict(OPERATION.draw(p, rng))
+    if precision != "fp16_sum":
+        arrays |= {
+            name: (10 + np.minimum(np.abs(arrays[name]), 4)).astype(arrays[name].dtype) for name in "ab"
+        }
+    return arrays
+
+
 OPERATION = Operation(
     name="gemm",
     about="matrix product of fp16, bf16 or fp32 operands, with sums in fp32",
@@ -226,6 +236,15 @@ OPERATION = Operation(
         GemmShape(72, 136, 40, "fp16", "fp16"),
         GemmShape(40, 264, 136, "bf16", "fp32", "tt", 2, -0.5, 1.5),
         GemmShape(136, 72, 72, "bf16", "bf16", "tn"),
+    ),
+    trials=(
+        Trial(GemmShape(17, 40, 784, "fp16", "fp32"), large_sums),
+        Trial(GemmShape(17, 40, 784), large_sums),
+    ),
+    large=(
+        GemmShape(46_500, 46_500, 17),
+        GemmShape(46_500, 46_504, 16, "fp16", "fp16"),
+        GemmShape(260, 270, 40, batch=31_000),
     ),
     course={
         **{f"fp16-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (512, 1024, 2048, 4096, 8192)},

@@ -63,6 +63,25 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A problem that ``check`` runs beside those of `Operation.check`, and the tests of each variant do not.
+
+    Parameters
+    ----------
+    problem
+        What it is.
+    draw
+        ``(problem, precision, rng) -> arrays``: its inputs; None: those of the operation.
+    sampled
+        Run some blocks of each launch, in memory that is taken where it is touched: it is too large for more.
+    """
+
+    problem: Any
+    draw: Callable[[Any, str, np.random.Generator], Arrays] | None = None
+    sampled: bool = False
+
+
+@dataclass(frozen=True)
 class Operation:
     """What is computed: see the module's docstring.
 
@@ -80,6 +99,11 @@ class Operation:
         ``(problem, arrays, precision) -> outputs``: the most that each element may be off.
     check
         Problems for ``check`` and the tests: small and irregular, so that no tile divides them.
+    trials
+        Problems that ``check`` runs, too: what betrays an index by a reciprocal, a sum in half, more entries
+        than a grid has in z.
+    large
+        Problems with arrays of more than 2^31 elements, of which ``check --large`` runs some blocks.
     course
         Problems that are measured, profiled and shown, by name.
     of
@@ -131,6 +155,8 @@ class Operation:
     course: Mapping[str, Any]
     of: Callable[..., tuple[Any, Arrays]]
     spare: Sequence[Any] = ()
+    trials: Sequence[Trial] = ()
+    large: Sequence[Any] = ()
     traits: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
     draw: Callable[[Any, np.random.Generator], Arrays] = normal
     mistakes: Callable[[Any, Arrays], Iterator[tuple[str, Arrays]]] = _no_mistakes

@@ -104,6 +104,7 @@ OPERATION = Operation(
     answer=lambda problem, arrays: {"y": softmax(arrays["x"])},
     bound=bound,
     check=(Rows(1, 1), Rows(3, 7), Rows(5, 33), Rows(130, 5), Rows(4, 300), Rows(3, 1025)),
+    large=(Rows(2_200_000, 1000),),
     course={"classes": Rows(100_000, 1000), "tokens": Rows(1000, 50_000)},
     of=arrays_of,
     traits={"L > 32 (a row is longer than a warp)": lambda p: p.L > 32},

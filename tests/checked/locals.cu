@@ -51,3 +51,67 @@ extern "C" __global__ void one_past_is_no_access(const float* x, float* y, float
   for (const float* p = values + 3; p >= values; p--) sum += *p;
   y[threadIdx.x] = sum;
 }
+
+// Functions that a kernel calls are a part of it.
+__device__ float sum_of(const float* values, int n) {
+  float sum = 0.0f;
+  for (int i = 0; i < n; i++) sum += values[i];  // sum_of goes wrong
+  return sum;
+}
+__device__ __noinline__ void fill(float* values, int n, float value) {
+  for (int i = 0; i < n; i++) values[i] = value;  // fill goes wrong
+}
+__device__ __noinline__ int climb(int* stack, int n) {
+  stack[n] = n;  // climb goes wrong
+  return n == 0 ? stack[0] : climb(stack, n - 1);
+}
+struct Top {
+  float value[4];
+  int index[4];
+};
+__device__ void insert(Top& top, float value, int index) {
+  int at = 0;
+  while (top.value[at] > value) at++;  // insert goes wrong
+  for (int j = 3; j > at; j--) top.value[j] = top.value[j - 1];
+  top.value[at] = value;
+  top.index[at] = index;
+}
+
+// launch: 1, 32
+extern "C" __global__ void one_more_than_there_are(const float* x, float* y, float* part, int* flags) {
+  float taps[4];
+  for (int i = 0; i < 4; i++) taps[i] = x[i + threadIdx.x];
+  y[threadIdx.x] = sum_of(taps, 5 + flags[0]);  // expect: out-of-bounds in sum_of
+}
+
+// launch: 1, 32
+extern "C" __global__ void filled_from_before(const float* x, float* y, float* part, int* flags) {
+  float taps[4];
+  fill(taps - 1, 5 + flags[0], x[0]);  // expect: out-of-bounds in fill
+  y[threadIdx.x] = taps[1] + taps[3];
+}
+
+// launch: 1, 32
+extern "C" __global__ void a_stack_too_short(const float* x, float* y, float* part, int* flags) {
+  int stack[8];
+  y[threadIdx.x] = climb(stack, 8 + flags[0]);  // expect: out-of-bounds in climb
+}
+
+// launch: 1, 32
+extern "C" __global__ void from_one_member_to_the_next(const float* x, float* y, float* part, int* flags) {
+  Top top;
+  for (int i = 0; i < 4; i++) top.value[i] = 5.0f, top.index[i] = 0;
+  insert(top, x[1], 1);  // expect: out-of-bounds in insert
+  y[threadIdx.x] = top.value[0];
+}
+
+// launch: 1, 32
+extern "C" __global__ void functions_within_bounds(const float* x, float* y, float* part, int* flags) {
+  float taps[4];
+  int stack[8];
+  Top top;
+  for (int i = 0; i < 4; i++) top.value[i] = -1.0f, top.index[i] = 0;
+  for (int i = 0; i < 4; i++) insert(top, x[i], i);
+  fill(taps, 4 + flags[0], top.value[3]);
+  y[threadIdx.x] = climb(stack, 7 + flags[0]) + sum_of(taps + 1, 3);
+}

@@ -12,5 +12,5 @@ extern "C" __global__ void conv(const float* x, const float* w, float* y, int N,
       for (int s = 0; s < S; s++)
         acc += x[((n * C + c) * H + p + r) * W + q + s] *  // expect: out-of-bounds
                w[((m * C + c) * R + r) * S + s];
-  y[((n * M + m) * P + p) * Q + q] = acc;  // expect: race
+  y[((n * M + m) * P + p) * Q + q] = acc;
 }

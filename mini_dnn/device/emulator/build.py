@@ -16,6 +16,7 @@ from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
+from mini_dnn.device.emulator.unset import unset_section
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
@@ -145,7 +146,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
-            wrapper.write_text("\n".join([*lines, *_descriptions(found)]) + "\n")
+            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
             build = _build_with_redzones if checked else _build
@@ -230,7 +231,7 @@ def _build_with_redzones(
         text = end.sub(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
         )
-        assembly.write_text(_with_signals(text))
+        assembly.write_text(_with_signals(text) + unset_section(done.stderr))
         done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done
 
@@ -268,8 +269,11 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
             )
 
 
-def _descriptions(found: Scan) -> list[str]:
+def _descriptions(found: Scan, checked: bool) -> list[str]:
     """C++ that tells the host what the file holds."""
+    # With its functions inside, as nvcc has them, a kernel shows which array of a thread a pointer is of. The
+    # kernel file must not see that: its words are the same in both modes.
+    whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if checked]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
     shared = "nullptr"
@@ -285,6 +289,7 @@ def _descriptions(found: Scan) -> list[str]:
         ]
         shared = "emulator_dynamic_shared_of_thread"
     return [
+        *whole,
         *lines,
         # where the shared arrays of a thread lie
         "static thread_local char emulator_anchor_byte;",

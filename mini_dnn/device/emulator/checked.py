@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
+from mini_dnn.device.emulator.declarations import dynamic_name, read_only_and_not
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
@@ -28,14 +31,12 @@ from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
 from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
-from mini_dnn.device.sources import source_files
 from mini_dnn.errors import DeviceError, LaunchError
 
 GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
 SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
-DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
 KINDS = {
     1: "out-of-bounds",
     2: "race",
@@ -83,6 +84,10 @@ class CheckedEmulator(EmulatorDevice):
         if self._lib.emulator_is_checked() != 1:
             raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")
         self._lib.emulator_watch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+        self._lib.emulator_watch_sparse.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._lib.emulator_sample.argtypes = [ctypes.c_uint64]
+        self._lib.emulator_sample(0)
+        self._sample = 0
         self._lib.emulator_unwatch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
@@ -119,6 +124,8 @@ class CheckedEmulator(EmulatorDevice):
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> EmulatorBuffer:
         """Allocate a buffer that kernels must write before they read it."""
+        if self._sample:
+            return self._sparse(name, shape, np.dtype(dtype))
         buffer = super().empty(name, shape, dtype, fill)
         assert buffer.address is not None, "it is new"
         self._lib.emulator_watch(buffer.address, buffer.nbytes, buffer.dtype.itemsize, 0)
@@ -166,11 +173,46 @@ class CheckedEmulator(EmulatorDevice):
         target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
         target.shared_count = len(symbols.shared)
         self._lib.emulator_target(target)
-        for address in _read_only_and_not(module.source, kernel, args):
+        for address in read_only_and_not(module.source, kernel, args):
             self._lib.emulator_read_only(address)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
         super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+
+    @contextmanager
+    def zeros(self) -> Iterator[None]:
+        """Compile kernels so that variables of a thread that nobody sets are zero, not any number."""
+        before = self._compiler
+        self._compiler = replace(before, fill="zero")
+        try:
+            yield
+        finally:
+            self._compiler = before
+
+    @contextmanager
+    def sample(self, blocks: int, limit: int) -> Iterator[None]:
+        """Run so many blocks of each launch, the last ones too; buffers take memory where they are touched.
+
+        Parameters
+        ----------
+        limit
+            Steps of a block; see `CheckedEmulator`.
+        """
+        self._sample = blocks
+        self._lib.emulator_sample(blocks)
+        self._lib.emulator_limit_steps(limit)
+        try:
+            yield
+        finally:
+            self._sample = 0
+            self._lib.emulator_sample(0)
+            self._lib.emulator_limit_steps(self._limit)
+
+    def _sparse(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
+        buffer = self._memory.allocate_sparse(name, shape, dtype)
+        if not self._lib.emulator_watch_sparse(buffer.address, buffer.nbytes, dtype.itemsize):
+            raise DeviceError(f"this process has no addresses left to watch '{name}'; see ulimit -v")
+        return buffer
 
     def set_schedule(self, schedule: int, seed: int) -> None:
         """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
@@ -264,38 +306,13 @@ class CheckedEmulator(EmulatorDevice):
             variable = self._symbols[module.path].shared[found.index]
             name, nbytes = variable.name, variable.nbytes
             if nbytes < 0:
-                name, nbytes = _dynamic_name(module.source), self._launch[2]
+                name, nbytes = dynamic_name(module.source), self._launch[2]
         else:
             name, nbytes = self._variables[found.start]
         shape, itemsize = declared(module.path, name, nbytes)
         return Target(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
 
 
-def _read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[int]:
-    """Where buffers lie that a kernel takes as ``const T* __restrict__``, and by another pointer, too."""
-    places = [arg.address if isinstance(arg, EmulatorBuffer) else None for arg in args]
-    twice = {place for place in places if place and places.count(place) > 1}
-    if not twice:
-        return set()
-    texts = (path.read_text(errors="replace") for path in source_files(source))
-    match = next((m for text in texts if (m := re.search(rf"\b{kernel}\s*\(([^)]*)\)\s*\{{", text))), None)
-    if not match:
-        return set()
-    declared = [text.split() for text in match[1].replace("*", " * ").split(",")]
-    read_only = [{"const", "*", "__restrict__"} <= set(words) for words in declared]
-    if len(read_only) != len(places):
-        return set()
-    kinds = {
-        place: {own for own, at in zip(read_only, places, strict=True) if at == place} for place in twice
-    }
-    return {place for place, own in kinds.items() if len(own) == 2}
-
-
 def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
     x, y = ([*sizes, 1, 1])[:2]
     return linear % x, linear // x % y, linear // (x * y)
-
-
-def _dynamic_name(source: Path) -> str:
-    match = DYNAMIC_ARRAY.search(source.read_text(errors="replace"))
-    return match[1] if match else "dynamic shared memory"

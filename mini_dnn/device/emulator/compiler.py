@@ -54,6 +54,8 @@ CHECKED_FLAGS = (
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment,object-size",
+    "-Wuninitialized",  # build.py reads these
+    "-Wmaybe-uninitialized",
     "--param=tsan-distinguish-volatile=1",
     "-fno-ivopts",  # an access has its address in the way that its check has it
     "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
@@ -77,6 +79,7 @@ class Compiler:
     path: str
     version: str  # "g++ 12.2.0"
     quick: bool = False  # compiles kernels in half the time, and they run for longer
+    fill: str = "pattern"  # of variables that nobody sets, in checked mode: or "zero"
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class Compiler:
     @property
     def checked_flags(self) -> tuple[str, ...]:
         """Flags that kernel files of checked mode are compiled with besides."""
-        fills = ("-ftrivial-auto-var-init=pattern",) if self.is_clang or self.major >= 12 else ()
+        fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
         return (*CHECKED_FLAGS, *fills, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
 
     @property

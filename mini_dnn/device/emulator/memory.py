@@ -83,16 +83,27 @@ class Memory:
                 f"{self.free_bytes / 1e6:.1f} of the emulator's {self.budget / 1e6:.1f} MB are free; "
                 "free buffers, or use a smaller batch"
             )
-        buffer = EmulatorBuffer(name, shape, dtype, nbytes, address)
         self._used += nbytes
-        self._live[address] = weakref.ref(buffer)
-        buffer.release = weakref.finalize(buffer, self._release, address, nbytes)
+        return self._alive(EmulatorBuffer(name, shape, dtype, nbytes, address), nbytes)
+
+    def allocate_sparse(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
+        """A buffer full of zeros, of any size: it takes memory where it is touched."""
+        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        address = self._runtime.allocate_sparse(nbytes)
+        if address is None:
+            raise DeviceError(f"this process has no {nbytes:,} addresses left for '{name}'; see ulimit -v")
+        return self._alive(EmulatorBuffer(name, shape, dtype, nbytes, address), 0)
+
+    def _alive(self, buffer: EmulatorBuffer, used: int) -> EmulatorBuffer:
+        assert buffer.address is not None, "it is new"
+        self._live[buffer.address] = weakref.ref(buffer)
+        buffer.release = weakref.finalize(buffer, self._release, buffer.address, buffer.nbytes, used)
         buffer.release.atexit = False  # the system takes it all back
         return buffer
 
-    def _release(self, address: int, nbytes: int) -> None:
+    def _release(self, address: int, nbytes: int, used: int) -> None:
         self._runtime.free(address, nbytes)
-        self._used -= nbytes
+        self._used -= used
         del self._live[address]
 
     def free_all(self) -> None:

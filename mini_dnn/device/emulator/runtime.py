@@ -112,6 +112,8 @@ class Runtime:
         self._lib = _load(path)
         self._lib.emulator_allocate.restype = ctypes.c_void_p
         self._lib.emulator_allocate.argtypes = [ctypes.c_size_t]
+        self._lib.emulator_allocate_sparse.restype = ctypes.c_void_p
+        self._lib.emulator_allocate_sparse.argtypes = [ctypes.c_size_t]
         self._lib.emulator_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._lib.emulator_symbol_bytes.restype = ctypes.c_size_t
         self._lib.emulator_symbol_bytes.argtypes = [ctypes.c_void_p]
@@ -127,6 +129,11 @@ class Runtime:
     def allocate(self, nbytes: int) -> int | None:
         """Address of fresh memory full of bytes 0xFF; None: there is none left."""
         address: int | None = self._lib.emulator_allocate(nbytes)
+        return address
+
+    def allocate_sparse(self, nbytes: int) -> int | None:
+        """Address of zeros that take memory where they are touched; None: there are no addresses left."""
+        address: int | None = self._lib.emulator_allocate_sparse(nbytes)
         return address
 
     def free(self, address: int, nbytes: int) -> None:

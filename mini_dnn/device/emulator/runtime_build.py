@@ -97,8 +97,8 @@ def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
     """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there.
 
     Messages and debugging information name headers by where they lay: a checkout takes its own one only.
-    It is the same for kernels that are compiled quickly.
+    It is the same for kernels that are compiled in another way.
     """
-    compiler = replace(compiler, quick=False)
+    compiler = replace(compiler, quick=False, fill="pattern")
     flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
     return runtime.with_name(f"header-{key(runtime.name, INCLUDE, *flags)}")

@@ -17,6 +17,7 @@ void check_block_chosen(Worker& worker, bool begins);                 // or goes
 void check_block_barrier();                                           // all threads of the block have met
 void check_warp_arrival(unsigned mask, const char* name, Site site);  // of a lane at a __syncwarp
 void check_warp_barrier(unsigned warp, unsigned mask);                // lanes of that warp have met
+uint64_t check_block_count(uint64_t blocks);                          // how many of them run
 uint64_t check_block_order(uint64_t i);                               // which block runs as the i-th
 unsigned check_thread_order(unsigned i);                              // and which thread of a block
 void check_steps(unsigned count);      // so many threads met: ends a block that does not end
@@ -41,6 +42,7 @@ inline void check_block_chosen(Worker&, bool) {}
 inline void check_block_barrier() {}
 inline void check_warp_arrival(unsigned, const char*, Site) {}
 inline void check_warp_barrier(unsigned, unsigned) {}
+inline uint64_t check_block_count(uint64_t blocks) { return blocks; }
 inline uint64_t check_block_order(uint64_t i) { return i; }
 inline unsigned check_thread_order(unsigned i) { return i; }
 inline void check_steps(unsigned) {}

@@ -35,12 +35,10 @@ size_t emulator::guard_bytes() {
 #endif
 }
 
-#pragma GCC visibility push(default)
-extern "C" {
+namespace {
 
-// Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins: what runs off either
-// end by less than that faults instead of changing something else. nullptr: there is no memory.
-void* emulator_allocate(size_t bytes) {
+// Between guard regions: what runs off either end by less than that faults instead of changing something else.
+char* reserve(size_t bytes) {
   const size_t data = data_bytes(bytes), guard = emulator::guard_bytes(), all = data + 2 * guard;
   void* base = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return nullptr;
@@ -49,8 +47,26 @@ void* emulator_allocate(size_t bytes) {
     munmap(base, all);
     return nullptr;
   }
-  memset(start, 0xff, data);
+  return start;
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins. nullptr: there is none.
+void* emulator_allocate(size_t bytes) {
+  char* start = reserve(bytes);
+  if (!start) return nullptr;
+  memset(start, 0xff, data_bytes(bytes));
   return start + start_in_data(bytes);
+}
+
+// Zeros, of which only those pages take memory that are touched.
+void* emulator_allocate_sparse(size_t bytes) {
+  char* start = reserve(bytes);
+  return start ? start + start_in_data(bytes) : nullptr;
 }
 
 void emulator_free(void* memory, size_t bytes) {

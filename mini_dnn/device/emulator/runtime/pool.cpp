@@ -64,7 +64,7 @@ void run_blocks(Pool& pool, Worker& w) {
   char* shared = dynamic_shared(l);
   l.module->anchor();  // from here on this thread has memory of its own for the library
   Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
-  const uint64_t blocks = block_count(l);
+  const uint64_t blocks = check_block_count(block_count(l));
   for (;;) {
     const uint64_t first = pool.next_block.fetch_add(pool.chunk);
     if (first >= blocks) break;
@@ -89,7 +89,7 @@ bool next_cluster(uint64_t& number) {
   Pool& pool = the_pool();
   const Launch& l = pool.launch;
   const uint64_t next = pool.next_block.fetch_add(1);
-  if (next >= block_count(l) / cluster_size(l) || pool.stopped) return false;
+  if (next >= check_block_count(block_count(l) / cluster_size(l)) || pool.stopped) return false;
   number = check_block_order(next);
   return true;
 }

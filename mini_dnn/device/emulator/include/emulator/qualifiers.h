@@ -25,7 +25,7 @@
 #define __constant__ __attribute__((visibility("default"), used))
 #define __managed__ __attribute__((visibility("default")))
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
+#define __noinline__  // see `_descriptions` in build.py
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #endif

@@ -181,7 +181,7 @@ void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
 void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
-  const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER;
+  const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER || r.sparse;
   if (!written && (!a.write || a.update) && (r.memory != Memory::symbol || r.forgotten)) {
     if (!shared) report(FindingKind::uninitialised, r, a);
     // Another thread may write it before the next barrier: then this is a race.

@@ -24,10 +24,12 @@ inline bool holds(const Region& r, const Access& a) {
 }
 
 // Of the readers since a barrier, those that a race with a later write would need: two of a warp, and one of another.
+// `alone`: no other block has begun that is not at its end.
+template <bool alone = false>
 [[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, Manner manner) {
   const Check& c = the_check;
   const unsigned me = linear_thread;
-  if (cell.read_epoch < c.epoch || (c.several && !is_mine(cell.read_epoch))) {
+  if (cell.read_epoch < c.epoch || (!alone && c.several && !is_mine(cell.read_epoch))) {
     cell.neighbour = cell.other = NOBODY;
   } else if (cell.reader / WARP != me / WARP) {
     cell.other = cell.reader;
@@ -43,7 +45,7 @@ inline bool holds(const Region& r, const Access& a) {
     cell.neighbour_pc = cell.read_pc;
     cell.neighbour_epoch = cell.read_epoch;
   }
-  cell.read_epoch = now();
+  cell.read_epoch = alone ? c.clock : now();
   cell.reader = me;
   cell.read_pc = pc;
   cell.read_manner = manner;
@@ -84,6 +86,28 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
     }
   }
   check_cells(*r, a);
+}
+
+void check_read_slowly(const void* address, const void* pc);  // of four bytes
+
+// Most accesses: a plain read of one cell that was written before the last barrier. Nothing needs the stack here.
+[[gnu::always_inline]] inline void check_read_of_four(const void* address, const void* pc) {
+  Check& c = the_check;
+  const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
+  const Region* r = c.recent[line % RECENT];
+  if (!r || !r->is_plain || c.several || copies_under_way) return check_read_slowly(address, pc);
+  const size_t offset = static_cast<const char*>(address) - r->start;
+  if (offset >= r->bytes || r->bytes - offset < 4 || offset & 3 || c.steps + 1 >= c.pause)
+    return check_read_slowly(address, pc);
+  c.last_pc = line;
+  Cell& cell = r->cells[offset >> 2];
+  const uint32_t written = cell.write_epoch;
+  const bool settled = written >= c.cluster_epoch
+                           ? written < c.ordered_epoch
+                           : r->memory != Memory::shared && written != NEVER && written < c.launch_epoch;
+  if (cell.parts || !settled) return check_read_slowly(address, pc);
+  c.steps++;
+  note_read<true>(cell, line, Manner::plain);
 }
 
 }  // namespace emulator

@@ -47,7 +47,6 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
 #define ACCESS(bytes)                                                                                             \
-  void __tsan_read##bytes(void* p) { check_access(p, bytes, false, Manner::plain, PC); }                          \
   void __tsan_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                          \
   void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, Manner::plain, PC); }                \
   void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                \
@@ -60,6 +59,11 @@ ACCESS(2)
 ACCESS(4)
 ACCESS(8)
 ACCESS(16)
+void __tsan_read1(void* p) { check_access(p, 1, false, Manner::plain, PC); }
+void __tsan_read2(void* p) { check_access(p, 2, false, Manner::plain, PC); }
+void __tsan_read4(void* p) { check_read_of_four(p, PC); }
+void __tsan_read8(void* p) { check_access(p, 8, false, Manner::plain, PC); }
+void __tsan_read16(void* p) { check_access(p, 16, false, Manner::plain, PC); }
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
 
@@ -159,6 +163,9 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
+[[gnu::noinline]] void check_read_slowly(const void* p, const void* pc) {
+  check_access(p, 4, false, Manner::plain, pc);
+}
 void report_unset(const char* what) { report(FindingKind::unset, what, PC); }
 void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
 void note_block_fence() { note_fence(Scope::block); }

@@ -15,6 +15,7 @@ struct Order {
   std::mt19937_64 random;
   uint64_t blocks = 1, step = 1, start = 0;
   uint64_t turn = 0;
+  uint64_t sample = 0;  // run so many blocks; 0: all
   unsigned threads[MAX_THREADS];
 } the_order;
 
@@ -37,9 +38,23 @@ void start_schedule(uint64_t blocks, unsigned threads) {
   if (o.schedule == Schedule::random) shuffle(o.threads, threads);
 }
 
+uint64_t check_block_count(uint64_t blocks) {
+  const uint64_t sample = the_order.sample;
+  return sample ? std::min(blocks, sample) : blocks;
+}
+
+// Of a sample: the last ones, as many from the first one on, and others in between.
+static uint64_t sampled(uint64_t i, uint64_t blocks, uint64_t count) {
+  const uint64_t edge = count / 4;
+  if (blocks <= count || i < edge) return i;
+  if (i >= count - edge) return blocks - (count - i);
+  return edge + uint64_t((unsigned __int128)(i - edge) * (blocks - 2 * edge) / (count - 2 * edge));
+}
+
 // At random: steps of a length that has no divisor in common with the number of blocks, so each comes once.
 uint64_t check_block_order(uint64_t i) {
   const Order& o = the_order;
+  if (o.sample) return sampled(i, o.blocks, o.sample);
   if (o.schedule == Schedule::forward) return i;
   if (o.schedule == Schedule::reverse) return o.blocks - 1 - i;
   return uint64_t((o.start + (unsigned __int128)i * o.step) % o.blocks);
@@ -74,4 +89,5 @@ extern "C" void emulator_schedule(int schedule, uint64_t seed) {
   the_order.schedule = Schedule(schedule);
   the_order.seed = seed;
 }
+extern "C" void emulator_sample(uint64_t blocks) { the_order.sample = blocks; }
 #pragma GCC visibility pop

@@ -3,6 +3,7 @@
 #include "unset.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,6 +29,7 @@ void place_shared(Check& c) {
     const size_t at = (r.start - c.shared_start) >> c.shared_shift;
     r.shift = c.shared_shift;
     r.mask = (size_t(1) << r.shift) - 1;
+    r.is_plain = r.is_plain && r.shift == 2;
     r.cells = c.shared_cells[c.rank].data() + at;
     r.far = c.many ? far_reads[c.rank].data() + at : nullptr;
   }
@@ -64,11 +66,15 @@ void find_words(Check& c) {
     c.words_bytes = std::max(c.words_bytes, size_t(static_cast<const char*>(word) + bytes - c.words));
 }
 
+size_t cell_bytes(size_t bytes, int shift) { return ((bytes >> shift) + 1) * sizeof(Cell); }
+
 // Forgets arrays that start in a range of memory.
 void unwatch(char* start, char* end) {
   std::erase_if(the_check.watched, [&](const Region& r) {
     const bool gone = r.start >= start && r.start < end;
-    if (gone) {
+    if (gone && r.sparse) {
+      munmap(r.cells, cell_bytes(r.bytes, r.shift));
+    } else if (gone) {
       for (size_t i = 0; i <= r.bytes >> r.shift; i++) drop_parts(r.cells[i]);
       free(r.cells);
     }
@@ -96,7 +102,10 @@ void begin_epoch(unsigned rank) {
 }
 
 void mark_far_regions() {
-  for (Region& r : the_check.regions) r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+  for (Region& r : the_check.regions) {
+    r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
+    r.is_plain = r.shift == 2 && r.cells && !r.is_far && !r.read_only;
+  }
 }
 
 // Of each block of a cluster, one after the other, else once.
@@ -191,13 +200,25 @@ void emulator_watch(char* start, size_t bytes, int unit, int is_symbol) {
   the_check.watched.push_back({start, bytes, is_symbol ? Memory::symbol : Memory::global, 0, shift, cells});
 }
 
+// A buffer of which only some pages are ever touched. 0: there are no addresses left.
+int emulator_watch_sparse(char* start, size_t bytes, int unit) {
+  const int shift = unit >= 4 ? 2 : unit == 2 ? 1 : 0;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* cells = mmap(nullptr, cell_bytes(bytes, shift), PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (cells == MAP_FAILED) return 0;
+  Region region = {start, bytes, Memory::global, 0, shift, static_cast<Cell*>(cells)};
+  region.sparse = true;
+  the_check.watched.push_back(region);
+  return 1;
+}
+
 // Variables that a module had there which is gone.
 void emulator_unwatch(char* start, char* end) { unwatch(start, end); }
 
 // The host has written to memory, or (`known` 0) filled it with what no kernel should read.
 void emulator_host_wrote(char* start, size_t bytes, int known) {
   for (Region& r : the_check.watched) {
-    if (start < r.start || start >= r.start + r.bytes) continue;
+    if (start < r.start || start >= r.start + r.bytes || r.sparse) continue;
     const size_t first = (start - r.start) >> r.shift;
     const size_t last = (start - r.start + std::min(bytes, size_t(r.start + r.bytes - start)) - 1) >> r.shift;
     for (size_t i = first; i <= last; i++) {

@@ -55,6 +55,8 @@ struct Region {
   size_t mask = (size_t(1) << shift) - 1;
   bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
   bool forgotten = false;  // what launches have written to it: of variables too it is told who reads that
+  bool is_plain = false;   // its cells have four bytes, and reads need no look but at them
+  bool sparse = false;     // most of it is touched by nobody, and all that was not written counts as given
 };
 
 // checked.py has the same numbers and fields.

@@ -1,0 +1,172 @@
+"""Which findings are of one mistake: the cause is told, and what else shows is counted with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mini_dnn.device.finding import Finding, Place
+
+# What a mistake is called that shows in several ways: by the first of these.
+CAUSES = (
+    "compile",
+    "launch",
+    "endless",
+    "warp-mask",
+    "divergence",
+    "deadlock",
+    "out-of-bounds",
+    "misaligned",
+    "async",
+    "cluster",
+    "fault",
+    "race",
+    "uninitialised",
+    "unwritten",
+    "wrong",
+)
+OF_OUTPUTS = ("wrong", "unwritten")
+OF_ORDER = ("race", "uninitialised")  # how a missing barrier shows, in one order or another
+OF_MEETINGS = ("divergence", "warp-mask", "deadlock")
+OF_INDICES = ("out-of-bounds", "misaligned")  # how a wrong index shows; so does a race of two writes
+OF_TWO_LINES = ("race", "async", "cluster")
+MET_LATER = "hidden in "  # how the note begins that `all_schedules` adds
+
+
+@dataclass
+class Mistake:
+    """One cause, and where it was met."""
+
+    finding: Finding
+    met: list[Any]  # problems, or orders
+    effects: list[Finding] = field(default_factory=list)
+
+    def told(self) -> Finding:
+        """The cause, with what comes of it."""
+        return replace(self.finding, effects=tuple(self.effects))
+
+    def add(self, finding: Finding, place: Any) -> None:
+        """It shows there, too."""
+        if place not in self.met:
+            self.met.append(place)
+        for other in (finding, *finding.effects):
+            if not any(same_mistake(other, known) for known in (self.finding, *self.effects)):
+                self.effects.append(replace(other, effects=()))
+        if finding.kind == self.finding.kind == "wrong":  # one problem tells more of it than another
+            notes = dict.fromkeys((*self.finding.notes, *finding.notes))
+            self.finding = replace(self.finding, notes=tuple(notes))
+
+
+def mistakes(found: Iterable[tuple[Any, Finding]]) -> list[Mistake]:
+    """Findings, each with the problem or order in which it was met, by their causes."""
+    found = list(found)
+    kept: list[Mistake] = []
+    for place, finding in sorted(found, key=lambda each: CAUSES.index(each[1].kind)):
+        one = next((one for one in kept if _belongs(finding, place, one)), None)
+        if one is None:
+            one = Mistake(replace(finding, effects=()), [])
+            kept.append(one)
+        one.add(finding, place)
+    places = list(dict.fromkeys(place for place, _ in found))
+    for one in kept:
+        one.met.sort(key=places.index)
+    return kept
+
+
+def _belongs(finding: Finding, place: Any, one: Mistake) -> bool:
+    known = (one.finding, *one.effects)
+    return any(same_mistake(finding, other) for other in known) or _comes_of(
+        finding, one.finding, place in one.met
+    )
+
+
+def same_mistake(a: Finding, b: Finding) -> bool:
+    """Whether two findings tell of one mistake: of one kind, on one line, of a race on either side.
+
+    What is wrong with outputs, or with a launch, has no line in a kernel: results are wrong in one way,
+    however that shows, and so are launches of a kernel that have one cure.
+    """
+    if a.kind != b.kind or a.kernel != b.kernel:
+        return False
+    if a.kind in OF_OUTPUTS:
+        return True
+    if a.kind == "launch":
+        return a.cure == b.cure
+    mine, others = _places(a), _places(b)
+    return bool(mine & others) if mine and others else a.what == b.what
+
+
+def each_once(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, each mistake once."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if not any(same_mistake(finding, other) for other in kept):
+            kept.append(finding)
+    return kept
+
+
+def _comes_of(effect: Finding, cause: Finding, together: bool) -> bool:
+    """Whether a mistake that shows as ``cause`` may show as ``effect``, too.
+
+    Parameters
+    ----------
+    together
+        They were met at one problem.
+    """
+    if effect.kind in OF_OUTPUTS:
+        return _spoils_outputs(cause, effect, together)
+    if effect.kernel != cause.kernel:
+        return False
+    if _places(effect) & _places(cause) and _of_one_array(effect, cause):
+        return not (cause.kind in OF_INDICES and _is_of_two_lines(effect) and not cause.memory)
+    if cause.kind in OF_MEETINGS:
+        return effect.kind in OF_ORDER and _overlap(effect, cause)
+    if {effect.kind, cause.kind} <= set(OF_ORDER):
+        return effect.memory == cause.memory == "shared" and _overlap(effect, cause)
+    if cause.kind in OF_INDICES and effect.kind == "race":
+        both_write = bool(effect.own and effect.other and effect.own.write and effect.other.write)
+        return both_write and effect.memory == cause.memory == "global"
+    return False
+
+
+def _spoils_outputs(cause: Finding, effect: Finding, together: bool) -> bool:
+    """Most causes spoil results at other problems, too, unless these tell of another mistake."""
+    far = (*OF_INDICES, *OF_MEETINGS, "launch", "race", "uninitialised", "unwritten")
+    elsewhere = cause.memory != "shared" and cause.kind in far
+    guessed = any(not note.startswith(MET_LATER) for note in effect.notes)
+    return together or (elsewhere and not (effect.kind == "wrong" and guessed))
+
+
+def _of_one_array(a: Finding, b: Finding) -> bool:
+    """Not surely of two. Of local variables and of what an instruction is given, no array is known."""
+    names = {finding.array.partition("[")[0] for finding in (a, b) if finding.memory}
+    return len(names) < 2 or a.memory == b.memory == "shared"
+
+
+def _is_of_two_lines(finding: Finding) -> bool:
+    """A barrier between them is missing, which no index brings about."""
+    return finding.kind == "race" and len(_places(finding)) > 1
+
+
+def _overlap(a: Finding, b: Finding) -> bool:
+    """Whether one place lies between the two sides of both: a barrier there would end both."""
+    mine, others = _places(a), _places(b)
+    if not mine or not others or len({place.file for place in mine | others}) > 1:
+        return False
+    first, last = (sorted(place.line for place in places) for places in (mine, others))
+    return first[0] <= last[-1] and last[0] <= first[-1]
+
+
+def _places(finding: Finding) -> set[Place]:
+    parties = (finding.own, finding.other) if finding.kind in OF_TWO_LINES else (finding.own,)
+    return {party.place for party in parties if party and party.place}
+
+
+def effects_in_words(finding: Finding) -> str:
+    """``"race (kernel.cu:15), wrong result"``, or nothing."""
+    words = []
+    for effect in finding.effects:
+        place = f" ({effect.place.file}:{effect.place.line})" if effect.place else ""
+        words.append(f"{effect.kind}{place}" if effect.kind != "wrong" else "wrong result")
+    return ", ".join(words)

@@ -1,0 +1,72 @@
+"""Results that are what they are by chance: of variables that nobody set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.emulator.unset import unset_variables
+from mini_dnn.device.finding import CURES, Finding, Party, Place
+from mini_dnn.errors import DeviceError, LaunchError
+from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops.compare import wrong_elements
+from mini_dnn.running.runner import run_plans
+from mini_dnn.variant import Planned
+
+
+def by_chance(
+    device: CheckedEmulator,
+    part: Callable[[int], Planned],
+    problem: Any,
+    operation: Operation,
+    arrays: Arrays,
+    is_wrong: bool,
+) -> Finding | None:
+    """A variable of a thread on which results depend though nobody set it.
+
+    Of a kernel in which the compiler sees one, and of one whose results are wrong: all is run again, with
+    zeros in such variables. The processor tells most others where they are used
+    (``runtime/checked/unset.cpp``).
+
+    Parameters
+    ----------
+    part
+        Gives the plan for so many entries of the batch.
+    """
+    planned = part(problem.batch)
+    unset = unset_variables(device.compile(planned.source, planned.defines).path)
+    places = ((one.name, Place.at(planned.source, one.file, one.line)) for one in unset)
+    own = [(name, place) for name, place in places if place]
+    if not own and not is_wrong:
+        return None
+    try:
+        first = run_plans(part, problem, arrays, device).outputs
+        with device.zeros():
+            second = run_plans(part, problem, arrays, device).outputs
+        same = _same(operation, problem, arrays, first, second, planned.precision)
+    except KernelError:
+        same = False  # of one of them: an index, say
+    except (DeviceError, LaunchError):
+        return None  # nothing else may be compiled here
+    return None if same else _finding(own)
+
+
+def _finding(own: Sequence[tuple[str, Place]]) -> Finding:
+    if not own:
+        what = "results change with what variables of a thread hold that nobody has set"
+        return Finding("uninitialised", what, cure=CURES["unset"])
+    (name, at), *others = own
+    what = f"use of {name}, which not every path to this line has set: results change with what it holds"
+    more = tuple(f"so may be {one} at {place.file}:{place.line}" for one, place in others)
+    return Finding("uninitialised", what, own=Party(at, (), ()), array=name, cure=CURES["unset"], notes=more)
+
+
+def _same(
+    operation: Operation, problem: Any, arrays: Arrays, first: Arrays, second: Arrays, precision: str
+) -> bool:
+    bound = operation.bound(problem, arrays, precision)
+    with np.errstate(invalid="ignore"):
+        return not any(wrong_elements(first[name], second[name], bound[name]).any() for name in bound)

@@ -1,0 +1,56 @@
+"""Variables of a thread that nobody sets: what the compiler says of them, kept with the library.
+
+The compiler warns of a variable that some path leaves unset, whether that path is taken or not. So a warning
+is not a finding: `check` runs such a kernel once more, with zeros in these variables, and compares the
+outputs.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn.device.emulator.runtime_build import INCLUDE
+
+SECTION = ".mini_dnn.unset"
+WARNING = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: warning: \W(?P<name>[^\n]+?)\W (?:is|may be) used uninitialized",
+    re.MULTILINE,
+)
+INLINED = re.compile(r"^ +inlined from .* at (?P<file>[^:\n]+):(?P<line>\d+):\d+[,:]$", re.MULTILINE)
+ENTRY = re.compile(r"\]\s+(?P<file>[^\t\n]+?):(?P<line>\d+):(?P<name>[^\n]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Unset:
+    """A use of a variable that need not be set there."""
+
+    name: str
+    file: str
+    line: int
+
+
+def unset_section(messages: str) -> str:
+    """Assembly that keeps in a library what the compiler said: of lines of headers, where these are used."""
+    found: dict[str, None] = {}
+    end = 0
+    for match in WARNING.finditer(messages):
+        places = [match, *INLINED.finditer(messages, end, match.start())]
+        end = match.end()
+        own = next((place for place in places if not place["file"].startswith(str(INCLUDE))), None)
+        if own:
+            name = match["name"].split("::")[0].partition(".")[0]  # 'acc.float4::x' is of acc
+            found[f"{own['file']}:{own['line']}:{name}"] = None
+    if not found:
+        return ""
+    texts = "".join(f'\t.asciz "{text}"\n' for text in found if not re.search(r'["\\\\]', text))
+    return f'\t.section {SECTION},"",@progbits\n{texts}'
+
+
+def unset_variables(library: Path) -> list[Unset]:
+    """What the compiler said of a library that was built for checked mode."""
+    command = ["readelf", "-p", SECTION, str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [Unset(m["name"], m["file"], int(m["line"])) for m in ENTRY.finditer(done.stdout)]
