@@ -21,8 +21,7 @@ __device__ __forceinline__ void release(int* flag) {
 // Until all flags from `first` to `last` have been released so often.
 __device__ __forceinline__ void acquire(const int* flags, int first, int last, int often) {
   for (int i = first; i <= last; i++)
-    while (*reinterpret_cast<const volatile int*>(flags + i) < often) {
-    }
+    while (*reinterpret_cast<const volatile int*>(flags + i) < often) __nanosleep(20);
   __threadfence();
   fence_proxy_async_global();
 }

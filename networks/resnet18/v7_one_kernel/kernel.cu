@@ -29,14 +29,14 @@ __device__ __forceinline__ void each_layer(int N, int side, const ptx::TensorMap
             blocks[STAGES] = {BLOCKS_1, BLOCKS_2, BLOCKS_3, BLOCKS_4};
   const int strides[STAGES] = {STRIDE_1, STRIDE_2, STRIDE_3, STRIDE_4},
             splits[STAGES] = {SPLIT_1, SPLIT_2, SPLIT_3, SPLIT_4};
-  const int* before = flags;
   int* done = flags + N * bands(side);
-  int C = WIDTH_1, H = side, often = (side + Stem::POOL_COLUMNS - 1) / Stem::POOL_COLUMNS * (C / 64), at = 0;
-  int of_bands = bands(side);
+  int C = WIDTH_1, H = side, at = 0;
+  tiles::Flags before{flags, (side + Stem::POOL_COLUMNS - 1) / Stem::POOL_COLUMNS * (C / 64), side, bands(side)};
   for (int stage = 0; stage < STAGES; stage++) {
     for (int block = 0; block < blocks[stage]; block++) {
       const int stride = block == 0 ? strides[stage] : 1, K = widths[stage], P = (H - 1) / stride + 1;
       const bool shortcut = stride != 1 || C != K;
+      const tiles::Flags added = before;
       for (int second = 0; second < 2; second++, at++) {
         tiles::Layer l;
         l.p = second ? implicit::Problem{N * P * P, K, P, P, K, 3, 1, 1, shortcut ? C : 0, stride, true, !shortcut}
@@ -44,10 +44,10 @@ __device__ __forceinline__ void each_layer(int N, int side, const ptx::TensorMap
         l.x = x[at], l.w = w[at], l.more = more[stage];
         l.residual = reinterpret_cast<const unsigned*>(second ? y[at - 1] : y[at]);
         l.y = reinterpret_cast<unsigned*>(y[at + 1]), l.bias = bias[at];
-        l.before = before, l.done = done, l.H = second ? P : H, l.often = often, l.bands = of_bands;
-        l.split = splits[stage];
+        l.before = before, l.added = added, l.done = done, l.H = second ? P : H, l.split = splits[stage];
         f(l);
-        before = done, done += units(N, P), often = l.releases(), of_bands = 0;
+        before = {done, l.releases(), P, 0};
+        done += units(N, P);
       }
       C = K, H = P;
     }

@@ -16,6 +16,20 @@ struct Barriers {
   ptx::mbarrier landed, read;  // sums of others are here; all blocks of the cluster have read theirs
 };
 
+// Of an array of images: flags of its pixels, and how often each is released. Pixels have flags 64 by 64, or two rows
+// of an image have one, where there are so many of these bands.
+struct Flags {
+  const int* first;
+  int often, side, bands;
+  // Until rows `top` of image n to `bottom` of image `to` are there.
+  __device__ __forceinline__ void wait(int n, int top, int to, int bottom) const {
+    if (bands > 0)
+      flags::acquire(first, n * bands + top / 2, to * bands + bottom / 2, often);
+    else
+      flags::acquire(first, (n * side + top) * side / 64, ((to * side + bottom) * side + side - 1) / 64, often);
+  }
+};
+
 // A layer: which arrays it takes, what it waits for, and what it releases.
 struct Layer {
   implicit::Problem p;
@@ -23,11 +37,9 @@ struct Layer {
   const unsigned* residual;
   unsigned* y;
   const float* bias;
-  const int* before;  // flags of what x is made of
-  int* done;          // flags of 64 windows each
-  int H, often;       // rows of an image of x; how often a flag of `before` is released
-  int bands;          // of an image of x, two rows each, that have a flag; 0: 64 pixels have one
-  int split;          // blocks that share a tile
+  Flags before, added;  // of x, and of the residual
+  int* done;            // flags of 64 windows each
+  int H, split;         // rows of an image of x; blocks that share a tile
 
   __device__ __forceinline__ int across() const { return p.K / 64; }
   __device__ __forceinline__ int count() const { return (p.windows + 63) / 64 * across(); }
@@ -38,15 +50,14 @@ struct Layer {
   __device__ __forceinline__ int first() const { return p.steps() * rank() / split; }
   __device__ __forceinline__ int last() const { return p.steps() * (rank() + 1) / split; }
 
-  // Until all pixels that 64 windows see are there.
-  __device__ __forceinline__ void wait(int window) const {
+  // Until all pixels are there that 64 windows see, or what is added to their sums.
+  __device__ __forceinline__ void wait(int window, bool for_sums = false) const {
     const int end = min(window + 64, p.windows) - 1, each = p.P * p.Q;
     const int n = window / each, row = (window - n * each) / p.Q, to = end / each, below = (end - to * each) / p.Q;
-    const int top = max(row * p.stride - p.padding, 0), bottom = min(below * p.stride + p.padding, H - 1);
-    if (bands > 0)
-      flags::acquire(before, n * bands + top / 2, to * bands + bottom / 2, often);
+    if (for_sums)
+      added.wait(n, row, to, below);
     else
-      flags::acquire(before, (n * H + top) * H / 64, ((to * H + bottom) * H + H - 1) / 64, often);
+      before.wait(n, max(row * p.stride - p.padding, 0), to, min(below * p.stride + p.padding, H - 1));
   }
 };
 
@@ -152,6 +163,7 @@ __device__ __forceinline__ void consume(const Layer& l, char* memory, Barriers& 
     if (tile < l.count()) {
       const int above = tile / l.across(), row = above * 64 + threadIdx.x / 32 * 16;
       const int column = (tile - above * l.across()) * 64;
+      if (l.p.residual) l.wait(above * 64, true);  // by each thread that reads it
       float d[8][4];
       implicit::multiply<T>(d, memory, barriers.ring, stage, l.bias + column, l.first(), l.last());
       switch (l.split) {
