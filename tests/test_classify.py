@@ -107,7 +107,7 @@ def test_the_shipped_residual_network_in_batches_of_any_size(
     classifier = Classifier.load("resnet18")
     x = classifier.recipe.normalised(garments[:10, ..., None])
     expected = [str(k) for k in classifier.network.predict(x)]  # by the layers
-    for more in (["--batch", "1", "--threads", "1"], ["--batch", "7", "--threads", "3"]):
+    for more in (["--batch", "1", "--workers", "1"], ["--batch", "7", "--workers", "3"]):
         assert main(["classify", str(folder), "--impl", "cpu", "--csv", "-", "--top", "1", *more]) == 1
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert [row["class"] for row in rows if not row["error"]] == expected
@@ -195,6 +195,24 @@ def test_a_residual_network_by_a_recipe(
     assert row["classes"][0]["name"] == f"class {row['classes'][0]['class']}"  # nobody knows its name
 
 
+def test_names_from_a_file(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["classify", f"{folder}/0.png", "--weights", str(weights), "--impl", "cpu", "--top", "6"]
+    assert main(words) == 0
+    assert "NOTE: nobody says what its classes are called" in capsys.readouterr().out
+    file = tmp_path / "names"
+    file.write_text("# a notice\n" + "\n".join("abcdef"))
+    assert main([*words, "--classes", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "NOTE" not in out
+    assert sorted(re.findall(r"% (\w+)", out.split("0.png: ")[1].split("\n")[0])) == list("abcdef")
+    for text, says in ((b"a\nb\n", "has 2 names, and the network knows 6 classes"), (b"\xff", "is no text")):
+        file.write_bytes(text)
+        assert main([*words, "--classes", str(file)]) == 2
+        assert says in capsys.readouterr().err
+
+
 @pytest.mark.exhaustive
 def test_on_the_emulator_as_on_the_host(
     weights: Path, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -247,7 +265,7 @@ def test_nothing_is_written_half(
         (["x.png", "--top", "0"], "--top 0: expected 1 or more"),
         (["x.png", "--top", "11"], "the network knows 10 classes"),
         (["x.png", "--batch", "0"], "--batch 0: expected 1 or more"),
-        (["x.png", "--threads", "-1"], "--threads -1: expected 1 or more"),
+        (["x.png", "--workers", "-1"], "--workers -1: expected 1 or more"),
         (["x.png", "--impl", "cpu", "--device", "emulator"], "leave --device emulator out"),
         (["x.png", "--impl", "m3"], "it computes conv2d, and the vision transformer is the operation vit"),
         (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
@@ -315,7 +333,7 @@ def test_the_likeliest_classes() -> None:
 
 @pytest.mark.parametrize(("waited_s", "limit"), [(1.2, "decoding"), (0.8, "network")])
 def test_what_limited(waited_s: float, limit: str) -> None:
-    feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, threads=2)
+    feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, workers=2)
     assert classify._limit(feed, 2.0) == limit
     assert classify._words(feed, 2.0).startswith("decoding" if limit == "decoding" else "the network")
 

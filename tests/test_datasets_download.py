@@ -71,6 +71,17 @@ def test_downloads_and_keeps(serve, folder):
     assert listed(folder) == CONTENTS
 
 
+def test_other_sums_are_named(serve, folder):
+    server = serve(CONTENTS)
+    sum_ = hashlib.sha256(CONTENTS["images.gz"]).hexdigest()
+    with download({"images.gz": f"sha256:{sum_}"}, [server.url], folder):
+        assert listed(folder) == {"images.gz": CONTENTS["images.gz"]}
+    wrong = {"labels.gz": f"sha256:{sum_}"}
+    with pytest.raises(DataError, match=sum_), download(wrong, [server.url], folder):
+        pass
+    assert list(listed(folder)) == ["images.gz"]
+
+
 def test_right_files_are_not_fetched_again(serve, folder, capfd):
     server = serve(CONTENTS)
     folder.mkdir(parents=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.nn import blas, folded
+from mini_dnn.nn import blas, folded, winograd
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -100,3 +100,14 @@ def test_blas_has_its_threads_back() -> None:
         assert get() == 2
     finally:
         put(before)
+
+
+def test_winograds_products_are_the_convolution() -> None:
+    """Of one tile and one channel, by the definition."""
+    rng = np.random.default_rng(4)
+    d, g = rng.standard_normal((6, 6)), rng.standard_normal((3, 3)).astype(np.float32)
+    expected = [[(d[p : p + 3, q : q + 3] * g).sum() for q in range(4)] for p in range(4)]
+    products = winograd.transformed(g[None, None]).reshape(6, 6) * (winograd.INPUT @ d @ winograd.INPUT.T)
+    np.testing.assert_allclose(winograd.OUTPUT @ products @ winograd.OUTPUT.T, expected, rtol=1e-5, atol=1e-5)
+    inputs = (winograd.INTO @ d.reshape(-1)).reshape(6, 6)
+    np.testing.assert_allclose(inputs, winograd.INPUT @ d @ winograd.INPUT.T, rtol=1e-5, atol=1e-5)

@@ -15,8 +15,18 @@ from mini_dnn.datasets.synthetic import draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
 from mini_dnn.measuring.inference import Program
-from mini_dnn.measuring.layerwise import NUMPY_ATTENTION, Attentions, Products, compare
+from mini_dnn.measuring.layerwise import (
+    NUMPY_ATTENTION,
+    ON_HOST,
+    PADDED,
+    Attentions,
+    PaddedConvolutions,
+    Products,
+    compare,
+)
 from mini_dnn.measuring.measure import Measured, Setting
+from mini_dnn.nn.models import resnet
+from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_attention import attention_forward
 from mini_dnn.nn.weights import WeightsInfo, save
@@ -69,6 +79,26 @@ def test_attention_in_every_variant_gives_numpys_classes(
 
 def test_the_best_attention_for_a_problem_is_asked_with_what_the_layers_have(images: ImageSet) -> None:
     assert str(program(images).attention(9)) == "9 x 3 heads of 50 tokens of 32, fp16, packed"
+
+
+@pytest.mark.parametrize(
+    "name", chosen(["cpu", "conv2d_padded/v1_shared", "conv2d_padded/v2_wmma"], lambda name: "v1" not in name)
+)
+def test_convolutions_with_padding_give_numpys_classes(name: str, images: ImageSet, emulator: Device) -> None:
+    sizes = ResNetSizes(28, 1, "small", (8, 8, 16, 16), (1, 1, 1, 1), 10)
+    built = resnet.build(sizes, np.random.default_rng(5))
+    own = Program(
+        built, WeightsInfo("synthetic", {}, 5, ""), Path("none.h5"), images, model=MODELS["resnet18"]
+    )
+    expected = own.probabilities(2)
+    variant = ON_HOST[PADDED] if name == "cpu" else find(name)
+    convolutions = PaddedConvolutions(variant, Setting(None if name == "cpu" else emulator, entries=1))
+    found = own.probabilities(2, convolutions)
+    assert [layer.name for layer in convolutions.layers] == [conv.name for conv in sizes.convolutions]
+    assert all(layer.comparison and layer.comparison.ok for layer in convolutions.layers)
+    assert "the class of 2 of 2 images is NumPy's" in compare(found, expected, convolutions.layers)
+    kinds = {(layer.problem.dtype, layer.problem.layout) for layer in convolutions.layers}
+    assert kinds == {("fp32", "nchw") if "v1" in name else ("fp32" if name == "cpu" else "fp16", "nhwc")}
 
 
 def qkv() -> np.ndarray:

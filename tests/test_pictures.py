@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mini_dnn.errors import PictureError, ShapeError, UsageError
+from mini_dnn.errors import MiniDnnError, PictureError, ShapeError, UsageError
 from mini_dnn.pictures import feed as feeding
 from mini_dnn.pictures.decode import decode, resized_size
 from mini_dnn.pictures.feed import Batch, Feed
@@ -297,7 +297,7 @@ def test_a_recipe_goes_through_json() -> None:
 
 
 def batches(named: Sequence[File | Stack], size: int = 4, recipe: Recipe = GREY) -> list[Batch]:
-    return list(Feed(named, recipe, size, threads=2))
+    return list(Feed(named, recipe, size, workers=2))
 
 
 def test_folders_lists_and_single_files_in_order(tmp_path: Path) -> None:
@@ -342,12 +342,37 @@ def test_pictures_are_decoded_only_a_little_ahead(monkeypatch: pytest.MonkeyPatc
         started.append(source)
         return np.zeros(recipe.shape, np.uint8)
 
-    monkeypatch.setattr(feeding, "decode", counted)
-    feed = iter(Feed([File(str(i), b"x") for i in range(100)], GREY, 4, threads=2))
+    monkeypatch.setattr(feeding.decoding, "decode", counted)
+    feed = iter(Feed([File(str(i), b"x") for i in range(100)], GREY, 4, workers=2))
     next(feed)
     assert len(started) <= 4 + 2 * 4 + 2
     feed.close()  # type: ignore[attr-defined]  # a generator
     assert len(started) < 100
+
+
+@pytest.mark.exhaustive
+def test_processes_decode_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "MANY", 5)
+    monkeypatch.setattr(feeding, "SMALL", 1)
+    for i in range(9):
+        (tmp_path / f"{i}.png").write_bytes(saved(np.full((16, 16), i, np.uint8)) if i != 4 else b"")
+    (tmp_path / "5.png").write_bytes(saved(np.full((5000, 4000), 5, np.uint8)))  # large: there is a lock
+    found = batches(sources([str(tmp_path)], None, GREY), size=3)
+    assert [batch.pixels[:, 0, 0, 0].tolist() for batch in found] == [[0, 1, 2], [3, 5, 6], [7, 8]]
+    assert ["empty" in error for batch in found for error in batch.errors] == [i == 4 for i in range(9)]
+
+
+@pytest.mark.exhaustive
+def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "MANY", 1)
+    monkeypatch.setattr(feeding, "SMALL", 0)
+    monkeypatch.setattr(feeding, "_begin", ends)
+    with pytest.raises(MiniDnnError, match="ended by itself"):
+        batches([File("x", PNG)])
+
+
+def ends(lock: object) -> None:
+    os._exit(1)
 
 
 def test_finished_pixels_are_mapped_to_memory(tmp_path: Path) -> None:

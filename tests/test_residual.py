@@ -1,12 +1,15 @@
 """Layers of a residual network against their definitions, and their gradients against central differences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from gradients import differences
 
 from mini_dnn.errors import MiniDnnError, ShapeError
+from mini_dnn.nn import numpy_padded
+from mini_dnn.nn.blas import _openblas
 from mini_dnn.nn.layer import Layer, Running
 from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from mini_dnn.nn.network import Network
@@ -169,6 +172,32 @@ def test_a_batch_of_many_slices_equals_its_images() -> None:
     layer.forward(x, training=True)
     layer.backward(y)
     np.testing.assert_allclose(layer.weight.grad, dw, rtol=1e-3, atol=1e-2)
+
+
+def test_threads_share_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as BLAS may have."""
+    layer = Conv2d(8, 8, (3, 3), rng(), stride=2, padding=1)
+    x = rng().standard_normal((7, 8, 12, 12)).astype(np.float32)
+    shares: list[int] = []
+    unrolled = numpy_padded._unrolled
+
+    def note(x: np.ndarray, *more: Any) -> Iterator[Any]:
+        shares.append(len(x))
+        return unrolled(x, *more)
+
+    monkeypatch.setattr(numpy_padded, "_unrolled", note)
+    monkeypatch.setattr(numpy_padded, "cores", lambda: 3)
+    monkeypatch.setattr(numpy_padded, "MOST_ALONE", 1)
+    found = []
+    for told, wanted in (("1", [7]), ("", [2, 2, 3])):
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", told)
+        shares.clear()
+        y = layer.forward(x, training=True)
+        if wanted == [7] or _openblas():
+            assert sorted(shares) == wanted
+        found.append((y, layer.backward(y), layer.weight.grad))
+    for alone, shared in zip(*found, strict=True):
+        np.testing.assert_allclose(shared, alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 import json
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mini_dnn.datasets import ImageSet
+from mini_dnn.cli import main
+from mini_dnn.datasets import ImageSet, fashion_mnist
 from mini_dnn.datasets.fashion_mnist import resize
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import ShapeError
@@ -188,6 +190,57 @@ def test_workers_give_running_means_of_all_parts() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_the_verb_writes_weights_that_describe_their_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In processes, and to a file of any kind; without flags the checkpoint is HDF5."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
+    Path("d.json").write_text(SMALL.to_json())
+    words = ["train", "--network", "resnet18", "--data", "synthetic", "--epochs", "1", "--batch", "8"]
+    assert main([*words, "--out", "w.safetensors", "--description", "d.json"]) == 0
+    assert "epoch  1 of 1: loss" in capsys.readouterr().out
+    network, info = MODELS["resnet18"].read(Path("w.safetensors"))
+    assert ResNetSizes.from_json(info.description) == SMALL
+    assert (network.parameters()["bn1.running_mean"].value != 0).any()
+    assert info.command.startswith(
+        "python run.py train --network resnet18 --data synthetic --epochs 1 --batch 8"
+    )
+    assert info.command.endswith(" --description d.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.json", "w.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "message"),
+    [
+        ({}, "--network lenet", "--description goes with --network resnet18: LeNet has one size"),
+        (
+            {"classes": 9},
+            "",
+            r"images (1, 8, 8) and 9 classes; synthetic has images (1, 8, 8) and 10 classes",
+        ),
+        ({"channels": 3}, "", r"describes a network for images (3, 8, 8)"),
+        ({"stem": "none"}, "", "stem is one of imagenet, small"),
+        (None, "", "cannot be read: [Errno 2]"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(
+    change: dict[str, object] | None,
+    words: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
+    if change is not None:
+        Path("d.json").write_text(json.dumps({**json.loads(SMALL.to_json()), **change}))
+    given = ["train", "--network", "resnet18", "--data", "synthetic", "--description", "d.json"]
+    assert main([*given, *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
 SHIPPED = MODELS["resnet18"].weights("fashion-mnist")
 
 
@@ -202,3 +255,12 @@ def test_the_shipped_weights_are_good_and_small() -> None:
     network, _ = MODELS["resnet18"].read(SHIPPED)
     assert ResNetSizes.from_json(info.description) == resnet.FASHION
     assert network.architecture == info.architecture
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="no weights of ResNet-18 are shipped")
+def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
+    if fashion_mnist.named_folder(None) is None:
+        pytest.skip("FASHION_MNIST_DIR names no folder with Fashion-MNIST")
+    network, info = MODELS["resnet18"].read(SHIPPED)
+    data = MODELS["resnet18"].load("fashion-mnist", "test")
+    assert (predict(network, data.images[:100]) == data.labels[:100]).mean() == info.accuracies[100]

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -79,6 +81,27 @@ def test_state_dicts_as_programs_write_them(change: Callable[[Arrays], Arrays], 
     for name, array in found.arrays.items():
         assert array.dtype == np.float32
         np.testing.assert_allclose(array, state()[name], rtol=1e-3)
+
+
+def test_a_state_dict_in_hdf5_with_dots_in_its_names(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        for name, array in state().items():
+            file[name] = array
+    found = state_dicts.read(tmp_path / "in.h5", "resnet18", 32)
+    np.testing.assert_array_equal(found.arrays["fc.bias"], state()["fc.bias"])
+
+
+def test_a_description_says_what_arrays_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = replace(SIZES, strides=(1, 1, 2, 1), blocks=(1, 1, 2, 1))
+    arrays = {name: np.ones(shape, np.float32) for name, shape in sizes.shapes.items()}
+    safetensors.numpy.save_file(arrays, tmp_path / "in.safetensors")
+    (tmp_path / "d.json").write_text(sizes.to_json())
+    assert convert(tmp_path / "in.safetensors", "out.h5", "--description", str(tmp_path / "d.json")) == 0
+    assert ResNetSizes.from_json(str(describe(tmp_path / "out.h5")["description"])) == sizes
+    (tmp_path / "d.json").write_text(replace(sizes, classes=6).to_json())
+    more = ("--force", "--description", str(tmp_path / "d.json"))
+    assert convert(tmp_path / "in.safetensors", "out.h5", *more) == 2
+    assert "'fc.weight' is (5, 8), and (6, 8) is expected" in capsys.readouterr().err
 
 
 def put(name: str, value: Any) -> Callable[[Arrays], None]:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from mini_dnn.cli.classified import Classified, Outputs
 from mini_dnn.cli.common import DIFFERS
+from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.measuring.machine import cpu_name
@@ -49,6 +50,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     networks = [name for name, model in MODELS.items() if model.pictures]
     parser.add_argument("--network", choices=networks, default=networks[-1], help="default %(default)s")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="default: the shipped weights")
+    parser.add_argument(
+        "--classes",
+        type=Path,
+        metavar="FILE",
+        help="names of the classes, one a line (default: those of what the weights were trained on)",
+    )
     parser.add_argument("--top", type=int, default=5, metavar="K", help="classes a picture (default 5)")
     parser.add_argument(
         "--recipe",
@@ -73,7 +80,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="that decode pictures (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="that decode pictures (default: one a core)")
     parser.add_argument("--json", metavar="FILE", help="write the classes there; - for standard output")
     parser.add_argument("--csv", metavar="FILE", help="the same as a table, a line for each class")
     parser.add_argument("--force", action="store_true", help="replace files of --json and --csv that exist")
@@ -99,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
     _check_flags(args)
     outputs = Outputs(args.json, args.csv, args.force)
     classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
+    if args.classes:
+        classifier = replace(classifier, classes=_names(args.classes, classifier))
     if args.invert is not None:
         classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
     if args.top > len(classifier.classes):
@@ -122,13 +131,15 @@ def run(args: argparse.Namespace) -> int:
         say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {name}")
         say(f"device    {describe['device']}")
         say(f"weights   {classifier.weights_file}")
+        if classifier.classes[0] == names.NUMBERED.format(0):
+            say("          NOTE: nobody says what its classes are called; --classes FILE does, a name a line")
         say(f"pictures  {total:,}: {classifier.recipe}\n")
         serve: Serve = classifier.on_host
         size = -(-total // parts)
         if variant and device:
             serve, size = stack.enter_context(classifier.on_device(variant, size, device))
         writer = stack.enter_context(outputs.open(describe))
-        feed = Feed(found, classifier.recipe, size, args.threads or len(os.sched_getaffinity(0)))
+        feed = Feed(found, classifier.recipe, size, args.workers or len(os.sched_getaffinity(0)))
         start = time.perf_counter()
         tally = Tally()
         with Bar("classifying", total) as bar:
@@ -155,12 +166,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    for flag in ("top", "batch", "threads"):
+    for flag in ("top", "batch", "workers"):
         value = getattr(args, flag)
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value}: expected 1 or more")
     if args.impl == HOST and args.device != "auto":
         raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --device {args.device} out")
+
+
+def _names(path: Path, classifier: Classifier) -> Sequence[str]:
+    """Names of the network's classes in a file."""
+    found, count = names.read(path), len(classifier.classes)
+    if len(found) != count:
+        raise UsageError(
+            f"--classes {path} has {len(found)} names, and the network knows {count} classes; give a name "
+            "for each, in the order of their numbers"
+        )
+    return found
 
 
 def _recipe(path: Path | None) -> Recipe | None:
@@ -254,7 +276,7 @@ def _limit(feed: Feed, seconds: float) -> str:
 
 def _words(feed: Feed, seconds: float) -> str:
     waited = f"{feed.waited_s / seconds:.0%} of the time"
-    decoding = f"decoding took {feed.decoding_s:.2f} s in {feed.threads} threads"
+    decoding = f"decoding took {feed.decoding_s:.2f} s by {feed.workers} workers"
     if _limit(feed, seconds) == "decoding":
         return f"decoding: the network waited for pictures {waited}; {decoding}"
     if not feed.decoding_s:

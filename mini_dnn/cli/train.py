@@ -14,6 +14,8 @@ from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError
 from mini_dnn.grading.locks import locked
+from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
 from mini_dnn.nn.zoo import MODELS, Model
@@ -41,6 +43,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     for flag, kind, meaning in FLAGS:
         defaults = ", ".join(f"{getattr(m.settings, flag):g} for {m.name}" for m in MODELS.values())
         parser.add_argument(f"--{flag}", type=kind, help=f"{meaning} (default {defaults})")
+    parser.add_argument(
+        "--description",
+        type=Path,
+        metavar="FILE",
+        help="JSON of a residual network's sizes, to train that one",
+    )
     parser.add_argument("--seed", type=int, default=0, help="default %(default)s")
     parser.add_argument("--limit", type=int, metavar="N", help="learn from the first N training images only")
     parser.add_argument(
@@ -69,12 +77,29 @@ def run(args: argparse.Namespace) -> int:
     out, checkpoint = _files(args, train.name)
     rng = np.random.default_rng(settings.seed)
     test = model.load(train.name, "test", args.data_dir)
-    trainer = Trainer(model.make(train.name, rng), train, test, settings, rng)
+    trainer = Trainer(_network(args, model, train, rng), train, test, settings, rng)
     with ExitStack() as locks:
         for path in (out, checkpoint):
             check_room(path, "weights" if path is out else "checkpoint", trainer.checkpoint_bytes)
             locks.enter_context(_alone(path))
         return _run(args, model, trainer, out, checkpoint)
+
+
+def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.random.Generator) -> Network:
+    """That for the data, or the one that is described."""
+    if args.description is None:
+        return model.make(train.name, rng)
+    if model.described is None:
+        takes = " or ".join(name for name, other in MODELS.items() if other.described)
+        raise UsageError(f"--description goes with --network {takes}: {model.title} has one size")
+    sizes = ResNetSizes.from_file(args.description)
+    shape, classes = (sizes.channels, sizes.image, sizes.image), int(train.labels.max()) + 1
+    if shape != train.images.shape[1:] or sizes.classes < classes:
+        raise UsageError(
+            f"{args.description} describes a network for images {shape} and {sizes.classes} classes; "
+            f"{train.name} has images {train.images.shape[1:]} and {classes} classes"
+        )
+    return model.described(sizes.to_json(), rng)
 
 
 def _alone(path: Path) -> AbstractContextManager[None]:
@@ -97,7 +122,8 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
     except KeyboardInterrupt:
         print(_stopped(trainer, checkpoint))
         return INTERRUPTED
-    _finish(trainer, model, _command(model, settings, train.name, args.limit), out)
+    described = ResNetSizes.from_file(args.description).to_json() if args.description else ""
+    _finish(trainer, model, _command(model, settings, train.name, args), described, out)
     checkpoint.unlink(missing_ok=True)
     return 0
 
@@ -148,17 +174,19 @@ def _stopped(trainer: Trainer, checkpoint: Path) -> str:
     return f"stopped; {checkpoint} holds the epochs that are complete: the same command with --resume goes on"
 
 
-def _command(model: Model, settings: Settings, dataset: str, limit: int | None) -> str:
+def _command(model: Model, settings: Settings, dataset: str, args: argparse.Namespace) -> str:
     """Spell out the command that makes these weights, with its defaults, as those may change."""
     flags: dict[str, object] = {} if model.name == "lenet" else {"--network": model.name}
     flags |= {"--data": dataset, "--epochs": settings.epochs, "--batch": settings.batch}
     flags |= {"--rate": settings.rate, "--seed": settings.seed}
-    if limit is not None:
-        flags["--limit"] = limit
+    if args.limit is not None:
+        flags["--limit"] = args.limit
+    if args.description is not None:
+        flags["--description"] = args.description
     return shlex.join(["python", "run.py", "train", *(str(word) for pair in flags.items() for word in pair)])
 
 
-def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
+def _finish(trainer: Trainer, model: Model, command: str, described: str, out: Path) -> None:
     """Measure the accuracies and write the weights."""
     right = predict(trainer.network, trainer.test.images) == trainer.test.labels
     accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
@@ -169,7 +197,7 @@ def _finish(trainer: Trainer, model: Model, command: str, out: Path) -> None:
         trainer.settings.seed,
         command,
         model.preprocessing,
-        description=model.describe(name),
+        description=described or model.describe(name),
     )
     save(out, trainer.network, info)
     for n, accuracy in accuracies.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 from mini_dnn.cli.common import check_output
 from mini_dnn.errors import UsageError
 from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.state_dicts import StateDict
 from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, save
 from mini_dnn.nn.zoo import MODELS
@@ -34,6 +35,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--network", choices=NETWORKS, default=NETWORKS[0], help="default %(default)s")
     parser.add_argument(
         "--image", type=int, metavar="PIXELS", help="side of its images (default 224; 28 for a stem of 3×3)"
+    )
+    parser.add_argument(
+        "--description", type=Path, metavar="FILE", help="JSON of its sizes (default: as its arrays tell)"
     )
     parser.add_argument(
         "--data", help="what it was trained on (default imagenet where there are 1,000 classes)"
@@ -69,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
             save(out, network, info)
             print(f"weights   {out}")
             return 0
-        state = state_dicts.read(source, args.network, args.image)
+        sizes = ResNetSizes.from_file(args.description) if args.description else None
+        state = state_dicts.read(source, args.network, args.image, sizes)
         command = f"convert {shlex.quote(str(source))} {shlex.quote(str(out))}"
         _write(state, out, args, command, args.data or _dataset(state), "unknown")
     else:

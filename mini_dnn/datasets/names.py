@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from mini_dnn import datasets
 from mini_dnn.datasets import cifar10
@@ -10,8 +11,9 @@ from mini_dnn.errors import DataError
 from mini_dnn.paths import ROOT, read_regular
 
 IMAGENET = "imagenet"
+NUMBERED = "class {}"  # one without a name
 FILE = ROOT / "data" / "imagenet-classes.txt"  # a name a line; lines that begin with # are a notice
-MOST_BYTES = 1 << 20  # of that file
+MOST_BYTES = 1 << 20  # of such a file
 
 
 def class_names(dataset: str, count: int) -> Sequence[str]:
@@ -40,16 +42,22 @@ def class_names(dataset: str, count: int) -> Sequence[str]:
     elif dataset in datasets.NAMES:
         known = datasets.CLASSES
     elif dataset == IMAGENET:
-        known = _of_imagenet()
-    return known if len(known) == count else [f"class {i}" for i in range(count)]
+        known = read(FILE)
+    return known if len(known) == count else [NUMBERED.format(i) for i in range(count)]
 
 
-def _of_imagenet() -> Sequence[str]:
+def read(path: Path) -> Sequence[str]:
+    """Names of classes in a file: one a line, in the order of their numbers; after ``#`` stands a comment.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, or is no text.
+    """
     try:
-        lines = read_regular(FILE, MOST_BYTES).decode().splitlines()
+        lines = read_regular(path, MOST_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"the names of ImageNet's classes cannot be read from {FILE}: {error}; 'git checkout data' "
-            "brings the file back"
-        ) from error
-    return [line for line in lines if not line.startswith("#")]
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        hint = "'git checkout data' brings it back" if path == FILE else "expected a name a line"
+        raise DataError(f"the names of classes cannot be read from {path}: {why}; {hint}") from error
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

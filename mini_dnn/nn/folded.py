@@ -31,31 +31,16 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mini_dnn.errors import ShapeError
+from mini_dnn.nn import winograd
 from mini_dnn.nn.blas import one_thread
 from mini_dnn.nn.models.resnet import Arrays, Block, Convolution, ResNetSizes, fold
+from mini_dnn.nn.winograd import IN, INTO, OUT, OUT_OF
 
 TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 cache and its share of L3
 FEW_PIXELS = 128  # of an image: from here on threads share channels
 MAP_BYTES, IMAGES = 32 << 20, 32  # most of the first layer's output, and of images, that go through together
 
-OUT, IN = 4, 6  # rows and columns of a tile of Winograd's
 MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken
-INPUT = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ]
-)
-FILTER = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / np.array(
-    [[24]]
-)
-OUTPUT = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
-INTO, OUT_OF = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))  # of whole tiles
-
 Work = Callable[[], None]
 
 
@@ -257,7 +242,7 @@ class FoldedResNet:
         self._run([partial(some, thread) for thread in range(min(self.threads, len(tiles)))])
 
     def _by_winograd(self, x: _Image, filters: _Filters, y: _Image, residual: np.ndarray | None) -> None:
-        """Let y be relu(conv(x) + bias + residual): see `INPUT`, `FILTER` and `OUTPUT`."""
+        """Let y be relu(conv(x) + bias + residual): see `mini_dnn.nn.winograd`."""
         conv, weights = filters.conv, filters.transformed
         assert weights is not None
         N, P, C, K = len(x.whole), conv.P, conv.C, conv.K
@@ -327,8 +312,7 @@ def _filters(conv: Convolution, folded: Arrays) -> _Filters:
     matrix = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, conv.K)
     transformed = None
     if (conv.R, conv.stride, conv.padding) == (3, 1, 1) and conv.C * conv.K <= MOST_WEIGHTS:
-        exact = weight.transpose(2, 3, 1, 0).reshape(9, -1).astype(np.float64)
-        transformed = (np.kron(FILTER, FILTER) @ exact).reshape(IN * IN, conv.C, conv.K).astype(np.float32)
+        transformed = winograd.transformed(weight)
     return _Filters(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32), transformed)
 
 

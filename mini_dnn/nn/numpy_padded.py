@@ -5,7 +5,9 @@ side. A window is then R stretches of S C numbers, copied as such into a line of
 GEMM with the filters gives the output, its channels last again: no permutation before or after, and the next
 layer reads what this one wrote. Arrays in another layout are taken, and cost a copy.
 
-The matrix of some images at a time stays in the cache (`SLICE_BYTES`).
+The matrix of some images at a time stays in the cache (`SLICE_BYTES`). Where there are more images, threads
+of ours take some each, with a BLAS that starts none: those of BLAS would wait for each other after each
+product.
 
 Backward, the input's gradient is such a convolution, too: of dy, spread by the stride and surrounded by
 zeros, with the filters turned around.
@@ -13,13 +15,22 @@ zeros, with the filters turned around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from mini_dnn.nn.blas import one_thread
+from mini_dnn.nn.numpy_conv import cores
+
 SLICE_BYTES = 1 << 20  # of unrolled windows at a time
+MOST_ALONE = 1 << 22  # products of a thread, at least: fewer are not worth another thread
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -95,10 +106,35 @@ def _correlate(
     R, S, _, M = filters.shape
     dtype = np.result_type(x, filters)
     flat = np.ascontiguousarray(filters, dtype).reshape(-1, M)
+    x = x.astype(dtype, copy=False)
     y = np.empty((len(x), *size, M), dtype)
-    for part in _unrolled(x.astype(dtype, copy=False), R, S, size, stride, offset, spread):
-        np.matmul(part.matrix, flat, out=y[part.images].reshape(-1, M))
+
+    def work(some: slice) -> None:
+        into = y[some]
+        for part in _unrolled(x[some], R, S, size, stride, offset, spread):
+            np.matmul(part.matrix, flat, out=into[part.images].reshape(-1, M))
+
+    _share(work, len(x), len(x) * size[0] * size[1] * flat.size)
     return y
+
+
+def _share(work: Callable[[slice], Result], images: int, products: int) -> list[Result]:
+    """Call ``work`` for some of the images in each thread; what it returned, in their order."""
+    threads = min(_threads(), images, products // MOST_ALONE)
+    if threads < 2:
+        return [work(slice(0, images))]
+    with one_thread() as alone:
+        if not alone:
+            return [work(slice(0, images))]
+        cuts = [images * i // threads for i in range(threads + 1)]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, map(slice, cuts, cuts[1:])))
+
+
+def _threads() -> int:
+    """As many as BLAS may have: one in a worker of a training."""
+    told = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    return min(cores(), int(told)) if told.isdecimal() else cores()
 
 
 def output_size(
@@ -162,8 +198,13 @@ def padded_backward_weight(
         Input (N, C, H, W), and gradient with respect to the output (N, M, P, Q), same dtype.
     """
     C, M = x.shape[1], dy.shape[1]
-    dw = np.zeros((R * S * C, M))
-    last = channels_last(dy)
-    for part in _unrolled(channels_last(x), R, S, dy.shape[2:], stride, (padding, padding), 1):
-        dw += part.matrix.T @ last[part.images].reshape(-1, M)
+    source, last = channels_last(x), channels_last(dy)
+
+    def work(some: slice) -> np.ndarray:
+        dw, given = np.zeros((R * S * C, M)), last[some]
+        for part in _unrolled(source[some], R, S, dy.shape[2:], stride, (padding, padding), 1):
+            dw += part.matrix.T @ given[part.images].reshape(-1, M)
+        return dw
+
+    dw = sum(_share(work, len(source), dy.size * R * S * C), np.zeros((R * S * C, M)))
     return dw.reshape(R, S, C, M).transpose(3, 2, 0, 1).astype(x.dtype, order="C")

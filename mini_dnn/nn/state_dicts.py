@@ -77,7 +77,7 @@ class StateDict:
         return network
 
 
-def read(path: Path, network: str, image: int | None = None) -> StateDict:
+def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes | None = None) -> StateDict:
     """Read the state dict of a network that `mini_dnn.nn.models.resnet` can build.
 
     Parameters
@@ -88,6 +88,8 @@ def read(path: Path, network: str, image: int | None = None) -> StateDict:
         ``"resnet18"`` or ``"resnet34"``.
     image
         Rows and columns of the images that it takes; see `mini_dnn.nn.models.resnet.sizes_of`.
+    sizes
+        The network's, where they are known; else the arrays tell them.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def read(path: Path, network: str, image: int | None = None) -> StateDict:
             given = store.arrays()
             names = _names(given)
             found = {ours: given[theirs] for ours, theirs in names.items()}
-            sizes = _sizes(path, network, found, image)
+            sizes = sizes or _sizes(path, network, found, image)
             _check(path, sizes.shapes, found)
             arrays = {name: store.read(names[name]).astype(FLOAT32) for name in sizes.shapes}
     except FileNotFoundError:

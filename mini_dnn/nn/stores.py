@@ -153,7 +153,9 @@ class _Hdf5:
         return {name.replace("/", "."): (array.shape, array.dtype) for name, array in found.items()}
 
     def read(self, name: str) -> np.ndarray:
-        found: np.ndarray = hdf5.array(self.file, name.replace(".", "/"))[...]
+        # Others may have a dot in a name where ours has a folder.
+        path = name if self.file.get(name, getlink=True) is not None else name.replace(".", "/")
+        found: np.ndarray = hdf5.array(self.file, path)[...]
         return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -33,7 +34,7 @@ REFUSED = (
 DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # modes of 16 bits
 GREY_MODES = ("1", "L", "LA", "La")
 
-_large = threading.Lock()
+one_large: AbstractContextManager[Any] = threading.Lock()  # held while a large picture is decoded
 _loading = threading.Lock()
 
 
@@ -74,7 +75,7 @@ def decode(source: Path | bytes, recipe: Recipe) -> np.ndarray:
             f"it has {W:,}×{H:,} pixels, and {MOST_PIXELS:,} are the most; make it smaller, as the network "
             f"sees {recipe.crop}×{recipe.crop}"
         )
-    with _large if W * H > LARGE_PIXELS else nullcontext():
+    with one_large if W * H > LARGE_PIXELS else nullcontext():
         try:
             picture.load()
         except MemoryError:

@@ -11,22 +11,25 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.errors import ShapeError
+from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.nn.layer import Layer
 from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.pooling import AdaptiveAvgPool2d
 from mini_dnn.nn.residual import EPSILON, BasicBlock, BatchNorm2d
+from mini_dnn.paths import read_regular
 
 STAGES = 4
 STEMS = ("imagenet", "small")
 NORM_ARRAYS = ("weight", "bias", "running_mean", "running_var")  # of a batch norm, one number a channel
 FORMAT = "mini_dnn.resnet/1"  # of a description
+MOST_BYTES = 1 << 16  # of a file with one
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -186,6 +189,22 @@ class ResNetSizes:
     def to_json(self) -> str:
         """Describe the network: a JSON object with these fields and the format's name."""
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})
+
+    @classmethod
+    def from_file(cls, path: Path) -> ResNetSizes:
+        """Read a file that holds a description.
+
+        Raises
+        ------
+        UsageError
+            It cannot be read, or holds none.
+        """
+        try:
+            return cls.from_json(read_regular(path, MOST_BYTES))
+        except OSError as error:
+            raise UsageError(f"the description {path} cannot be read: {error}") from error
+        except ShapeError as error:
+            raise UsageError(f"{path}: {error}") from error
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ResNetSizes:
