@@ -109,7 +109,6 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
   extern __shared__ __align__(1024) char memory[];
   __shared__ tiles::Barriers barriers;
   __shared__ ptx::mbarrier ready;
-  __shared__ int left_before;
 #define X(i) &x##i,
 #define W(i) &w##i,
 #define Y(i) y##i,
@@ -153,10 +152,13 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
   score(y[count], fc_w, fc_bias, scores, reinterpret_cast<float*>(memory), done, often, N, side_last * side_last,
         WIDTH_4, classes);
   __syncthreads();  // all of the block have seen their flags
-  if (threadIdx.x == 0) left_before = atomicAdd(flags + flag_count, 1);
-  __syncthreads();  // the block knows whether it is the last one
-  if (left_before == int(gridDim.x) - 1)
-    for (int i = threadIdx.x; i <= flag_count; i += blockDim.x) flags[i] = 0;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(flags + flag_count, 1) == int(gridDim.x) - 1) {  // the last block: nobody looks at them any more
+      __threadfence();
+      for (int i = 0; i <= flag_count; i++) flags[i] = 0;
+    }
+  }
   ptx::cluster_sync();  // others may still arrive here
 }
 
