@@ -12,17 +12,22 @@ from mini_dnn.variant import find
 
 NAME = "networks/resnet18/v7_one_kernel"
 SMALL = ResNetShape(1, 33, 3, "imagenet", "64-64-64-64", "1-1-1-1", 3, "fp16")
-STEPS = 4_000_000  # of memory, until a block that waits for ever is given up
+STEPS = 250_000  # of a block, until one that waits for ever is given up
 
 MISTAKES = {  # file, what it says, what it is to say, what is found
     "no release": ("tiles.cuh", "if (lane == 0) flags::release(l.done + above);", ";", {"endless"}),
-    "no fence before the flag": ("flags.cuh", "__threadfence();\n  atomicAdd(flag, 1);", "atomicAdd(flag, 1);", {"race"}),
+    "no fence before the flag": (
+        "flags.cuh",
+        "__threadfence();\n  atomicAdd(flag, 1);",
+        "atomicAdd(flag, 1);",
+        {"race"},
+    ),
     "no wait": ("flags.cuh", "< often)", "< 0)", {"race", "uninitialised"}),
 }
 
 
 @pytest.mark.parametrize(
-    "mistake", [pytest.param(name, marks=exhaustive_unless(name == "no release")) for name in MISTAKES]
+    "mistake", [pytest.param(name, marks=exhaustive_unless(name != "no release")) for name in MISTAKES]
 )
 def test_a_mistake_with_a_flag_is_found(tmp_path: Path, mistake: str) -> None:
     file, right, wrong, kinds = MISTAKES[mistake]
