@@ -1,3 +1,30 @@
+// networks/resnet18/v7_one_kernel: one launch, in which tiles wait for the tiles that they see.
+//
+// Idea      Between two kernels all blocks wait for the slowest one. A tile of a convolution needs no more than the
+// rows
+//           around it: here it waits for those alone. Each 64 pixels of a layer have a flag in global memory, which
+//           every warp that has written some of them counts up; who needs them waits for the whole count (flags.cuh).
+//           While it waits, the tile's first weights are on their way, as they depend on nothing. Blocks that share a
+//           tile hand over sums as in v6_graph, and tell each other by an mbarrier when they have read them
+//           (tiles.cuh). The stem and the head are part of it.
+// Layout    as networks/resnet18/v5_fused; each layer has an array of its own, as nobody knows when all have read one.
+//           Flags: bands of two rows behind the stem, 64 pixels of each layer, and the count of blocks that have left.
+// Mapping   clusters of 8 blocks, all of which run at once; four warps multiply, one brings pixels and weights. Tiles
+// of
+//           64 x 64 go around the blocks, shared by 1, 2, 4 or 8 of them, as many as a stage has room for.
+// Roofline  one image: 16 layers of 3 us, of which 0.7 a flag's way (release, acquire), 1 the way of the first pixels,
+//           0.3 to 0.7 weights at 55 bytes a clock, 1 sums of a cluster; stem 4, head 4: 0.055 ms.
+// Gain      over networks/resnet18/v6_graph: none to 1.2 with one image: a launch that begins early costs 0.5 us, no
+//           more than a flag, and has its weights early, too.
+// Limits    as networks/resnet18/v5_fused; at most 16 convolutions behind the stem and 8 images. All blocks must run
+//           at once, or those that wait keep others from starting: two fit on a multiprocessor.
+// Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before the copy engine's reads by a fence
+//           between proxies, on both sides. Each thread that reads a residual looks at its flags itself. A block
+//           without a tile may not run ahead: it would arrive twice in one phase of the mbarrier that counts readers;
+//           and no lane may still wait for a phase when the next one ends, as phases are known by parity. The last
+//           block to leave clears the flags for the next launch. A flag that is not released: all wait for ever, which
+//           `check` reports as endless; one without its fence is a race (tests/test_resnet_flags.py).
+// Source    B. Spector et al., "Look Ma, No Bubbles! Designing a Low-Latency Megakernel for Llama-1B", 2025.
 #include <mini_dnn/residual.cuh>
 
 #include "tiles.cuh"
@@ -109,7 +136,6 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
   extern __shared__ __align__(1024) char memory[];
   __shared__ tiles::Barriers barriers;
   __shared__ ptx::mbarrier ready;
-  __shared__ int left_before;
 #define X(i) &x##i,
 #define W(i) &w##i,
 #define Y(i) y##i,
@@ -153,10 +179,13 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
   score(y[count], fc_w, fc_bias, scores, reinterpret_cast<float*>(memory), done, often, N, side_last * side_last,
         WIDTH_4, classes);
   __syncthreads();  // all of the block have seen their flags
-  if (threadIdx.x == 0) left_before = atomicAdd(flags + flag_count, 1);
-  __syncthreads();  // the block knows whether it is the last one
-  if (left_before == int(gridDim.x) - 1)
-    for (int i = threadIdx.x; i <= flag_count; i += blockDim.x) flags[i] = 0;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(flags + flag_count, 1) == int(gridDim.x) - 1) {  // the last block: nobody looks at them any more
+      __threadfence();
+      for (int i = 0; i <= flag_count; i++) flags[i] = 0;
+    }
+  }
   ptx::cluster_sync();  // others may still arrive here
 }
 

@@ -118,7 +118,7 @@ __device__ __forceinline__ void finish(const Layer& l, float (&d)[8][4], float4*
       for (int i = 0; i < PART * 4; i++) sum[i / 4][i % 4] = d[block * PART + i / 4][i % 4];
   if constexpr (SPLIT > 1) {
     if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(&barriers.landed, (SPLIT - 1) * PART * CONSUMERS * 16);
-    if (round > 0) ptx::mbarrier_wait(&barriers.read, (round - 1) % 2);
+    if (round > 0) ptx::mbarrier_wait(&barriers.read, (round - 1) % 2);  // the slots are free, in all blocks
 #pragma unroll
     for (int block = 0; block < SPLIT; block++) {
       if (block == rank) continue;
@@ -184,6 +184,8 @@ __device__ __forceinline__ void consume(const Layer& l, char* memory, Barriers& 
       if (lane == 0) flags::release(l.done + above);  // what its warp has written
     }
     __syncwarp();
+    if (round > 0) ptx::mbarrier_wait(&barriers.read, (round - 1) % 2);  // who has no tile must not arrive twice
+    __syncwarp();  // nor may that phase end while a lane of it still waits for the one before
     if (lane < CLUSTER) ptx::mbarrier_arrive_cluster(&barriers.read, lane);
   }
 }
