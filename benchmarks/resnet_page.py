@@ -91,19 +91,19 @@ def work_table(rows: Rows, batch: int) -> Table:
 
 
 def memory_table(rows: Rows, some: Sequence[int]) -> Table:
-    """Megabytes of weights, and of maps and workspace with some batches."""
+    """Megabytes of weights, of maps with some batches, and of the rest with the last one."""
     lines = []
     for name, of_name in rows.items():
         kept = [of_name.get(batch) for batch in some]
         last = kept[-1]
         if last is None or "memory" not in last:
             continue
-        line = [f"`{name}`", f"{last['memory']['weights'] / 1e6:,.1f}"]
-        for part in PARTS[1:]:
-            line += [f"{row['memory'][part] / 1e6:,.1f}" if row else "" for row in kept]
-        lines.append([*line, f"{last['taken_bytes'] / 1e6:,.0f}"])
-    heads = [f"{part}, {batch}" for part in PARTS[1:] for batch in some]
-    return Table(["MB", "weights", *heads, f"taken, {some[-1]}"], lines)
+        maps = [f"{row['memory']['activations'] / 1e6:,.1f}" if row else "" for row in kept]
+        of_last = (last["memory"][part] / 1e6 for part in ("weights", "workspace"))
+        weights, workspace = (f"{value:,.1f}" for value in of_last)
+        lines.append([f"`{name}`", weights, *maps, workspace, f"{last['taken_bytes'] / 1e6:,.0f}"])
+    heads = [f"activations, {batch}" for batch in some]
+    return Table(["MB", "weights", *heads, f"workspace, {some[-1]}", f"taken, {some[-1]}"], lines)
 
 
 def draw(rows: Rows, theme: Theme) -> Figure:
@@ -118,11 +118,12 @@ def draw(rows: Rows, theme: Theme) -> Figure:
     left.set_yscale("log")
     found = batches(rows)
     left.set_xticks(found, [str(batch) for batch in found])
+    left.set_ylim(top=left.get_ylim()[1] * 30)  # room for the names
     left.minorticks_off()
     left.grid(visible=True)
     left.set_xlabel("images in a batch")
     left.set_ylabel("images a second")
-    left.legend(fontsize=8)
+    left.legend(fontsize=8, ncols=2, loc="upper left")
     of_largest = {name: of[found[-1]] for name, of in rows.items() if "memory" in of.get(found[-1], {})}
     base = [0.0] * len(of_largest)
     for part, color in zip(PARTS, theme.series, strict=False):

@@ -169,6 +169,6 @@ OPERATION = Operation(
     },
     cure="compare indices with y[n,k,p,q] = sum of x[n, c, p stride + r - padding, ...] w[k,c,r,s]",
     default="conv2d_padded/v1_shared",
-    preferred=("conv2d_padded/v2_wmma",),
+    preferred=("conv2d_padded/v4_rows", "conv2d_padded/v3_wgmma", "conv2d_padded/v2_wmma"),
     baseline="conv2d_padded/v0_naive",
 )

@@ -236,6 +236,6 @@ OPERATION = Operation(
     axes={"n": "image", "k": "class"},
     cure="compare layer by layer with features() of mini_dnn/ops/resnet.py, which runs in float64",
     default="networks/resnet18/v3_shared",
-    preferred=("networks/resnet18/v4_tensor_cores",),
+    preferred=("networks/resnet18/v6_graph", "networks/resnet18/v4_tensor_cores"),
     baseline="networks/resnet18/v0_transfers",
 )

@@ -64,7 +64,7 @@ __device__ __forceinline__ void load(const Source<Pixel>& from, const Sizes& s, 
   constexpr int CHANNELS = 4, EIGHTS = (T::UNITS + 1 + 3) / 4, ITEMS = T::IMAGE_ROWS * EIGHTS;
   const long long plane = (long long)s.side * s.side;
   const Pixel* const image = from.images + n * s.channels * plane;
-  for (int i = threadIdx.x; i < ITEMS; i += T::THREADS) {
+  for (int i = threadIdx.x; i < ITEMS; i += blockDim.x) {
     const int y = i / EIGHTS, eight = i - y * EIGHTS, h = row + y, w = column - 2 + 8 * eight;
     float value[8][CHANNELS] = {};
     if (h >= 0 && h < s.side && s.side % 8 == 0 && w >= 0 && w < s.side) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void load(const Source<Pixel>& from, const Sizes& s, 
     }
   }
   for (int parity = 0; parity < 2; parity++)  // behind the last row
-    for (int i = (T::IMAGE_ROWS + 1 - parity) / 2 * T::UNITS + threadIdx.x; i < T::PLANE; i += T::THREADS)
+    for (int i = (T::IMAGE_ROWS + 1 - parity) / 2 * T::UNITS + threadIdx.x; i < T::PLANE; i += blockDim.x)
       planes[parity * T::PLANE + i] = make_uint4(0, 0, 0, 0);
 }
 
@@ -134,7 +134,7 @@ __device__ __forceinline__ void convolve(const char* weights, const uint4* plane
 template <class T>
 __device__ __forceinline__ void pool(const char* from, const Sizes& s, uint4* y, int n, int top, int left,
                                      int channel) {
-  for (int i = threadIdx.x; i < T::POOL_ROWS * T::POOL_COLUMNS * 8; i += T::THREADS) {
+  for (int i = threadIdx.x; i < T::POOL_ROWS * T::POOL_COLUMNS * 8; i += blockDim.x) {
     const int part = i % 8, p = i / 8 / T::POOL_COLUMNS, q = i / 8 % T::POOL_COLUMNS;
     if (top + p >= s.side_out || left + q >= s.side_out) continue;
     __half2 most[4];
@@ -156,28 +156,27 @@ __device__ __forceinline__ void pool(const char* from, const Sizes& s, uint4* y,
 }
 
 // Pixels from row `top` and column `left` of image n of the output on, channels from `channel` on; all threads of a
-// block. `memory`: weights, the image, the convolution.
+// block, of which some may be no warpgroup. `memory`: the convolution, the image, weights, whose mbarrier has this
+// parity, and was made by thread 0.
 template <class T, class Pixel>
 __device__ __forceinline__ void make(const Source<Pixel>& from, const char* weights, const float* bias, const Sizes& s,
-                                     uint4* y, char* memory, ptx::mbarrier* ready, int n, int top, int left,
+                                     uint4* y, char* memory, ptx::mbarrier* ready, int parity, int n, int top, int left,
                                      int channel) {
   char* const convolved = memory;
   uint4* const planes = reinterpret_cast<uint4*>(memory + T::TILES * 64 * COLUMNS * 2);
   char* const filters = reinterpret_cast<char*>(planes + 2 * T::PLANE);
   if (threadIdx.x == 0) {
-    ptx::mbarrier_init(ready, 1);
-    ptx::fence_proxy_async();
     ptx::mbarrier_arrive_expect_tx(ready, WEIGHT_BYTES);
     ptx::bulk_load(filters, weights + channel / COLUMNS * WEIGHT_BYTES, WEIGHT_BYTES, ready);
   }
   ptx::grid_wait();
   load<T>(from, s, planes, n, 4 * top - 5, 4 * left - 6);
   ptx::fence_proxy_async();
-  __syncthreads();  // the image and the mbarrier are there
+  __syncthreads();  // the image is there
   ptx::grid_launch_dependents();
-  ptx::mbarrier_wait(ready, 0);
+  ptx::mbarrier_wait(ready, parity);
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  for (int tile = warpgroup; tile < T::TILES; tile += T::WARPGROUPS)
+  for (int tile = warpgroup; warpgroup < T::WARPGROUPS && tile < T::TILES; tile += T::WARPGROUPS)
     convolve<T>(filters, planes, convolved, tile, bias + channel);
   __syncthreads();  // all windows are there
   pool<T>(convolved, s, y, n, top, left, channel);

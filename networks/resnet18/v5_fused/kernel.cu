@@ -39,10 +39,14 @@ extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
                   half* y, int channels, int side, int conv_side, int side_out, int K) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier ready;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&ready, 1);
+    ptx::fence_proxy_async();
+  }
   const int across = (side_out + STEM_COLUMNS - 1) / STEM_COLUMNS;
   const int top = blockIdx.x / across * STEM_ROWS, left = blockIdx.x % across * STEM_COLUMNS;
   stem::make<Stem, Pixel>({images, mean, deviation}, reinterpret_cast<const char*>(w), bias,
-                          {channels, side, conv_side, side_out, K}, reinterpret_cast<uint4*>(y), memory, &ready,
+                          {channels, side, conv_side, side_out, K}, reinterpret_cast<uint4*>(y), memory, &ready, 0,
                           blockIdx.y, top, left, blockIdx.z * stem::COLUMNS);
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "access.h"
+#include "order.h"
 
 namespace emulator {
 
@@ -105,6 +106,7 @@ void check_cluster_started(Cluster& cluster) {
     b.block = linear(cluster.members[i].block);
     b.cluster_epoch = c.cluster_epoch;
     b.epoch = new_epoch(i);
+    order_block_started(b.order);
   }
 }
 

@@ -142,9 +142,8 @@ BlockOrder* take_order(unsigned slot) {
 
 void forget_messages() { flags.clear(); }
 
-void order_block_started() {
-  BlockOrder& o = *the_check.order;
-  if (o.used) o = {};
+void order_block_started(BlockOrder* order) {
+  if (order->used) *order = {};
 }
 
 void order_block_met() {

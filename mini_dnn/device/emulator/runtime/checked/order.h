@@ -13,9 +13,9 @@ enum class Scope : int { block, device };
 
 // Of one block; nullptr for none.
 BlockOrder* take_order(unsigned slot);
-void forget_messages();      // a launch begins
-void order_block_started();  // the one that runs
-void order_block_met();      // its threads, at a barrier
+void forget_messages();                       // a launch begins
+void order_block_started(BlockOrder* order);  // of a block that begins
+void order_block_met();                       // its threads, at a barrier
 void order_warp_met(unsigned warp);
 void note_fence(Scope scope);
 

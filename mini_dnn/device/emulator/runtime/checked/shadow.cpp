@@ -156,7 +156,7 @@ void check_block_started() {
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
-  order_block_started();
+  order_block_started(c.order);
 }
 
 void check_block_barrier() {
