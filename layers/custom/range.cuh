@@ -38,8 +38,8 @@ struct Range {
   }
 };
 
-// The range of the values of all threads of a block. `shared` holds what none of them has: Range{}; and does so again
-// after the caller's next barrier but one. Holds a barrier.
+// The range of the values of all threads of a block, gathered in `shared`, which has to be Range{} before: the caller
+// sets it so again once all have read it. All threads meet here.
 __device__ __forceinline__ Range range_of_block(const Range& own, Range& shared) {
   atomicMax(&shared.largest, own.largest);
   atomicMin(&shared.before_least, own.before_least);
