@@ -243,8 +243,8 @@ def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
     """
     if t is None:
         return {}
-    counters = {"next": (ceil_div(s.M, t.tile_m),)}
-    return counters | {"scaled": (s.M * s.K + 1,)} if t.SPLIT else counters
+    scaled = {"scaled": (s.M * s.K + 1,)} if t.SPLIT else {}
+    return {"next": (ceil_div(s.M, t.tile_m),), **scaled}
 
 
 def variant(cuts: Callable[[Any], Iterable[Tiling]], **about: Any) -> Variant:

@@ -20,7 +20,8 @@
 //           alignment, loads and stores under way while a block computes: 0.33 + 0.26 ms expected instead of 0.9 + 1.1.
 // Limits    C up to 4, filters up to 64 registers; other shapes take conv_direct, which is slow. Values beyond 65,504
 //           become infinite, and those below 2^-14 lose digits. An infinity or NaN also reaches outputs next to its own
-//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies where rows are multiples of 16 bytes, else element by element.
+//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies where rows are multiples
+//           of 16 bytes, else element by element.
 // Hazards   reset runs before each conv, on its stream, and nothing outlives a launch: one that was killed leaves no
 //           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
 // Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
