@@ -239,11 +239,11 @@ def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
 def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
     """A counter for each tile of output channels, an integer in the place of a float32.
 
-    Where operands are two halves each, also the scaled weights, and behind them their factor's exponent.
+    Where operands are two halves each, also the scaled weights, and behind them what is known of them.
     """
     if t is None:
         return {}
-    scaled = {"scaled": (s.M * s.K + 1,)} if t.SPLIT else {}
+    scaled = {"scaled": (s.M * s.K + 2,)} if t.SPLIT else {}
     return {"next": (ceil_div(s.M, t.tile_m),), **scaled}
 
 

@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __shared__ ptx::mbarrier full[AHEAD];
 #if SPLIT
   __shared__ Range shared;  // of a band that does not fit
-  __shared__ int of_weights;
+  __shared__ OfWeights of_weights;
 #endif
   const int P = H - R + 1, Q = W - S + 1, m0 = blockIdx.y * TILE_M;
   const int PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;       // pooled
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ahead = atomicAdd(&next[blockIdx.y], 1);
     for (int i = 0; i < AHEAD; i++) units[i] = unit(first + i, N, P);
 #if SPLIT
-    shared = Range{}, of_weights = int(w[M * C * R * S]);
+    shared = Range{}, of_weights = {int(w[M * C * R * S]), w[M * C * R * S + 1] != 0.0f};
 #endif
 #ifdef PTX_BULK
     for (int i = 0; i < AHEAD; i++) ptx::mbarrier_init(&full[i], 1);
@@ -177,9 +177,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ptx::fence_proxy_async();
 #if SPLIT
     int exponent = USUAL;
+    bool wide = of_weights.wide;
     // operands are there, the input has been read, the slab's last results have left
-    if (__syncthreads_or(!scale.range.fits(USUAL)) || abs(USUAL + of_weights) > MOST) {
-      exponent = beside(range_of_block(scale.range, shared), of_weights);
+    if (__syncthreads_or(!scale.range.fits(USUAL)) || abs(USUAL + of_weights.exponent) > MOST) {
+      const Range range = range_of_block(scale.range, shared);
+      exponent = beside(range, of_weights.exponent);
+      wide = wide || exponent == NO_POWER || !range.fits(exponent);
       if (exponent != NO_POWER) {
         scale.factor = power_of_two(exponent);
         pack(scale);
@@ -188,21 +191,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       __syncthreads();  // operands are there, the range has been read
       if (threadIdx.x == 0) shared = Range{};
     }
-    const Undo undo{power_of_two(-exponent - of_weights)};
+    const Undo undo{power_of_two(-exponent - of_weights.exponent)};
 #else
     __syncthreads();  // operands are there, the input has been read, the slab's last results have left
     const Undo undo;
 #endif
     if (units[following].rows) start_load(in, x, units[following], H, W, in_plane, by16, full + buffer);
     ptx::cp_async_commit();
+    products.run({slab, out_pitch, PQ}, u.rows, Q, undo);
 #if SPLIT
-    if (exponent == NO_POWER) {
-      const float as_was = of_weights == NO_POWER ? 1.0f : power_of_two(-of_weights);
-      sum_plainly(x + ((long long)u.n * C * H + u.p0) * W, w + m0 * C * R * S, as_was, slab, out_pitch, u.rows,
+    if (wide) {
+      __syncthreads();  // the slab is complete, but for sums that are made again
+      const float least = exponent == NO_POWER ? NAN : LEAST * undo.factor;
+      const float as_was = of_weights.exponent == NO_POWER ? 1.0f : power_of_two(-of_weights.exponent);
+      sum_plainly(x + ((long long)u.n * C * H + u.p0) * W, w + m0 * C * R * S, as_was, least, slab, out_pitch, u.rows,
                   min(TILE_M, M - m0), H, W);
-    } else
+    }
 #endif
-      products.run({slab, out_pitch, PQ}, u.rows, Q, undo);
     ptx::fence_proxy_async();
     __syncthreads();  // the slab is complete, operands have been read
     start_store(y, slab, u, m0, PP, PQ, out_pitch);

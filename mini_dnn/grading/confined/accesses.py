@@ -83,7 +83,7 @@ class _Follower:
             for target, state in self._run(block, known[block].copy(), lambda one, state: None):
                 before = known.get(target)
                 after = state if before is None else merged(before, state, target)
-                if before is None or after != before:
+                if after is not before:
                     known[target] = after
                     if target not in left:
                         left.append(target)
@@ -139,7 +139,7 @@ class _Follower:
             value = state.read(operand.lstrip("*%"))
             if not value.terms:
                 return value.constant in self._image.functions
-            return len(value.terms) == 1 and value.terms[0][0][0] == "table" and not value.constant
+            return len(value.terms) == 1 and value.terms[0][0].kind == "table" and not value.constant
         return False
 
     def _place(self, one: Instruction, i: int, operand: Memory, state: State) -> bool:
@@ -166,7 +166,7 @@ class _Follower:
             return self._image.is_constant(place.constant)
         if place.terms == FS.terms:
             return place.constant in (0, 0x28)  # the thread's own address, the stack's guard
-        kinds = [u[0] for u, _ in place.terms]
+        kinds = [u.kind for u, _ in place.terms]
         if "word" in kinds:
             return (
                 len(kinds) == 2 and ("thread" in kinds or "segment" in kinds) and place.constant < WORD_BYTES
@@ -187,4 +187,4 @@ class _Follower:
 
 def _is_from_slot(place: Value) -> bool:
     """Whether it was kept on the stack, where it is not known any more."""
-    return len(place.terms) == 1 and place.terms[0][0][0] == "slot" and place.terms[0][1] == 1
+    return len(place.terms) == 1 and place.terms[0][0].kind == "slot" and place.terms[0][1] == 1

@@ -93,7 +93,7 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
         case ("decq", [value]):
             return value.plus(number(-1))
         case (("shlq" | "salq"), [count, value]) if not count.terms and count.constant < 64:
-            return Value().plus(value, 1 << count.constant)
+            return number(0).plus(value, 1 << count.constant)
         case (("shlq" | "salq"), [value]):
             return value.plus(value)
         case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
@@ -127,11 +127,11 @@ def _is_whole(operands: Sequence[str | Memory]) -> bool:
 def _operand(operand: str | Memory, state: State, one: Instruction, image: Image) -> Value:
     if isinstance(operand, Memory):
         if one.name.startswith("lea"):
-            return Value()
+            return number(0)
         place = state.address(operand)
         if operand.name.endswith("@Base") and not place.terms and operand.name[:-5] in WORDS:
             return unknown("word", operand.name)
-        if place == FS:
+        if place is FS:
             return unknown("thread")
         if place.on_stack:
             size = SIZES.get(one.name[-1], 8)
