@@ -7,10 +7,13 @@ no place but the beginnings of functions.
 
 from __future__ import annotations
 
+import gc
 import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +61,11 @@ def check_code(library: Path) -> None:
     CompileError
         Names the function, and what to do instead.
     """
+    with _without_collection():
+        _check_code(library)
+
+
+def _check_code(library: Path) -> None:
     objdump = shutil.which("objdump")
     assert objdump is not None, "the grader has looked"
     symbols = _read("-sW", library).partition("'.symtab'")[2]
@@ -82,6 +90,18 @@ def check_code(library: Path) -> None:
     for function in functions:
         if _is_own(function):
             _check(function, image)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No search for circular garbage: there is none, and the search takes a third of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _check(function: Function, image: Image) -> None:

@@ -215,12 +215,12 @@ def merged(old: State, new: State, block: int) -> State:
         if (other := new.registers[name]) is not kept
     }
     slots = {}
-    for at, found in old.slots.items():
-        other = new.slots.get(at)
-        if other is not None and other[1] == found[1]:
-            slots[at] = found
-            if other[0] is not found[0]:
-                pairs[at] = found[0], other[0]
+    for at, (value, size) in old.slots.items():
+        stored = new.slots.get(at)
+        if stored is not None and stored[1] == size:
+            slots[at] = value, size
+            if stored[0] is not value:
+                pairs[at] = value, stored[0]
     joints = _joints(pairs, block)
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
     fresh = min(old.fresh, new.fresh)
