@@ -99,21 +99,33 @@ extern "C" __global__ void prepare(const float* w, float* scaled, unsigned* next
     scaled[COUNT] = float(exponent), scaled[COUNT + 1] = exponent == NO_POWER || !range.fits(exponent);
 }
 
-// Makes those sums of a unit again, in fp32 arithmetic, that are below `least` or not a number; all if that is NaN.
-// `x`: the unit's first row; `w`: of its first channel, as `prepare` left them; `undo`: their factor's inverse.
+// Makes those sums of a unit again, in fp32 arithmetic, that are below `least` or not a number; all if that is NaN. A
+// thread has a pixel of all channels. `x`: the unit's first row; `w`: of its first channel, as `prepare` left them;
+// `undo`: their factor's inverse.
 __device__ __noinline__ void sum_plainly(const float* x, const float* w, float undo, float least, float* slab,
                                          int pitch, int rows, int channels, int H, int W) {
-  const int Q = W - S + 1, count = rows * Q;
-  for (int i = threadIdx.x; i < channels * count; i += THREADS) {
-    const int m = i / count, pixel = i % count;
-    if (fabsf(slab[m * pitch + pixel]) >= least) continue;
-    const float *from = x + pixel / Q * W + pixel % Q, *weight = w + m * C * R * S;
-    float sum = 0.0f;
-    for (int c = 0; c < C; c++)
+  const int Q = W - S + 1;
+  for (int pixel = threadIdx.x; pixel < rows * Q; pixel += THREADS) {
+    bool small = false, zero = least == least;
+    for (int m = 0; m < channels; m++) small = small || !(fabsf(slab[m * pitch + pixel]) >= least);
+    if (!small) continue;
+    const float* const from = x + pixel / Q * W + pixel % Q;
+    for (int c = 0; c < C && zero; c++)
 #pragma unroll 1
-      for (int r = 0; r < R; r++, weight += S)
+      for (int r = 0; r < R; r++)
 #pragma unroll
-        for (int s = 0; s < S; s++) sum = fmaf(from[((long long)c * H + r) * W + s], weight[s] * undo, sum);
-    slab[m * pitch + pixel] = sum;
+        for (int s = 0; s < S; s++) zero = zero & (from[((long long)c * H + r) * W + s] == 0.0f);
+    if (zero) continue;  // as much of the background of an image is: all of its sums are 0, and right
+    for (int m = 0; m < channels; m++) {
+      if (fabsf(slab[m * pitch + pixel]) >= least) continue;
+      const float* weight = w + m * C * R * S;
+      float sum = 0.0f;
+      for (int c = 0; c < C; c++)
+#pragma unroll 1
+        for (int r = 0; r < R; r++, weight += S)
+#pragma unroll
+          for (int s = 0; s < S; s++) sum = fmaf(from[((long long)c * H + r) * W + s], weight[s] * undo, sum);
+      slab[m * pitch + pixel] = sum;
+    }
   }
 }
