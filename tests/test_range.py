@@ -1,4 +1,4 @@
-"""Every variant of every operation from 1e-38 to 1e38, with infinities and NaN: what its precision promises."""
+"""Every variant of every operation from 1e-38 to 1e38, with infinities and NaN: what precisions promise."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PARTS = 5  # of a variant's cases, of which a brief run meets one
 def changed(op: str, given: Arrays) -> Iterator[tuple[str, Arrays]]:
     """The inputs, one array scaled to a size, or one value of it replaced."""
     floats = {name: a for name, a in given.items() if a.dtype.kind == "f" and name != "x_moments"}
-    limits = WITHIN.get(op, {name: (0.0, np.inf) for name in floats})
+    limits = WITHIN.get(op, dict.fromkeys(floats, (0.0, np.inf)))
     for name, (low, high) in limits.items():
         array = floats[name]
         finite = np.where(np.isnan(array), 0, array).astype(np.float64)  # NaN lies in gaps

@@ -1,7 +1,7 @@
 """What each precision promises: which values an operation takes, and what becomes of others.
 
-Within the range, each element of an answer is within the bound of `Operation.bound`. Beyond it an answer is not
-silently wrong where it is a sum: it has an infinity or NaN then. The table of docs/rules.md is made here.
+Within the range, each element of an answer is within the bound of `Operation.bound`. Beyond it a sum is not
+silently wrong: it is an infinity or NaN then. The table of docs/rules.md is made here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Promise:
     sum_most
         Sums beyond are infinite; so are those of which a part is.
     spreads
-        Whether an infinity or NaN may also reach other outputs of its entry of the batch: tensor cores multiply
-        it by zeros that fill up a tile.
+        Whether an infinity or NaN may also reach other outputs of its entry of the batch: tensor cores
+        multiply it by zeros that fill up a tile.
     """
 
     keeps: str
@@ -59,8 +59,8 @@ PROMISES: Mapping[str, Promise] = {
 def table() -> str:
     """The promises as a table in Markdown."""
     lines = [
-        "| precision | operands are rounded to | full digits from | off below by at most | up to | sums up to |"
-        " an infinity or NaN reaches |",
+        "| precision | operands are rounded to | full digits from | off below by at most | up to "
+        "| sums up to | an infinity or NaN reaches |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, p in PROMISES.items():
@@ -102,14 +102,14 @@ def broken(operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, 
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             return (
-                f"{int(wrong.sum())} of {found.size} elements of {name} are not what {precision} promises; the "
-                f"first is {problem.arrays[name].index(at)}: {found[at]:.8g}, expected {right[at]:.8g}"
+                f"{int(wrong.sum())} of {found.size} elements of {name} are not what {precision} promises; "
+                f"the first is {problem.arrays[name].index(at)}: {found[at]:.8g}, expected {right[at]:.8g}"
             )
     return ""
 
 
 def _sizes(operation: Operation, problem: Any, arrays: Arrays) -> Arrays:
-    """The sums of the terms' absolute values; infinities and NaN count as 0, since their outputs show them."""
+    """The sums of the terms' absolute values; infinities and NaN count as 0, since outputs show them."""
     finite = {name: np.nan_to_num(np.abs(a), nan=0.0, posinf=0.0) for name, a in arrays.items()}
     return {name: np.abs(y) for name, y in operation.answer(problem, finite).items()}
 
