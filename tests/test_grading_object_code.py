@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from sampling import chosen
+from shipped import CHECKABLE, small_problem
 
 from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import imports
+from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
@@ -205,3 +208,19 @@ def test_nothing_hides(name: str, tmp_path: Path) -> None:
 )
 def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
     judged(*HONEST[name], tmp_path)
+
+
+TRIED = ("softmax/v1_warp", "m3/stack_2", "layers/custom", "gemm/v8_final", "attention/v9_final")  # each time
+
+
+@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in TRIED))
+def test_no_kernel_of_ours_is_refused(name: str) -> None:
+    device = CheckedEmulator()
+    planned = find(name).planned(small_problem(name), device.max_shared_bytes)
+    try:
+        kernels = [(planned.source, planned.defines)]
+        kernels += [(code.source, dict(code.defines)) for code in planned.codes]  # of variants that it calls
+        for source, defines in kernels:
+            imports.check_library(device.compile(source, defines).path, True)
+    finally:
+        device.close()
