@@ -59,8 +59,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     target = operands[-1]
     value = _value(one, state, image)
     if isinstance(target, Memory):
-        size = SIZES.get(name[-1]) or _vector_bytes(operands)
-        state.store(state.address(target), value or unknown("stored", one.at), size)
+        state.store(state.address(target), value or unknown("stored", one.at), _stored_bytes(one))
     elif target.startswith("%"):
         state.write(target[1:], value or unknown("made", one.at, target))
     if name.startswith(("mul", "div", "imul", "idiv")) and len(operands) == 1:
@@ -111,6 +110,15 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
 
 def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
+
+
+def _stored_bytes(one: Instruction) -> int:
+    """How many bytes an instruction writes, or more where that is not known."""
+    if one.name.startswith("set"):
+        return 1
+    if one.name.endswith(("ss", "sd")):  # one number of a vector
+        return 4 if one.name.endswith("ss") else 8
+    return SIZES.get(one.name[-1]) or _vector_bytes(one.operands)
 
 
 def _vector_bytes(operands: Sequence[str | Memory]) -> int:
