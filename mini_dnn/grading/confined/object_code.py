@@ -148,7 +148,15 @@ def _is_sanitizers(function: Function) -> bool:
     """Whether a function does nothing but call the runtime's beginning, as g++ adds one to each file."""
     calls = {one.target_name for one in function.code if one.name.startswith(("call", "jmp"))}
     others = {one.name for one in function.code if not one.name.startswith(("call", "jmp", "nop", "xchg"))}
-    return calls == {"__tsan_init@plt"} and others <= {"subq", "addq", "ret", "retq", "endbr64", "push", "pop"}
+    return calls == {"__tsan_init@plt"} and others <= {
+        "subq",
+        "addq",
+        "ret",
+        "retq",
+        "endbr64",
+        "push",
+        "pop",
+    }
 
 
 def _image(sections: str, functions: list[Function], taken: set[int]) -> Image:
