@@ -25,6 +25,7 @@ BUFFER_BYTES = 32  # fixed arrays of the kernel for a buffer of the input: units
 MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
 GRID_Y = 65535  # most blocks along y
 THREADS = 256  # per block in conv_direct
+PREPARING = 512  # threads that scale the weights
 
 
 @dataclass(frozen=True)
@@ -218,21 +219,32 @@ def defines(s: ConvShape, t: Tiling | None, pool: int = 0) -> dict[str, int]:
 
 
 def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
-    """Two launches: the counters to zero, and blocks that stay until all units are done."""
+    """Two launches: the counters to zero, and blocks that stay until all units are done.
+
+    Where operands are two halves each, the first one also scales the weights.
+    """
     if t is None:
         grid = (ceil_div(s.y[2] * s.y[3], THREADS), min(s.M, GRID_Y), s.N)
         return [Launch("conv_direct", grid, (THREADS,), ("x", "w", "y", s.H, s.W))]
     tiles_m, units = ceil_div(s.M, t.tile_m), s.N * ceil_div(s.P, t.BAND)
-    args = ("x", "w", "y", "next", s.N, s.H, s.W, t.in_plane, t.out_pitch)
+    reset = Launch("reset", (1,), (tiles_m,), ("next",))
+    prepare = Launch("prepare", (1,), (PREPARING,), ("w", "scaled", "next", tiles_m))
+    args = ("x", "scaled" if t.SPLIT else "w", "y", "next", s.N, s.H, s.W, t.in_plane, t.out_pitch)
     return [
-        Launch("reset", (1,), (tiles_m,), ("next",)),
+        prepare if t.SPLIT else reset,
         Launch("conv", (min(units, MAX_GRID), tiles_m), (32 * t.WARPS,), args, t.shared_bytes),
     ]
 
 
 def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
-    """A counter for each tile of output channels, an integer in the place of a float32."""
-    return {"next": (ceil_div(s.M, t.tile_m),)} if t else {}
+    """A counter for each tile of output channels, an integer in the place of a float32.
+
+    Where operands are two halves each, also the scaled weights, and behind them what is known of them.
+    """
+    if t is None:
+        return {}
+    scaled = {"scaled": (s.M * s.K + 2,)} if t.SPLIT else {}
+    return {"next": (ceil_div(s.M, t.tile_m),), **scaled}
 
 
 def variant(cuts: Callable[[Any], Iterable[Tiling]], **about: Any) -> Variant:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from check_plans import PLANS, TILE, direct, scratch
 from sampling import chosen
+from shipped import CHECKABLE, SMALL, small_problem
 
 from mini_dnn.checking.check import check
 from mini_dnn.checking.results import Report
@@ -18,15 +19,13 @@ from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.ops.conv2d import OPERATION, ConvShape, conv2d_bound, conv2d_float64
 from mini_dnn.ops.hints import hint
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant import Variant, find
 
 WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
 KIND = re.compile(r"// expect: ([\w-]+)$", re.MULTILINE)
 OFTEN = {KIND.search(file.read_text())[1]: file for file in WRONG}.values()  # one for each kind of finding
 HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
-SMALL = (ConvShape(2, 3, 7, 9, 5, 3, 2), ConvShape(1, 2, 12, 37, 17, 2, 5))
-CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and not v.needs_gpu]
 
 
 def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) -> Report:
@@ -208,10 +207,7 @@ class TestVerb:
 
 @pytest.mark.parametrize("name", CHECKABLE)
 def test_no_false_finding(name: str) -> None:
-    variant = find(name)
-    among = [*variant.operation.check, *variant.operation.spare]
-    taken = [problem for problem in among if not variant.limit_for(problem)]
-    report = check(variant, [SMALL[0] if variant.op == "conv2d" else taken[:2][-1]])
+    report = check(find(name), [small_problem(name)])
     assert report.clean, "\n".join(describe(report))
 
 

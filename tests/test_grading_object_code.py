@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from sampling import chosen
+from shipped import CHECKABLE, small_problem
 
 from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import imports
+from mini_dnn.variant import find
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
@@ -93,6 +96,73 @@ CHEATS = {  # before the kernel, and what it does
         "*(__m256*)(x + 8 * i) = _mm256_i32gather_ps(x, _mm256_set1_epi32(n), 4)",
     ),
     "a store past the cache": ("#include <emmintrin.h>", "_mm_stream_si32((int*)x + i, 1)"),
+    "an alias of a hook": (
+        'extern "C" void mine(void*) {}\nextern "C" void __tsan_read4(void*) __attribute__((alias("mine")));',
+        "x[i] += 1",
+    ),
+    "a weak hook": ('extern "C" __attribute__((weak)) void __tsan_write4(void*) {}', "x[i] += 1"),
+    "a hook by its label": (
+        'extern "C" void mine(void*) asm("__tsan_read4");\nextern "C" void mine(void*) {}',
+        "x[i] += 1",
+    ),
+    "before all kernels": (
+        "__attribute__((constructor)) void early() { *(volatile int*)16 = 1; }",
+        "x[i] += 1",
+    ),
+    "after all kernels": ("__attribute__((destructor)) void late() { *(volatile int*)16 = 1; }", "x[i] += 1"),
+    "an object that is made early": (
+        "struct A { int a; A() : a((int)clock()) {} };\nA object;",
+        "x[i] = object.a",
+    ),
+    "a table of constructors": (
+        "static void early() { *(volatile int*)16 = 1; }\n"
+        '__attribute__((section(".init_array"), used)) void (*const p)() = early;',
+        "x[i] += 1",
+    ),
+    "labels as numbers": (
+        "",
+        "void* l[] = {&&a, &&b}; goto *((char*)l[n & 1] + (n >> 8)); a: x[i] += 1; b: x[i] += 2",
+    ),
+    "a function without an end": (
+        "__attribute__((naked)) void f(float*) { __builtin_unreachable(); }",
+        "f(x + i)",
+    ),
+    "an end that is none": (
+        f"{NOINLINE} void g(float*);\n[[noreturn]] {NOINLINE} void f(float* p) "
+        f"{{ g(p); __builtin_unreachable(); }}\n{NOINLINE} void g(float* p) {{ *p = 1; }}",
+        "f(x + i)",
+    ),
+    "another return address": (
+        f"{NOINLINE} void f(long n) {{ *((void**)__builtin_frame_address(0) + 1) = "
+        "(char*)__builtin_return_address(0) + n; }",
+        "f(n), x[i] += 1",
+    ),
+    "another stack": ("", "__builtin_eh_return(n, (void*)x)"),
+    "a long jump": (
+        "",
+        "void* b[5]; if (!__builtin_setjmp(b)) { b[1] = (void*)x; __builtin_longjmp(b, 1); } x[i] += 1",
+    ),
+    "a call of arguments as they are": (
+        "void g(float* p) { *p = 1; }",
+        "__builtin_apply((void (*)(...))((char*)&g + 8), __builtin_apply_args(), 64)",
+    ),
+    "a virtual function of one's own": (
+        "struct V { virtual void f() {} };",
+        "void* t[3] = {x, x, x}; V* v = (V*)malloc(8); *(void***)v = t; v->f()",
+    ),
+    "a function that is looked up": (
+        'extern "C" void* dlsym(void*, const char*);',
+        '((void (*)())dlsym(nullptr, "abort"))()',
+    ),
+    "pages that can be written": (
+        'extern "C" int mprotect(void*, unsigned long, int);',
+        "mprotect(x, 4096, 7)",
+    ),
+    "the table of the loader": (
+        'extern "C" char _GLOBAL_OFFSET_TABLE_[];',
+        "((void**)_GLOBAL_OFFSET_TABLE_)[3] = x",
+    ),
+    "the environment": ('extern "C" char** environ;', "x[i] = environ[0][0]"),
     "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
     "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
 }
@@ -181,6 +251,38 @@ HONEST = {
         "for (int j = 0; j < n; j++) { float a[64]; for (int k = 0; k < 64; k++) a[k] = x[64 * j + k]; "
         "for (int k = 0; k < n; k++) x[k] += a[k % 64]; }",
     ),
+    "flags on the stack": (
+        "",
+        "bool f[9]; for (int j = 0; j < 9; j++) f[j] = x[j] > n; int k = 0; for (bool g : f) k += g; x[i] = k",
+    ),
+    "many arguments and a lambda": (
+        NOINLINE + " __device__ float f(float* x, int a, int b, int c, int d, int e, int g, int h, int k) {\n"
+        "  alignas(64) float sums[16] = {};\n"
+        "  auto add = [&](int from) { for (int j = from; j < g; j += h) sums[j & 15] += x[j] * k; };\n"
+        "  add(a), __syncthreads(), add(b + c), __syncthreads(), add(d - e);\n"
+        "  return sums[k & 15] + (g > h);\n}",
+        "x[i] = f(x, n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7)",
+    ),
+    "a default that cannot be": (
+        "",
+        "switch (n & 3) { case 0: x[i] = 1; break; case 1: x[i] = 5; break; case 2: x[i] = 7; break; "
+        "case 3: x[i] *= 2; break; default: __builtin_unreachable(); }",
+    ),
+    "unions": ("union U { float f; unsigned u; };", "U a; a.f = x[i]; a.u ^= 0x80000000u; x[i] = a.f"),
+    "single numbers of vectors": (
+        "",
+        "float a = x[i], b = a; for (int j = 0; j < n; j++) b = b * a + x[j]; x[i] = b",
+    ),
+    "a trap": ("", "if (n > 99) __trap(); x[i] += n"),
+    "templates of lambdas": (
+        "template <class F> __device__ void each(int n, F f) { for (int j = 0; j < n; j++) f(j); }",
+        "each(n, [&](int j) { each(3, [&](int k) { x[j] += x[k]; }); })",
+    ),
+    "constant structures": (
+        "struct P { int at; float by; };\n__device__ constexpr P steps[] = {{1, 2.0f}, {3, 0.5f}, {4, 1.5f}};",
+        "for (const P& p : steps) x[i + p.at] *= p.by",
+    ),
+    "early return": ("", "if (x[i] < 0) return; x[i] = sqrtf(x[i]); if (n == 3) return; x[i] += 1"),
     "fixed unrolled": ("", '_Pragma("unroll") for (int j = 0; j < 8; j++) x[8 * i + j] += x[j] * j'),
 }
 
@@ -205,3 +307,19 @@ def test_nothing_hides(name: str, tmp_path: Path) -> None:
 )
 def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
     judged(*HONEST[name], tmp_path)
+
+
+TRIED = ("softmax/v1_warp", "m3/stack_2", "layers/custom", "gemm/v8_final", "attention/v9_final")  # each time
+
+
+@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in TRIED))
+def test_no_kernel_of_ours_is_refused(name: str) -> None:
+    device = CheckedEmulator()
+    planned = find(name).planned(small_problem(name), device.max_shared_bytes)
+    try:
+        kernels = [(planned.source, planned.defines)]
+        kernels += [(code.source, dict(code.defines)) for code in planned.codes]  # of variants that it calls
+        for source, defines in kernels:
+            imports.check_library(device.compile(source, defines).path, True)
+    finally:
+        device.close()

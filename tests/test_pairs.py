@@ -248,7 +248,10 @@ def test_nan_stays_in_its_image(name: str, pool: int, device: Device, rng: np.ra
 def test_what_infinity_reaches(
     kind: tuple[str, int], defines: dict, device: Device, rng: np.random.Generator
 ) -> None:
-    """All outputs that it is a term of, and of others at most those whose pairs meet it, with zeros of A."""
+    """All outputs that it is a term of, and of others at most those whose pairs meet it, with zeros of A.
+
+    No others in fp32: a band with an infinity is summed without tensor cores.
+    """
     name, pool = kind
     pixels = [(0, 0), (2, 1), (5, 6), (6, 15), (3, 17), (4, 18), (1, 22), (8, 25)]
     s = replace(of_columns(23, pool), N=len(pixels))
@@ -266,4 +269,7 @@ def test_what_infinity_reaches(
     y = compute(variant, x, w, pool, device)
     must, may = (np.broadcast_to(pooled(v, pool) > 0, y.shape) for v in (must, may))
     assert not np.isfinite(y[must]).any()
-    np.testing.assert_array_equal(y[~may], right[~may])
+    if variant.precision == "fp32":
+        np.testing.assert_allclose(y[~must], right[~must], rtol=1e-3, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(y[~may], right[~may])

@@ -36,7 +36,7 @@ struct Products {
         quad(static_cast<uint2*>(memory)) {}
 
   // A band with `rows` rows of pixels to quads. Zero where the image is not.
-  __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W) const {
+  __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W, Scale& scale) const {
     for (Walk at = walk; at.row < ROWS_IN; at.step()) {
       const int h0 = at.row * Y, w0 = at.column * X;
       const float* const pixel = in + h0 * W + w0;
@@ -52,6 +52,7 @@ struct Products {
           v[e] = c < C && h0 + h < rows && w0 + w < W ? pixel[c * plane + h * W + w] : 0.0f;
         }
       }
+      scale(v);
       const int i = at.row * at.pitch + at.column;
       quad[i] = quads::pack(v);
       if constexpr (SPLIT) quad[ROWS_IN * at.pitch + i] = quads::pack_rest(v, quads::low_scale);
@@ -59,7 +60,7 @@ struct Products {
   }
 
   // All sums of a band of `rows` output rows to a slab.
-  __device__ __forceinline__ void run(const Slab& slab, int rows, int Q) const {
+  __device__ __forceinline__ void run(const Slab& slab, int rows, int Q, const Undo& undo) const {
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     for (int job = warp; job < jobs.count; job += WARPS) {
       const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
@@ -69,7 +70,10 @@ struct Products {
       if (to.strip >= STRIPS) target.out = nullptr;
       target.shared = job < jobs.full || jobs.width > 2;
       float top[2] = {};
-      auto done = [&](int p, float (&sum)[4]) { put(target, p, top, sum); };
+      auto done = [&](int p, float (&sum)[4]) {
+        undo(sum);
+        put(target, p, top, sum);
+      };
       if constexpr (SPLIT) {
         quads::multiply_split<ROWS>(high, low, first, ROWS_IN * walk.pitch, walk.pitch, done);
       } else {

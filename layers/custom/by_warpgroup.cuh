@@ -46,7 +46,7 @@ struct Products {
   }
 
   // A band with `rows` rows of pixels to pairs. Zero where the image is not.
-  __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W) const {
+  __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W, Scale& scale) const {
     const int across = min(at.columns, THREADS), down = THREADS / across, first = threadIdx.x / across;
     if (first >= down) return;
     for (int column = threadIdx.x % across; column < at.columns; column += across)
@@ -56,7 +56,10 @@ struct Products {
         for (int i = 0; i < TOGETHER; i++) read(left[i], right[i], in, plane, row + i * down, 2 * column, rows, W);
 #pragma unroll
         for (int i = 0; i < TOGETHER; i++)
-          if (row + i * down < BAND + R - 1) write(row + i * down, column, left[i], right[i]);
+          if (row + i * down < BAND + R - 1) {
+            scale(left[i]), scale(right[i]);
+            write(row + i * down, column, left[i], right[i]);
+          }
       }
   }
 
@@ -88,34 +91,37 @@ struct Products {
   }
 
   template <int groups>
-  __device__ __forceinline__ void multiply(float (&acc)[groups][4], const pairs::Operand& b) const {
+  __device__ __forceinline__ void multiply(float (&acc)[groups][4], const pairs::Operand& b, const Undo& undo) const {
     if constexpr (SPLIT) {
       pairs::multiply_split(acc, high, low, b, at.size);
+#pragma unroll
+      for (int i = 0; i < groups; i++) undo(acc[i]);
     } else {
       pairs::multiply(acc, high, b);
     }
   }
 
   // Of a column at the edge. A pixel past it repeats the last one, which changes no maximum.
-  __device__ __forceinline__ void edge(float (&acc)[pairs::edge_groups][4], int row, int column, int Q) const {
-    multiply(acc, pairs::Operand::edge(slot, at, row, column));
+  __device__ __forceinline__ void edge(float (&acc)[pairs::edge_groups][4], int row, int column, int Q,
+                                       const Undo& undo) const {
+    multiply(acc, pairs::Operand::edge(slot, at, row, column), undo);
     if (ODD && 2 * (at.first + column) + 1 >= Q)
 #pragma unroll
       for (int i = 0; i < pairs::edge_groups; i++) acc[i][2] = acc[i][0], acc[i][3] = acc[i][1];
   }
 
   // All sums of a band of `rows` output rows to a slab.
-  __device__ __forceinline__ void run(const Slab& slab, int rows, int Q) const {
+  __device__ __forceinline__ void run(const Slab& slab, int rows, int Q, const Undo& undo) const {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, m = Filter::m(g), dy = Filter::dy(g);
     const int mine = WARPS == 4 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same for all lanes, as is seen
     constexpr int COLUMNS = POOL == 4 ? 2 : 1;                                 // of pairs, that a window takes
     for (int column = (WARPGROUPS - 1 - mine) * COLUMNS; column < at.rest; column += WARPGROUPS * COLUMNS)
       for (int row = 0; 2 * row < rows; row += pairs::edge_n) {
         float acc[pairs::edge_groups][4];
-        edge(acc, row, column, Q);
+        edge(acc, row, column, Q, undo);
         if (POOL == 4 && column + 1 < at.rest) {
           float beside[pairs::edge_groups][4];
-          edge(beside, row, column + 1, Q);
+          edge(beside, row, column + 1, Q, undo);
 #pragma unroll
           for (int i = 0; i < pairs::edge_groups; i++)
 #pragma unroll
@@ -132,7 +138,7 @@ struct Products {
       for (int tile = 0; tile < TILES; tile++) {
         if (SHORT && tile * 2 * GROUPS >= (rows + WINDOW - 1) / WINDOW * WINDOW) break;
         float acc[GROUPS][4];
-        multiply(acc, pairs::Operand::main(slot, at, tile * GROUPS, column));
+        multiply(acc, pairs::Operand::main(slot, at, tile * GROUPS, column), undo);
 #pragma unroll
         for (int i = 0; i < GROUPS; i++) put(target, tile * GROUPS + i, top, acc[i]);
       }

@@ -19,8 +19,9 @@
 // Gain      over m3/sliding_window: each value is packed once instead of copied 14 times, operands without WMMA's
 //           alignment, loads and stores under way while a block computes: 0.33 + 0.26 ms expected instead of 0.9 + 1.1.
 // Limits    C up to 4, filters up to 64 registers; other shapes take conv_direct, which is slow. Values beyond 65,504
-//           become infinite (with SPLIT NaN). An infinity or NaN also reaches outputs next to its own (zeros of A times
-//           infinity). Bulk copies where rows are multiples of 16 bytes, else element by element.
+//           become infinite, and those below 2^-14 lose digits. An infinity or NaN also reaches outputs next to its own
+//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies where rows are multiples
+//           of 16 bytes, else element by element.
 // Hazards   reset runs before each conv, on its stream, and nothing outlives a launch: one that was killed leaves no
 //           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
 // Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
@@ -34,6 +35,15 @@ constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 constexpr int THREADS = 32 * WARPS;
 constexpr int AHEAD = INPUTS > 0 ? INPUTS : 1;  // units that are taken before their turn
 
+#if SPLIT
+#include "range.cuh"
+static_assert(!POOL, "sums of two halves are not pooled");
+#else
+struct Scale {  // operands and sums stay as they are
+  __device__ __forceinline__ void operator()(float (&)[4]) const {}
+};
+typedef Scale Undo;
+#endif
 #if GROUPS && defined(PTX_WGMMA)
 #include "by_warpgroup.cuh"
 #else
@@ -91,14 +101,21 @@ __device__ void start_store(float* y, const float* slab, Unit u, int m0, int P, 
     for (int i = threadIdx.x; i < count; i += THREADS) to[i] = slab[i];
 }
 
+#if !SPLIT
 extern "C" __global__ void reset(unsigned* next) { next[threadIdx.x] = 0; }
+#endif
 
+// With SPLIT w is what `prepare` has made of it.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, unsigned* next, int N, int H,
          int W, int in_plane, int out_pitch) {
   extern __shared__ __align__(128) float memory[];
   __shared__ Unit units[2 * AHEAD];  // in the buffers, and those that follow them
   __shared__ ptx::mbarrier full[AHEAD];
+#if SPLIT
+  __shared__ Range shared;  // of a band that does not fit
+  __shared__ OfWeights of_weights;
+#endif
   const int P = H - R + 1, Q = W - S + 1, m0 = blockIdx.y * TILE_M;
   const int PP = (P + WINDOW - 1) / WINDOW, PQ = (Q + WINDOW - 1) / WINDOW;       // pooled
   const bool by16 = BAND * W % 4 == 0 && (R - 1) * W % 4 == 0 && H * W % 4 == 0;  // rows in units of 16 bytes
@@ -111,6 +128,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int first = atomicAdd(&next[blockIdx.y], AHEAD);
     ahead = atomicAdd(&next[blockIdx.y], 1);
     for (int i = 0; i < AHEAD; i++) units[i] = unit(first + i, N, P);
+#if SPLIT
+    shared = Range{}, of_weights = {int(w[M * C * R * S]), w[M * C * R * S + 1] != 0.0f};
+#endif
 #ifdef PTX_BULK
     for (int i = 0; i < AHEAD; i++) ptx::mbarrier_init(&full[i], 1);
 #endif
@@ -138,11 +158,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       ptx::cp_async_wait<AHEAD - 1>();
       __syncthreads();  // the input has landed for all
     }
-    if constexpr (INPUTS > 0) {
-      products.pack(in, in_plane, u.rows + R - 1, W);
-    } else {
-      products.pack(x + ((long long)u.n * C * H + u.p0) * W, H * W, u.rows + R - 1, W);
-    }
+    auto pack = [&](Scale& scale) {
+      if constexpr (INPUTS > 0) {
+        products.pack(in, in_plane, u.rows + R - 1, W, scale);
+      } else {
+        products.pack(x + ((long long)u.n * C * H + u.p0) * W, H * W, u.rows + R - 1, W, scale);
+      }
+    };
+    Scale scale;
+    pack(scale);
 #ifdef PTX_BULK
     ptx::bulk_wait_read<OUTPUTS - 1>();
 #endif
@@ -151,10 +175,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       ahead = atomicAdd(&next[blockIdx.y], 1);
     }
     ptx::fence_proxy_async();
+#if SPLIT
+    int exponent = USUAL;
+    bool wide = of_weights.wide;
+    // operands are there, the input has been read, the slab's last results have left
+    if (__syncthreads_or(!scale.range.fits(USUAL)) || abs(USUAL + of_weights.exponent) > MOST) {
+      const Range range = range_of_block(scale.range, shared);
+      exponent = beside(range, of_weights.exponent);
+      wide = wide || exponent == NO_POWER || !range.fits(exponent);
+      if (exponent != NO_POWER) {
+        scale.factor = power_of_two(exponent);
+        pack(scale);
+      }
+      ptx::fence_proxy_async();
+      __syncthreads();  // operands are there, the range has been read
+      if (threadIdx.x == 0) shared = Range{};
+    }
+    const Undo undo{power_of_two(-exponent - of_weights.exponent)};
+#else
     __syncthreads();  // operands are there, the input has been read, the slab's last results have left
+    const Undo undo;
+#endif
     if (units[following].rows) start_load(in, x, units[following], H, W, in_plane, by16, full + buffer);
     ptx::cp_async_commit();
-    products.run({slab, out_pitch, PQ}, u.rows, Q);
+    products.run({slab, out_pitch, PQ}, u.rows, Q, undo);
+#if SPLIT
+    if (wide) {
+      __syncthreads();  // the slab is complete, but for sums that are made again
+      const float least = exponent == NO_POWER ? NAN : LEAST * undo.factor;
+      const float as_was = of_weights.exponent == NO_POWER ? 1.0f : power_of_two(-of_weights.exponent);
+      sum_plainly(x + ((long long)u.n * C * H + u.p0) * W, w + m0 * C * R * S, as_was, least, slab, out_pitch, u.rows,
+                  min(TILE_M, M - m0), H, W);
+    }
+#endif
     ptx::fence_proxy_async();
     __syncthreads();  // the slab is complete, operands have been read
     start_store(y, slab, u, m0, PP, PQ, out_pitch);

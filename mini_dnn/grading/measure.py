@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import Device
+from mini_dnn.grading.guards import Guarded
 from mini_dnn.measuring.ceilings import copy_rates, peak_tflops
 from mini_dnn.measuring.nvml import gpu_state
 from mini_dnn.ops import Arrays, Operation
-from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import empty_outputs
 from mini_dnn.running.verify import compare_entries
 from mini_dnn.variant import Planned
@@ -94,7 +94,7 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
     whole = problem.with_batch(method.whole or problem.batch)
     floor_ms = floor.ms(whole) * problem.batch / whole.batch
     rng = np.random.default_rng()  # of the system's entropy: nobody can know these inputs
-    execution = Execution(planned, device.compile(planned.source, planned.defines), device)
+    execution = Guarded(planned, device.compile(planned.source, planned.defines), device)
     outputs = empty_outputs(problem)
     samples: list[float] = []
     late: list[float] = []
@@ -129,7 +129,7 @@ def _draw(operation: Operation, problem: Any, precision: str, rng: np.random.Gen
 
 
 def _call(
-    execution: Execution, device: Device, planned: Planned, arrays: Arrays, outputs: Arrays
+    execution: Guarded, device: Device, planned: Planned, arrays: Arrays, outputs: Arrays
 ) -> tuple[float, float, str]:
     """One timed call; fills the outputs.
 
@@ -157,6 +157,9 @@ def _call(
         device.copy_out(buffers[name], found)
         if not np.array_equal(_bits(found), _bits(arrays[name])):
             return ms, late_ms, f"a kernel changed the input {name}; inputs are read only"
+    beside = execution.written_beside()
+    if beside:
+        return ms, late_ms, f"a kernel wrote {beside}; run.py check says which line does"
     return ms, late_ms, ""
 
 

@@ -51,7 +51,8 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
-        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`."
+        more = f"\n\n{operation.notes}" if operation.notes else ""
+        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`.{more}"
         self._signature = signature_of(operation)
         self._names = self._signature.arrays
         self._count = -1 if self._signature.many else len(self._names)

@@ -20,6 +20,8 @@ ROUND_OFF = {
 PRECISIONS = tuple(ROUND_OFF)
 HALVES = ("fp16", "fp16_sum")  # whose operands have the range of half; TF32's is that of fp32
 HALF_SUBNORMAL = 2.0**-25  # what rounding to half may take from an operand below half's normal range
+# What rounding may take from an operand below the normal numbers of its type
+LOST = {"fp32": 0.0, "tf32": 2.0**-137, "fp16": HALF_SUBNORMAL, "fp16_sum": HALF_SUBNORMAL}
 CONFIDENCE = 6.0  # standard deviations
 
 
@@ -72,7 +74,7 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
         K, how many products a sum has.
     largest
         The largest operand of one side plus that of the other: what is lost of operands that are subnormal
-        in half grows with it.
+        in the precision's type grows with it.
 
     References
     ----------
@@ -81,9 +83,7 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
     """
     operand, accumulate = ROUND_OFF[precision]
     bound = (2 * operand + CONFIDENCE * np.sqrt(terms) * accumulate) * absolute
-    if precision in HALVES:
-        bound += HALF_SUBNORMAL * terms * largest
-    return bound + np.finfo(np.float32).tiny
+    return bound + LOST[precision] * terms * largest + np.finfo(np.float32).tiny
 
 
 def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Comparison:

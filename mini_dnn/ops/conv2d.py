@@ -1,4 +1,9 @@
-"""Convolution, valid and with stride 1: ``y[n,m,p,q] = sum over c,r,s of x[n,c,p+r,q+s] w[m,c,r,s]``."""
+"""Convolution, valid and with stride 1: ``y[n,m,p,q] = sum over c,r,s of x[n,c,p+r,q+s] w[m,c,r,s]``.
+
+The default variant rounds operands to halves: 11 significant bits from 6.1e-05 to 65,504. Smaller ones lose
+digits (1e-7 is 19 % off), larger ones give infinity or NaN. ``impl="m3/fp32_split"`` has the digits and the
+range of fp32.
+"""
 
 from __future__ import annotations
 
@@ -235,6 +240,11 @@ TRAITS = {  # what a kernel may not be meant for
 OPERATION = Operation(
     name="conv2d",
     about="convolution, valid and with stride 1, fp32 in NCHW",
+    notes=(
+        "The default, m3, rounds x and w to FP16: 11 significant bits from 6.1e-05 to 65,504; smaller values "
+        'lose digits, larger ones give infinity or NaN. impl="m3/fp32_split" has the digits and the range of '
+        "fp32."
+    ),
     problem=ConvShape,
     answer=lambda shape, arrays: {"y": conv2d_float64(arrays["x"], arrays["w"])},
     bound=lambda shape, arrays, precision: {"y": conv2d_bound(arrays["x"], arrays["w"], precision)},
@@ -274,4 +284,5 @@ OPERATION = Operation(
     cure="compare the indices of each load and of the store with y[n,m,p,q] = sum x[n,c,p+r,q+s] w[m,c,r,s]",
     default="m3",
     baseline="m2/unroll_gemm",
+    sums=True,
 )

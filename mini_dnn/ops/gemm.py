@@ -26,6 +26,8 @@ __all__ = ["CODES", "OPERATION", "GemmShape"]
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 SIDE = 200  # of a probe: rows and columns of c at most
 LONG = 800  # products in sums that grow and grow
+# What tensor cores may cut off a product with a subnormal half, which they align as if it were 2^-14
+HALF_ALIGNED = 2.0**-38
 # What rounding an output may take: of its value, and where it is subnormal
 ROUNDING = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL), "bf16": (2.0**-8, 0.0)}
 
@@ -80,6 +82,8 @@ def bound(p: GemmShape, arrays: Arrays, precision: str) -> Arrays:
         allowed = dot_product_bound(absolute, p.k, float(a.max()) + float(b.max()), precision)
     else:
         allowed = dot_product_bound(absolute, p.k, 0.0, "fp32") * (accumulate / ROUND_OFF["fp32"][1])
+        if precision in HALVES and p.dtype == "fp16":
+            allowed += HALF_ALIGNED * p.k * (float(a.max()) + float(b.max()))
     allowed += 4 * accumulate * absolute
     c = np.zeros(()) if p.out == "fp32" else p.arrays["c"].without_gap(answer(p, arrays)["c"])
     return lying(p, abs(p.alpha) * allowed + _more(p, arrays, precision, c), 0.0)
@@ -282,4 +286,5 @@ OPERATION = Operation(
     default="gemm/v3_registers",
     preferred=("gemm/v8_final", "gemm/v9_fp32", "gemm/v5_mma_async"),
     baseline="gemm/v0_naive",
+    sums=True,
 )

@@ -91,6 +91,8 @@ class Operation:
         That of its file.
     about
         What it computes, in a line for people.
+    notes
+        What else its callers have to know, such as the range of the default variant.
     problem
         The type of its problems.
     answer
@@ -144,6 +146,9 @@ class Operation:
         first.
     baseline
         The variant that its tables compare with.
+    sums
+        Whether outputs are sums of products and nothing else, so that what is beyond a precision's range
+        shows in them: a maximum may hide it. See `mini_dnn.ops.promises`.
     """
 
     name: str
@@ -169,6 +174,8 @@ class Operation:
     default: str = ""
     preferred: Sequence[str] = ()
     baseline: str = ""
+    sums: bool = False
+    notes: str = ""
 
     @cached_property
     def _types(self) -> dict[str, type]:

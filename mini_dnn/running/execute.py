@@ -10,7 +10,7 @@ import numpy as np
 
 from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
-from mini_dnn.ops import Arrays
+from mini_dnn.ops import Array, Arrays
 from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import (
     Argument,
@@ -85,7 +85,7 @@ class Execution:
         self.buffers: dict[str, Buffer] = {}
         try:
             for name, array in planned.arrays.items():
-                self.buffers[name] = device.empty(name, array.shape, array.dtype, fill=False)
+                self.buffers[name] = self._empty(name, array)
             self._away = {
                 step.buffer: self._on_the_host(step.buffer)
                 for step in (*planned.setup, *planned.steps)
@@ -94,6 +94,10 @@ class Execution:
         except BaseException:
             self.free()
             raise
+
+    def _empty(self, name: str, array: Array) -> Buffer:
+        """Memory for one of the plan's arrays."""
+        return self._device.empty(name, array.shape, array.dtype, fill=False)
 
     def fill(self) -> None:
         """Fill all buffers with NaN, so that an element that nobody wrote is seen."""

@@ -16,8 +16,13 @@
 //           PFLOP/s: rates that loops of nothing else reached.
 // Gain      over layers/custom: none in time, about 1 and 2 times as long: layer 1 at the pace of memory still, layer 2
 //           at that of the tensor cores. The error of an fp32 sum instead of 2^-11.
-// Limits    those of layers/custom; values beyond 65,504 give NaN, those below 2^-14 lose digits.
-// Hazards   as in layers/custom. What pack_halves rounds away is exact in fp32, and so is its product with 2^11.
+// Limits    those of layers/custom for tensor cores. The range is that of fp32 (layers/custom/range.cuh): `prepare`
+//           scales the weights by a power of two, and bands are scaled by 2^7 as they are packed. One with a value
+//           outside of 2^-21 to 511 is packed again, with a factor of its own. If its values are more than 2^28 apart,
+//           small sums are made again in plain fp32; with an infinity or NaN all sums are, which takes many times as
+//           long.
+// Hazards   as in layers/custom. What pack_halves rounds away is exact in fp32, and so is its product with 2^11. The
+//           range that threads find together is cleared after it was read, two barriers before it is used again.
 // Source    S. Markidis et al., "NVIDIA Tensor Core Programmability, Performance & Precision", arXiv:1803.04014; H.
 //           Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores", arXiv:2203.03341.
 #include "../../../layers/custom/kernel.cu"

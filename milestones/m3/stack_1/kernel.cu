@@ -18,7 +18,7 @@
 //           and 1.6 ms at four a clock and SM.
 // Gain      over m3/fusion, whose instructions take 15.0 and 8.4 ms: up to five times.
 // Limits    sm_80; M up to 16 x 65,535. TF32 keeps 10 bits of an operand's fraction. Every block of channels gathers
-//           anew. Rows past K repeat row 0 and meet zero weights: an infinity there gives NaN instead of infinity.
+//           anew. Rows past K load row 0 again, and are set to zero.
 // Hazards   __syncthreads on both sides of the product: tiles complete, tiles read. offset is written for the next
 //           tiles between these two, when nobody reads it. The results take col_tile's place, each warp in its own
 //           columns, so __syncwarp is enough between its store and its loads. N C H W passes 2^31: 64-bit indices.
@@ -67,6 +67,9 @@ extern "C" __global__ void __launch_bounds__(TILE_COLS, 5)
     float value[TILE_K];  // all loads are in flight before the first value is needed
 #pragma unroll
     for (int k = 0; k < TILE_K; k++) value[k] = corner[offset[k]];
+    if (k0 + TILE_K > K)  // an infinity in a row past K would make NaN of its zero weights
+#pragma unroll
+      for (int k = 0; k < TILE_K; k++) value[k] = k0 + k < K ? value[k] : 0.0f;
 #pragma unroll
     for (int k = 0; k < TILE_K; k++) col_tile[k][threadIdx.x] = wmma::__float_to_tf32(value[k]);
     __syncthreads();  // the tiles are complete

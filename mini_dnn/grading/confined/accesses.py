@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
 from mini_dnn.grading.confined.effects import FS, Image, apply
-from mini_dnn.grading.confined.values import REGISTERS, STACK, State, Value, merged, unknown
+from mini_dnn.grading.confined.values import MASK, REGISTERS, STACK, State, Value, merged, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
 VISITS = 40  # of each place where ways meet
@@ -43,6 +43,9 @@ UNSET = (
 )  # by which tiles say that nobody has set them; it makes nobody's figures right
 ENDS = ("ret", "retq", "ud2", "hlt")
 PLACE = unknown("start", "rdi")
+TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
+RETURN_BYTES = 8
+NEVER_RETURN = ("__stack_chk_fail", "_Unwind_Resume", "_ZSt9terminatev", "__cxa_", "_ZN8emulator", "__ubsan_")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class _Follower:
     def __init__(self, function: Function, image: Image) -> None:
         self._function, self._image = function, image
         self._code = {one.at: i for i, one in enumerate(function.code)}
+        work = [one for one in function.code if not one.name.startswith(("nop", "xchg"))]
+        self._last = work[-1] if work else None
         self._starts = {one.target for one in function.code if one.target in self._code}
         self._instrumented = any(one.target_name == "__tsan_func_entry@plt" for one in function.code)
         self._is_lenient = self._instrumented or any(one.at in image.lenient for one in function.code[:1])
@@ -72,7 +77,7 @@ class _Follower:
         code = self._function.code
         if not code:
             return []
-        start = {name: unknown("start", name) for name in REGISTERS} | {"rsp": unknown(STACK, "start")}
+        start = {name: unknown("start", name) for name in REGISTERS} | {"rsp": TOP}
         known = {code[0].at: State(start)}
         left, most = [code[0].at], VISITS * (1 + len(self._starts))
         while left:
@@ -83,7 +88,7 @@ class _Follower:
             for target, state in self._run(block, known[block].copy(), lambda one, state: None):
                 before = known.get(target)
                 after = state if before is None else merged(before, state, target)
-                if before is None or after != before:
+                if after is not before:
                     known[target] = after
                     if target not in left:
                         left.append(target)
@@ -116,6 +121,10 @@ class _Follower:
                 return [*out, (code[i].at, state)]
 
     def _allowed(self, one: Instruction, state: State) -> bool:
+        if one is self._last and not self._ends(one):
+            return False  # whatever function lies behind it would be next
+        if one.name.startswith("ret"):
+            return _returns(state.registers["rsp"])
         if one.name.startswith(("(bad)", ".", "sys")) or one.name in ("int", "int3", "hlt"):
             return False
         if one.name.startswith(("call", "j")):
@@ -139,17 +148,19 @@ class _Follower:
             value = state.read(operand.lstrip("*%"))
             if not value.terms:
                 return value.constant in self._image.functions
-            return len(value.terms) == 1 and value.terms[0][0][0] == "table" and not value.constant
+            return len(value.terms) == 1 and value.terms[0][0].kind == "table" and not value.constant
         return False
 
     def _place(self, one: Instruction, i: int, operand: Memory, state: State) -> bool:
         """Whether an access of that operand is of something that needs no hook, or was told to one."""
         place = state.address(operand)
+        writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
+        if writes and _is_return_address(place):
+            return False
         if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and what is not known
             return False
         if place.on_stack:
             return True
-        writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
         if writes and one.name.startswith("mov") and one.operands[0] in UNSET:
             return True
         if state.was_told(place, writes):
@@ -166,7 +177,7 @@ class _Follower:
             return self._image.is_constant(place.constant)
         if place.terms == FS.terms:
             return place.constant in (0, 0x28)  # the thread's own address, the stack's guard
-        kinds = [u[0] for u, _ in place.terms]
+        kinds = [u.kind for u, _ in place.terms]
         if "word" in kinds:
             return (
                 len(kinds) == 2 and ("thread" in kinds or "segment" in kinds) and place.constant < WORD_BYTES
@@ -174,6 +185,12 @@ class _Follower:
         if self._image.is_constant(place.constant) and not one.repeated:
             return True
         return self._instrumented and self._is_passed(one)
+
+    def _ends(self, one: Instruction) -> bool:
+        """Whether nothing comes behind that instruction."""
+        if one.name.startswith("call"):
+            return one.target_name.startswith(NEVER_RETURN)
+        return one.name in ENDS or one.name.startswith("jmp")
 
     def _is_passed(self, one: Instruction) -> bool:
         """Whether it loads a part of a structure that the next call passes: g++ has no hook for these."""
@@ -185,6 +202,17 @@ class _Follower:
         return bool(calls) and calls[0].name.startswith("call") and calls[0].target_name.count("@") == 0
 
 
+def _returns(top: Value) -> bool:
+    """Whether that is where the return address lies, or cannot be told from it, as the stack was aligned."""
+    if len(top.terms) != 1 or not top.on_stack:
+        return False
+    return top.terms != TOP.terms or top.constant == 0
+
+
+def _is_return_address(place: Value) -> bool:
+    return place.terms == TOP.terms and (place.constant + RETURN_BYTES - 1) & MASK < 2 * RETURN_BYTES - 1
+
+
 def _is_from_slot(place: Value) -> bool:
     """Whether it was kept on the stack, where it is not known any more."""
-    return len(place.terms) == 1 and place.terms[0][0][0] == "slot" and place.terms[0][1] == 1
+    return len(place.terms) == 1 and place.terms[0][0].kind == "slot" and place.terms[0][1] == 1

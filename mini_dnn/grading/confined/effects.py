@@ -59,8 +59,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     target = operands[-1]
     value = _value(one, state, image)
     if isinstance(target, Memory):
-        size = SIZES.get(name[-1]) or _vector_bytes(operands)
-        state.store(state.address(target), value or unknown("stored", one.at), size)
+        state.store(state.address(target), value or unknown("stored", one.at), _stored_bytes(one))
     elif target.startswith("%"):
         state.write(target[1:], value or unknown("made", one.at, target))
     if name.startswith(("mul", "div", "imul", "idiv")) and len(operands) == 1:
@@ -93,7 +92,7 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
         case ("decq", [value]):
             return value.plus(number(-1))
         case (("shlq" | "salq"), [count, value]) if not count.terms and count.constant < 64:
-            return Value().plus(value, 1 << count.constant)
+            return number(0).plus(value, 1 << count.constant)
         case (("shlq" | "salq"), [value]):
             return value.plus(value)
         case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
@@ -113,6 +112,15 @@ def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
 
 
+def _stored_bytes(one: Instruction) -> int:
+    """How many bytes an instruction writes, or more where that is not known."""
+    if one.name.startswith("set"):
+        return 1
+    if one.name.endswith(("ss", "sd")):  # one number of a vector
+        return 4 if one.name.endswith("ss") else 8
+    return SIZES.get(one.name[-1]) or _vector_bytes(one.operands)
+
+
 def _vector_bytes(operands: Sequence[str | Memory]) -> int:
     """Of the widest vector that an instruction names; where it names none, of the widest that there is."""
     known = [VECTORS[o[:4]] for o in operands if isinstance(o, str) and o[:4] in VECTORS]
@@ -127,11 +135,11 @@ def _is_whole(operands: Sequence[str | Memory]) -> bool:
 def _operand(operand: str | Memory, state: State, one: Instruction, image: Image) -> Value:
     if isinstance(operand, Memory):
         if one.name.startswith("lea"):
-            return Value()
+            return number(0)
         place = state.address(operand)
         if operand.name.endswith("@Base") and not place.terms and operand.name[:-5] in WORDS:
             return unknown("word", operand.name)
-        if place == FS:
+        if place is FS:
             return unknown("thread")
         if place.on_stack:
             size = SIZES.get(one.name[-1], 8)

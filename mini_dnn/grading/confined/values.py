@@ -7,6 +7,7 @@ marked.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -31,48 +32,74 @@ for index in range(8, 16):
         NAMES[part.format(index)] = f"r{index}", size
 REGISTERS = tuple(sorted({whole for whole, _ in NAMES.values()}))
 
-Unknown = tuple[str, int]  # what kind it is, and which one
 _numbers = count()
 
 
-@dataclass(frozen=True)
-class Value:
-    """A sum: unknowns with factors, sorted, and a constant."""
+class Unknown:
+    """What is not known, but the same wherever it stands: one object each."""
 
-    terms: tuple[tuple[Unknown, int], ...] = ()
-    constant: int = 0
+    __slots__ = ("kind", "number")
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.number = kind, next(_numbers)
+
+    def __lt__(self, other: Unknown) -> bool:
+        """The order of a sum's terms."""
+        return self.number < other.number
+
+
+Terms = tuple[tuple[Unknown, int], ...]  # with factors, sorted
+
+
+class Value:
+    """A sum: unknowns with factors, and a constant. There is one object for each, so that ``is`` compares.
+
+    Attributes
+    ----------
+    on_stack
+        Whether it is a place on the stack, with whatever index.
+    """
+
+    __slots__ = ("constant", "on_stack", "terms")
+
+    def __init__(self, terms: Terms, constant: int) -> None:
+        self.terms, self.constant = terms, constant
+        self.on_stack = [times for one, times in terms if one.kind == STACK] == [1]
 
     def plus(self, other: Value, factor: int = 1) -> Value:
         """The sum with a multiple of another."""
-        factors = dict(self.terms)
-        for one, times in other.terms:
-            factors[one] = factors.get(one, 0) + factor * times & MASK
-        terms = tuple(sorted((u, n) for u, n in factors.items() if n))
-        return Value(terms, self.constant + factor * other.constant & MASK)
+        if not other.terms:
+            return _value(self.terms, self.constant + factor * other.constant & MASK)
+        return _sum(self, other, factor)
 
     def divided(self, shift: int) -> Value:
         """By a power of two that divides all of it."""
-        return Value(tuple((u, n >> shift) for u, n in self.terms), self.constant >> shift)
-
-    @property
-    def on_stack(self) -> bool:
-        """Whether it is a place on the stack, with whatever index."""
-        return [times for one, times in self.terms if one[0] == STACK] == [1]
+        return _value(tuple((u, n >> shift) for u, n in self.terms), self.constant >> shift)
 
 
 @cache
-def _number(kind: str, parts: tuple[Any, ...]) -> int:
-    return next(_numbers)
+def _value(terms: Terms, constant: int) -> Value:
+    return Value(terms, constant)
 
 
+@cache
+def _sum(value: Value, other: Value, factor: int) -> Value:
+    factors = dict(value.terms)
+    for one, times in other.terms:
+        factors[one] = factors.get(one, 0) + factor * times & MASK
+    terms = tuple(sorted((u, n) for u, n in factors.items() if n))
+    return _value(terms, value.constant + factor * other.constant & MASK)
+
+
+@cache
 def unknown(kind: str, *parts: Any) -> Value:
     """What is worked out from these parts, or comes from there."""
-    return Value((((kind, _number(kind, parts)), 1),))
+    return _value(((Unknown(kind), 1),), 0)
 
 
 def number(constant: int) -> Value:
     """A constant."""
-    return Value((), constant & MASK)
+    return _value((), constant & MASK)
 
 
 @cache
@@ -171,47 +198,73 @@ class State:
         )
 
 
+@cache
 def stack_offset(place: Value) -> tuple[Unknown, int] | None:
     """A place on the stack: where it is counted from, and bytes; None: elsewhere, or with an index."""
     inner = place.terms
-    if len(inner) != 1 or inner[0][0][0] != STACK or inner[0][1] != 1:
+    if len(inner) != 1 or inner[0][0].kind != STACK or inner[0][1] != 1:
         return None
     return inner[0][0], place.constant - (1 << 64) if place.constant >> 63 else place.constant
 
 
 def merged(old: State, new: State, block: int) -> State:
-    """What is known where two ways meet; ``old`` is what was known there so far."""
-    registers = {name: _join(old.registers[name], new.registers[name], (block, name)) for name in REGISTERS}
+    """What is known where two ways meet: ``old``, what was known there so far, if that says it all."""
+    pairs: dict[Any, tuple[Value, Value]] = {
+        name: (kept, other)
+        for name, kept in old.registers.items()
+        if (other := new.registers[name]) is not kept
+    }
     slots = {}
-    for at, kept in old.slots.items():
-        other = new.slots.get(at)
-        if other is not None and other[1] == kept[1]:
-            same = other[0] is kept[0] or other[0] == kept[0]
-            slots[at] = kept if same else (_join(kept[0], other[0], (block, at)), kept[1])
+    for at, (value, size) in old.slots.items():
+        stored = new.slots.get(at)
+        if stored is not None and stored[1] == size:
+            slots[at] = value, size
+            if stored[0] is not value:
+                pairs[at] = value, stored[0]
+    joints = _joints(pairs, block)
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
-    return State(registers, slots, told, min(old.fresh, new.fresh), old.halves)
+    fresh = min(old.fresh, new.fresh)
+    if not joints and len(slots) == len(old.slots) and told == old.told and fresh == old.fresh:
+        return old
+    registers = old.registers.copy()
+    for at, joint in joints.items():
+        if at in registers:
+            registers[at] = joint
+        else:
+            slots[at] = joint, slots[at][1]
+    return State(registers, slots, told, fresh, old.halves)
 
 
-def _join(old: Value, new: Value, where: tuple[Any, ...]) -> Value:
-    """A value that is one of two, or one that is as far from both.
+def _joints(pairs: dict[Any, tuple[Value, Value]], block: int) -> dict[Any, Value]:
+    """What pairs of values become where ways meet, of those that do not stay as they were.
 
-    Two registers whose values differ by the same, or by a multiple, keep what they have to do
-    with each other.
+    Two whose values differ by the same, or by a multiple, keep what they have to do with each other.
     """
-    if old is new or old == new:
-        return old
-    any_value = unknown("joint", where)
-    if old == any_value:
-        return old
-    if old.on_stack or new.on_stack:
-        return unknown(STACK, where) if old.on_stack and new.on_stack else any_value
+    found, moved = {}, {}
+    for at, (old, new) in pairs.items():
+        any_value = unknown("joint", block, at)
+        if old.on_stack and new.on_stack:
+            found[at] = unknown(STACK, block, at)
+        elif old.on_stack or new.on_stack:
+            found[at] = any_value
+        elif old is not any_value:
+            moved[at] = _difference(old, new)
+    shared = Counter(difference for difference, _ in moved.values())
+    for at, (difference, shift) in moved.items():
+        old = pairs[at][0]
+        mine = [u for u, _ in old.terms if u.kind == "joint"]
+        joint = unknown("joint", block, difference)
+        if joint.terms[0][0] in mine:
+            continue  # any multiple of the difference was thought of
+        alone = shared[difference] == 1 or len(mine) >= MOST_JOINTS
+        found[at] = unknown("joint", block, at) if alone else old.plus(joint, 1 << shift)
+    return {at: joint for at, joint in found.items() if joint is not pairs[at][0]}
+
+
+@cache
+def _difference(old: Value, new: Value) -> tuple[Value, int]:
+    """Divided by the largest power of two that divides all of it, and the exponent of that."""
     difference = new.plus(old, -1)
     factors = [factor for _, factor in difference.terms] + [difference.constant]
     shift = min((factor & -factor).bit_length() - 1 for factor in factors if factor)
-    joint = unknown("joint", where[0], difference.divided(shift))
-    mine = [u for u, _ in old.terms if u[0] == "joint"]
-    if joint.terms[0][0] in mine:
-        return old  # any multiple of the difference was thought of
-    if len(mine) >= MOST_JOINTS:
-        return any_value
-    return old.plus(joint, 1 << shift)
+    return difference.divided(shift), shift

@@ -124,19 +124,23 @@ bool read_exponents(const float* x, int far, int step, int count, int columns, u
   using pairs = typename Vector<width>::pairs;
   constexpr uint16_t least = (BIAS + LEAST_OF_HALF) << SHIFT, low = (SMALLEST << SHIFT) - 1, high = LARGEST << SHIFT;
   pairs largest{}, smallest = ~pairs{};
+  words subnormal{};
   for (int i = 0; i < count; i++)
     for (int j = 0; j < columns; j += width) {
       const float* const from = x + i * step + j;
-      const words both = (load<words>(from) & EXPONENT) >> 16 | (load<words>(from + far) & EXPONENT);
+      const words near_bits = load<words>(from), far_bits = load<words>(from + far);
+      const words both = (near_bits & EXPONENT) >> 16 | (far_bits & EXPONENT);
       pairs exponents = (pairs)both;
-      if constexpr (halves)
+      if constexpr (halves) {
         exponents = exponents != 0 ? larger(exponents, pairs{} + least) : exponents;
-      else
+      } else {
         smallest = smaller(smallest, exponents - 1);  // of zero, this is the largest
+        for (const words& bits : {near_bits, far_bits}) subnormal |= (words)((bits << 1) - 1 < 0xffffffu);
+      }
       largest = larger(largest, exponents);
       memcpy(out + i * columns + j, &exponents, sizeof exponents);
     }
-  return !any((largest > high) | (smallest < low));
+  return !any((largest > high) | (smallest < low)) && !any(subnormal);
 }
 
 template <int width, int k, Accumulators accumulators>

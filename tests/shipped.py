@@ -1,0 +1,17 @@
+"""The variants that have kernels for the emulator, and a small problem of each for checked mode."""
+
+from typing import Any
+
+from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.variant import find, names
+
+SMALL = (ConvShape(2, 3, 7, 9, 5, 3, 2), ConvShape(1, 2, 12, 37, 17, 2, 5))
+CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and not v.needs_gpu]
+
+
+def small_problem(name: str) -> Any:
+    """The same in all tests, so that a kernel is compiled once."""
+    variant = find(name)
+    among = [*variant.operation.check, *variant.operation.spare]
+    taken = [problem for problem in among if not variant.limit_for(problem)]
+    return SMALL[0] if variant.op == "conv2d" else taken[:2][-1]
