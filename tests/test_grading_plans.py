@@ -53,7 +53,8 @@ def test_a_plan_comes_back_as_it_was(name: str) -> None:
     variant = find(name)
     head = decoding.decode_head(plans.encode_head(Head.of(variant)))
     assert head == Head.of(variant)
-    problems = [*variant.operation.check, *variant.operation.course.values()]
+    operation = variant.operation
+    problems = [*operation.check, *operation.spare, *operation.course.values()]
     taken = [problem for problem in problems if not variant.limit_for(problem)]
     assert len(taken) > 3
     if variant.planned(taken[0], LARGE).codes:
