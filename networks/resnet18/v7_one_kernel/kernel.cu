@@ -9,7 +9,7 @@
 //           (tiles.cuh). The stem and the head are part of it.
 // Layout    as networks/resnet18/v5_fused; each layer has an array of its own, as nobody knows when all have read one.
 //           Flags: bands of two rows behind the stem, 64 pixels of each layer, and the count of blocks that have left.
-// Mapping   clusters of 8 blocks, all of which run at once; four warps multiply, one brings pixels and weights. Tiles
+// Mapping   one cluster of 8 blocks, until more are proven; four warps multiply, one brings pixels and weights. Tiles
 // of
 //           64 x 64 go around the blocks, shared by 1, 2, 4 or 8 of them, as many as a stage has room for.
 // Roofline  one image: 16 layers of 3 us, of which 0.7 a flag's way (release, acquire), 1 the way of the first pixels,
