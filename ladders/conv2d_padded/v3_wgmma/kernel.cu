@@ -23,4 +23,15 @@
 // Source    PTX ISA, "Tensors: Im2col mode"; CUDA driver API, cuTensorMapEncodeIm2col; CUTLASS, "Implicit GEMM".
 #include <mini_dnn/implicit.cuh>
 
-IMPLICIT_KERNEL(convolve, TILE_ROWS, TILE_COLUMNS, TILE_STAGES, TILE_SPLIT, BLOCKS)
+using Tile = implicit::Tile<TILE_ROWS, TILE_COLUMNS, TILE_STAGES, TILE_SPLIT>;
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    convolve(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,
+             const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,
+             const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias,
+             int windows, int K, int P, int Q, int C, int R, int stride, int padding, int more_C, int more_stride,
+             int relu, int adds) {
+  extern __shared__ __align__(1024) char memory[];
+  const implicit::Problem problem{windows, K, P, Q, C, R, stride, padding, more_C, more_stride, relu != 0, adds != 0};
+  implicit::convolve<Tile>(problem, {x, more, w, residual_map, y_map, residual, y, bias}, memory);
+}

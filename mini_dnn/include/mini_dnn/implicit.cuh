@@ -292,8 +292,10 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
 }  // namespace implicit
 
 // A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/plans/implicit.py launches it.
+// (A word of its own: tools that read declarations take what a macro stands for as one kernel.)
+#define IMPLICIT_GLOBAL extern "C" __global__ void
 #define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                \
-  extern "C" __global__ void __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)      \
+  IMPLICIT_GLOBAL __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)                 \
       name(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap more,                  \
            const __grid_constant__ ptx::TensorMap w, const __grid_constant__ ptx::TensorMap residual_map,          \
            const __grid_constant__ ptx::TensorMap y_map, const unsigned* residual, unsigned* y, const float* bias, \

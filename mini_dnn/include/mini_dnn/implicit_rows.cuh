@@ -194,7 +194,7 @@ __device__ __forceinline__ void convolve(const Problem& p, const Maps& maps, con
 }  // namespace implicit_rows
 
 #define IMPLICIT_ROWS_KERNEL(name)                                                                         \
-  extern "C" __global__ void __launch_bounds__(implicit_rows::THREADS, 1)                                  \
+  IMPLICIT_GLOBAL __launch_bounds__(implicit_rows::THREADS, 1)                                             \
       name(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap w,             \
            const __grid_constant__ ptx::TensorMap residual, const __grid_constant__ ptx::TensorMap y,      \
            const float* bias, int N, int H, int W, int relu, int adds) {                                   \

@@ -19,11 +19,11 @@ __device__ __forceinline__ float sum_of_warp(float value) {
 }
 
 // Means over pixels of so many channels of an image x (pixels, C), from `channel` on: a thread has eight channels of
-// every ROWS-th pixel.
+// every ROWS-th pixel. `sums` is in shared memory.
 template <int CHANNELS, int AT_ONCE>
-__device__ __forceinline__ void means(const half* x, float* to, int pixels, int C, int channel) {
+__device__ __forceinline__ void means(const half* x, float* to, float (&sums)[THREADS * 8], int pixels, int C,
+                                      int channel) {
   constexpr int ROWS = THREADS * 8 / CHANNELS;
-  __shared__ float sums[ROWS][CHANNELS];
   const int part = threadIdx.x % (CHANNELS / 8), row = threadIdx.x / (CHANNELS / 8);
   const int end = channel + 8 * part < C ? pixels : 0;
   float sum[8] = {};
@@ -34,12 +34,12 @@ __device__ __forceinline__ void means(const half* x, float* to, int pixels, int 
     for (int e = 0; e < 8; e++) sum[e] += float(eight.part[e]);
   }
 #pragma unroll
-  for (int e = 0; e < 8; e++) sums[row][8 * part + e] = sum[e];
+  for (int e = 0; e < 8; e++) sums[row * CHANNELS + 8 * part + e] = sum[e];
   __syncthreads();  // all sums are there
   for (int c = threadIdx.x; c < min(CHANNELS, C - channel); c += THREADS) {
     float whole = 0.0f;
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) whole += sums[i][c];
+    for (int i = 0; i < ROWS; i++) whole += sums[i * CHANNELS + c];
     to[channel + c] = whole / pixels;
   }
   __syncthreads();  // and read

@@ -96,11 +96,12 @@ IMPLICIT_ROWS_KERNEL(convolve_rows)
 extern "C" __global__ void head(const half* x, const float* w, const float* bias, float* scores, int pixels, int C,
                                 int classes) {
   extern __shared__ __align__(16) float features[];
+  __shared__ float sums[residual::THREADS * 8];
   const int k = blockIdx.x * residual::WARPS + threadIdx.x / 32, n = blockIdx.y;
   const residual::Class one(w + (long long)min(k, classes - 1) * C, C);
   ptx::grid_launch_dependents();
   ptx::grid_wait();
-  for (int c = 0; c < C; c += 512) residual::means<512, 7>(x + (long long)n * pixels * C, features, pixels, C, c);
+  for (int c = 0; c < C; c += 512) residual::means<512, 7>(x + (long long)n * pixels * C, features, sums, pixels, C, c);
   const float score = one.score(features);
   if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
 }
@@ -109,8 +110,9 @@ extern "C" __global__ void head(const half* x, const float* w, const float* bias
 extern "C" __global__ void take_means(const half* x, float* features, int pixels, int C) {
   ptx::grid_launch_dependents();
   ptx::grid_wait();
+  __shared__ float sums[residual::THREADS * 8];
   const long long n = blockIdx.y;
-  residual::means<residual::MEAN_COLUMNS, 2>(x + n * pixels * C, features + n * C, pixels, C,
+  residual::means<residual::MEAN_COLUMNS, 2>(x + n * pixels * C, features + n * C, sums, pixels, C,
                                              blockIdx.x * residual::MEAN_COLUMNS);
 }
 

@@ -9,13 +9,12 @@
 //           (tiles.cuh). The stem and the head are part of it.
 // Layout    as networks/resnet18/v5_fused; each layer has an array of its own, as nobody knows when all have read one.
 //           Flags: bands of two rows behind the stem, 64 pixels of each layer, and the count of blocks that have left.
-// Mapping   clusters of 8 blocks, all of which run at once; four warps multiply, one brings pixels and weights. Tiles
-// of
-//           64 x 64 go around the blocks, shared by 1, 2, 4 or 8 of them, as many as a stage has room for.
-// Roofline  one image: 16 layers of 3 us, of which 0.7 a flag's way (release, acquire), 1 the way of the first pixels,
-//           0.3 to 0.7 weights at 55 bytes a clock, 1 sums of a cluster; stem 4, head 4: 0.055 ms.
-// Gain      over networks/resnet18/v6_graph: none to 1.2 with one image: a launch that begins early costs 0.5 us, no
-//           more than a flag, and has its weights early, too.
+// Mapping   one cluster of 8 blocks, until more are proven: 16 are meant. Four warps multiply, one brings pixels and
+//           weights. Tiles of 64 x 64 go around the blocks, shared by 1 to 8 of them, as many as a stage has room for.
+// Roofline  one image, 16 clusters: 16 layers of 3 us, of which 0.7 a flag's way (release, acquire), 1 the first
+//           pixels' way, 0.3 to 0.7 weights at 55 bytes a clock, 1 sums of a cluster; stem 4, head 4: 0.055 ms.
+// Gain      over networks/resnet18/v6_graph: none with one cluster; with 16 and one image none to 1.2, as a launch
+//           that begins early costs 0.5 us, no more than a flag, and has its weights early, too.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions behind the stem and 8 images. All blocks must run
 //           at once, or those that wait keep others from starting: two fit on a multiprocessor.
 // Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before the copy engine's reads by a fence
