@@ -28,6 +28,8 @@ WITHIN = {
     "lenet": {"images": (1e-38, 1e3)},
     "linear": {"w": (1e-38, 1e3), "bias": (1e-38, 1e30), "x": (1e-38, 1e3)},
     "vit": {"images": (1e-8, 1e3)},
+    "conv2d_padded": {"x": (1e-38, 1e30), "w": (1e-38, 1e30)},  # an infinity times padding may be NaN
+    "resnet": {"images": (1e-8, 1e3)},
 }
 PROBLEMS = {
     "conv2d": ("2,2,9,21,3,2,5", "3,3,10,13,5,3,2"),
@@ -42,6 +44,16 @@ PROBLEMS = {
     "linear": ("1,1,8,8,none,none,0,0,fp16,0,0", "2,37,136,72,none,full,0,1,fp16,0,0"),
     "lenet": ("1,0,86",),
     "vit": ("1,8,4,1,32,1,1,2,10,fp32",),
+    "conv2d_padded": (
+        "1,5,7,10,9,3,1,1,0,0,fp32,nchw",
+        "2,24,5,7,40,3,1,1,0,0,fp16,nhwc",
+        "1,64,3,8,64,3,1,1,0,0,fp16,nhwc",
+    ),
+    "resnet": (
+        "1,8,1,small,8-8-16-16,1-1-1-1,3,fp32",
+        "1,9,1,small,16-16-16-32,1-1-1-1,4,fp16",
+        "1,33,3,imagenet,64-64-64-64,1-1-1-1,3,fp16",
+    ),
 }
 PARTS = 5  # of a variant's cases, of which a brief run meets one
 
