@@ -136,9 +136,14 @@ def test_which_blocks_run(tmp_path: Path) -> None:
 
 
 CHECKABLE = [name for name in names() if find(name).plan and find(name).operation.large]
+BRIEF = ("m1/direct", "m2/unroll_gemm")
+FEW = [
+    name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 4 == 0
+]  # each costs a second or two
+TRIED = [*BRIEF, "m3/fusion", "gemm/v2_tiled"]  # at all default problems, whose kernels are compiled for it
 
 
-@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in ("m1/direct", "m2/unroll_gemm")))
+@pytest.mark.parametrize("name", chosen(FEW, lambda name: name in BRIEF))
 def test_no_false_finding(name: str) -> None:
     one = find(name)
     if one.needs_gpu:
@@ -148,7 +153,7 @@ def test_no_false_finding(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [name for name in CHECKABLE if find(name).operation.trials])
+@pytest.mark.parametrize("name", TRIED)
 def test_no_false_finding_in_trials(name: str) -> None:
     one = find(name)
     if one.needs_gpu:
