@@ -255,7 +255,8 @@ def test_declarations_of_the_shipped_kernels_are_read(name: str) -> None:
     signatures = Kernels(variant.source).signatures
     assert signatures
     assert all(signature.parameters for signature in signatures.values())
-    problems = [*variant.operation.check, *variant.operation.course.values()]
+    operation = variant.operation
+    problems = [*operation.check, *operation.spare, *operation.course.values()]
     taken = [problem for problem in problems if not variant.limit_for(problem)]
     assert taken
     for problem in taken:

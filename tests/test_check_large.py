@@ -137,9 +137,7 @@ def test_which_blocks_run(tmp_path: Path) -> None:
 
 CHECKABLE = [name for name in names() if find(name).plan and find(name).operation.large]
 BRIEF = ("m1/direct", "m2/unroll_gemm")
-FEW = [
-    name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 4 == 0
-]  # each costs a second or two
+FEW = [name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 4 == 0]  # each takes a second
 TRIED = [*BRIEF, "m3/fusion", "gemm/v2_tiled"]  # at all default problems, whose kernels are compiled for it
 
 
