@@ -107,8 +107,8 @@ class TestVerb:
         assert check("--impl", "m2") == 1
         told = capsys.readouterr().out
         assert "RACE (+1)" in told
-        assert "1. race: " in told
-        assert "2. divergence: " in told
+        assert "1. divergence: " in told
+        assert "it shows as race (kernel.cu:44), too" in told
 
     def test_clean(
         self,
@@ -133,6 +133,7 @@ class TestVerb:
         assert json.loads(out.read_text())["shapes"][0] == {
             **CLEAN_SHAPE,
             "clean": True,
+            "sampled": False,
             "refused": "",
             "kinds": [],
         }
