@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
                 args.arch or CheckedEmulator.arch,
                 args.schedules or SCHEDULES,
                 args.limit or STEP_LIMIT,
-                args.large,
+                large=args.large,
             )
     show(report, Console(theme=THEME, highlighter=Verdict()))
     write_json("--json", args.json, report.as_dict())
