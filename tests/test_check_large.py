@@ -57,6 +57,7 @@ def written(folder: Path, **changed: object) -> Variant:
     ids=["int", "last image", "right", "waits"],
 )
 def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: str, tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # of tests before this one, too
     report = check(written(tmp_path, **changed), [LARGE], large=True)
     told = "\n".join(describe(report))
     assert [finding.kind for finding in report.findings] == ([kind] if kind else []), told
@@ -66,7 +67,7 @@ def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: 
         (finding,) = report.findings
         assert finding.place
         assert finding.place.code.startswith("y[((n * M + m)")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEMORY
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < max(MEMORY, before + MEMORY // 2)
 
 
 def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,8 +138,8 @@ def test_which_blocks_run(tmp_path: Path) -> None:
 
 CHECKABLE = [name for name in names() if find(name).plan and find(name).operation.large]
 BRIEF = ("m1/direct", "m2/unroll_gemm")
-FEW = [name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 4 == 0]  # each takes a second
-TRIED = [*BRIEF, "m3/fusion", "gemm/v2_tiled"]  # at all default problems, whose kernels are compiled for it
+FEW = [name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 8 == 0]  # each takes a second
+TRIED = ["m1/direct", "gemm/v2_tiled"]  # at all default problems, whose kernels are compiled for it
 
 
 @pytest.mark.parametrize("name", chosen(FEW, lambda name: name in BRIEF))

@@ -83,11 +83,6 @@ class TestUcontext:
         assert not report.findings, "\n".join(describe(report))
 
 
-@pytest.mark.exhaustive
-def test_ucontext_is_another_runtime() -> None:
-    assert CheckedEmulator(ucontext=True)._runtime_path != CheckedEmulator()._runtime_path
-
-
 @pytest.mark.usefixtures("with_clang")
 @pytest.mark.parametrize("name", CLANG_NAMES)
 def test_clang(name: str, tmp_path: Path) -> None:

@@ -237,7 +237,14 @@ def test_a_file_of_somebody_else_is_not_replaced(capsys: pytest.CaptureFixture[s
     assert json.loads(file.read_text())["variant"] == "softmax/v0_naive"
 
 
-def test_a_report_replaces_reports_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def page(title: str) -> bytes:
+    return f"<title>{title}</title>".encode()
+
+
+def test_a_report_replaces_reports_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mini_dnn.report.page.files", lambda _, title: {"index.html": page(title)})
     (tmp_path / "index.html").write_text("<title>my page</title>")
     results = str(ROOT / "benchmarks/results/h200-attention.json")
     words = ["report", results, "--out", str(tmp_path)]

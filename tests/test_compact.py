@@ -53,9 +53,10 @@ def test_the_tensor_cores_are_taken_and_fixed_arrays_find_room(
     variant, shape = find(name), shape_of(layer, name)
     for limit in (SMALL, LARGE):
         taken = planned(variant, shape, limit)
-        assert [launch.kernel for launch in taken.launches] == ["reset", "conv"]
+        assert [launch.kernel for launch in taken.launches] in (["reset", "conv"], ["prepare", "conv"])
         fixed = static_shared_bytes(emulator.compile(taken.source, taken.defines).path, "conv")
-        assert 0 < fixed <= BUFFER_BYTES * max(taken.defines["INPUTS"], 1)
+        ranges = 16 * (name == "m3/fp32_split")  # what its threads tell each other of their values
+        assert 0 < fixed <= BUFFER_BYTES * max(taken.defines["INPUTS"], 1) + ranges
         assert shared_bytes(taken) + fixed <= limit
 
 

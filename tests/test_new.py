@@ -44,6 +44,7 @@ class TestNew:
         assert (variant.parent, variant.idea, variant.precision) == (name, IDEA, source.precision)
         taken = [p for p in source.operation.course.values() if not source.limit_for(p)]
         problem = taken[-1].with_batch(100)
+        problem = taken[-1] if source.limit_for(problem) else problem
         assert planned(variant, problem).steps == planned(source, problem).steps
 
     def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:

@@ -90,7 +90,7 @@ class TestText:
         problem = small(variant)
         planned = variant.planned(problem, shared_limit(90))
         text = "\n".join(main_of(variant, problem))
-        launched = re.findall(r"^(?:harness::launch\()?(\w+)(?:<<<|, {)", text, re.MULTILINE)
+        launched = re.findall(r"^(?:harness::launch\()?([a-z]\w+)(?:<<<|, {)", text, re.MULTILINE)
         assert launched == [launch.kernel for launch in planned.launches]
         assert text.count("harness::Buffer<") == len(planned.arrays)
         assert max(map(len, text.splitlines())) <= 120

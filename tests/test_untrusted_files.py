@@ -186,10 +186,10 @@ def test_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     pipe, device, _, _ = odd_files(tmp_path)
     for path in (pipe, device):
         with pytest.raises(UsageError, match="is no regular file; name one"):
-            check_output("--out", path)
-    check_output("--out", tmp_path / "out.json")
+            check_output("--out", path, force=False)
+    check_output("--out", tmp_path / "out.json", force=False)
     with pytest.raises(UsageError, match="cannot be written"):
-        check_output("--out", Path("/proc/self/out.json"))
+        check_output("--out", Path("/proc/self/out.json"), force=False)
     assert not (tmp_path / "out.json").exists()
 
 

@@ -281,6 +281,6 @@ def compare(found: np.ndarray, expected: np.ndarray, layers: list[Measured]) -> 
         f"at most (bound {most:g})"
     )
     if len(found) - same > ceil(len(found) / ALIKE) or not off <= most:
-        cause = program("check", layers[0].variant.name)
+        cause = program("check", *(layer.variant.name for layer in layers[:1]))
         raise CheckError(f"the network differs from NumPy's: {words}. Find the cause with: {cause}")
     return words
