@@ -212,9 +212,11 @@ def test_no_false_finding(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CHECKABLE[::4])  # each takes seconds; the test above looks at all of them
+@pytest.mark.parametrize("name", CHECKABLE[2::12])  # each takes seconds; the test above looks at all of them
 def test_no_false_finding_at_several_problems(name: str) -> None:
     variant = find(name)
-    report = check(variant, SMALL if variant.op == "conv2d" else variant.operation.check)
+    among = [*variant.operation.check, *variant.operation.spare]
+    taken = [problem for problem in among if not variant.limit_for(problem)][:4]
+    report = check(variant, SMALL if variant.op == "conv2d" else taken)
     assert report.clean, "\n".join(describe(report))
     assert variant.op != "conv2d" or not any(result.refused for result in report.results)

@@ -47,13 +47,12 @@ def test_checks_again_after_each_change(tmp_path: Path) -> None:
     try:
         right = (folder / "kernel.cu").read_text()
         wait_until(lambda: said.read_text().count("watching") == 1)
-        assert "no findings" in said.read_text()
+        assert said.read_text().count("no findings") == 1
         change(folder, right.replace("] = acc;", "] = -acc;"))
         wait_until(lambda: said.read_text().count("watching") == 2)
         assert "1 finding at 1 shape" in said.read_text()
         change(folder, "this is no C++")
         wait_until(lambda: said.read_text().count("watching") == 3)
-        assert "does not compile" in said.read_text()
         change(folder, right)
         wait_until(lambda: said.read_text().count("watching") == 4)
         assert said.read_text().count("no findings") == 2
@@ -61,6 +60,7 @@ def test_checks_again_after_each_change(tmp_path: Path) -> None:
         assert process.wait() == 0
     finally:
         process.kill()
+        process.wait()
 
 
 def test_needs_a_variant(capsys: pytest.CaptureFixture[str]) -> None:
