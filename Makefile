@@ -1,4 +1,7 @@
 # make run    set up, then ten thousand images through the network:  make run BATCH=100 IMPL=m1
+# make docs   set up, then the documentation as a site, in build/site
+# make setup  the virtual environment alone
+# make handout  a copy for students, without solutions:  make handout KEEP=m1 OUT=../handout
 # make test   set up, then every check: style, types, tests; with EXHAUSTIVE=1, and in CI, also those that are left out
 PYTHON ?= python3
 BATCH ?= 10000
@@ -10,13 +13,16 @@ export PATH := $(PATH):/usr/local/cuda/bin
 # tests start hundreds of Pythons, each of which would compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
-EXTRAS := dev$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
+# the site is built by `make docs`, and by a test that is left out of a plain `make test`
+EXTRAS := dev$(if $(EXHAUSTIVE)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
 WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n + 1 : 8)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--brief)
 
-.PHONY: run test format clean
+.PHONY: setup run test docs handout format clean
+setup: $(STAMP)
+
 run: $(STAMP)
 	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
 	@printf '\nNext:\n'
@@ -33,6 +39,14 @@ test: $(STAMP)
 	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not gpu_alone'
 	$(if $(findstring gpu,$(EXTRAS)),$(PYTEST) -m gpu_alone || test $$? = 5)
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+	@echo 'open build/site/index.html'
+
+handout: $(STAMP)
+	@test -n '$(OUT)' || { echo "make handout needs a new folder: make handout KEEP=m1 OUT=../handout"; exit 1; }
+	$(VENV)/bin/python run.py handout --keep $(or $(KEEP),m1) --out $(OUT)
 
 format: $(STAMP)
 	$(VENV)/bin/ruff check --fix .

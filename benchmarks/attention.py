@@ -11,7 +11,8 @@ captured in a CUDA graph, and is timed between events on the GPU. Candidates tak
 - ``warm``: one run after the other, on the same arrays.
 
 Every candidate is tried with arrays that are contiguous and with parts of one packed array; the table has the
-better one. ``empty`` is a kernel that does nothing, and ``copy`` one that moves as many bytes.
+better one. ``empty`` is a kernel that does nothing, and ``copy`` one that moves as many bytes. A run of the
+first rungs takes up to a second: ``--layouts contiguous --modes written --libraries ""`` is enough for them.
 
 ``--random 100`` adds problems of random sizes against cuDNN alone: odd numbers of tokens up to 4095, 1 to
 1024 heads, contiguous arrays, an L2 of written lines. Errors are against float64, on the same inputs.
@@ -23,7 +24,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,16 +55,25 @@ def random_problems(count: int, seed: int = 0) -> list[AttentionShape]:
     return found
 
 
-def measure(bench: Bench, p: AttentionShape, impl: Sequence[str]) -> tuple[list[Row], list[Row]]:
-    """Times and errors of one problem: everything in both layouts, in all modes."""
+def measure(
+    bench: Bench,
+    p: AttentionShape,
+    impl: Sequence[str],
+    libraries: Sequence[str],
+    layouts: Sequence[str],
+    modes: Sequence[str],
+) -> tuple[list[Row], list[Row]]:
+    """Times and errors of one problem, in each layout and mode."""
     print(f"\n{p}", flush=True)
     given, candidates = bench.inputs(p), []
-    for layout in LAYOUTS:
-        candidates += bench.candidates(replace(p, layout=layout), given, impl, [*BACKENDS])
+    for layout in layouts:
+        candidates += bench.candidates(
+            replace(p, layout=layout), given, impl, libraries, warm="warm" in modes
+        )
     errors = bench.errors(p, given, candidates)
     candidates += bench.floors(p)
     rows = []
-    for mode in MODES:
+    for mode in modes:
         for one, us in zip(candidates, bench.take_turns(candidates, mode), strict=True):
             rows.append({**one.named, "mode": mode, "us": us})
     print("\n".join([table(rows, errors), *wrong_words(errors)]), flush=True)
@@ -106,45 +116,65 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--d", type=int, default=64)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
+    parser.add_argument("--layouts", default=",".join(LAYOUTS), help="of the arrays (default: %(default)s)")
+    parser.add_argument("--modes", default=",".join(MODES), help="states of the L2 (default: %(default)s)")
+    parser.add_argument(
+        "--libraries",
+        default=",".join(BACKENDS),
+        help="PyTorch's backends; empty for none (default: all)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random sizes")
     parser.add_argument("--out", type=Path)
     return parser.parse_args(words)
 
 
+def listed(words: str) -> list[str]:
+    """The words between commas."""
+    return [word for word in words.split(",") if word]
+
+
+def write(path: Path | None, found: Mapping[str, object]) -> None:
+    """Write a results file, if one is asked for."""
+    if path:
+        path.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def problems_of(given: argparse.Namespace) -> list[AttentionShape]:
     """Those that are asked for by their numbers of tokens."""
     B, H = map(int, given.heads.split(","))
-    tokens = [int(word) for word in given.tokens.split(",") if word]
+    tokens = [int(word) for word in listed(given.tokens)]
     return [AttentionShape(B, H, T, given.d, causal=given.causal) for T in tokens]
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     given = parsed(words)
-    impl = given.impl.split(",")
+    impl, libraries, layouts, modes = (
+        listed(words) for words in (given.impl, given.libraries, given.layouts, given.modes)
+    )
     problems, chosen = problems_of(given), random_problems(given.random, given.seed)
     import torch
 
     from mini_dnn.interop.calls import CALLS
 
     device = CALLS.device(torch.cuda.current_device())
-    both = [replace(p, layout=layout) for p in problems for layout in LAYOUTS]
-    build_ahead([*both, *chosen], impl, device)
+    in_layouts = [replace(p, layout=layout) for p in problems for layout in layouts]
+    build_ahead([*in_layouts, *chosen], impl, device)
     bench = Bench(torch)
     found: dict[str, list[Row]] = {"rows": [], "errors": [], "random": [], "random_errors": []}
-    libraries = {**versions(), "torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
-    about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": libraries}
+    used = {**versions(), "torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
+    about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": used}
     with torch.no_grad():
         for problem in problems:
-            rows, errors = measure(bench, problem, impl)
+            rows, errors = measure(bench, problem, impl, libraries, layouts, modes)
             found["rows"].extend(rows)
             found["errors"].extend(errors)
+            write(given.out, {**about, **found})  # kept if a later problem takes too long
         if chosen:
             rows, errors = measure_random(bench, chosen, impl)
             found["random"].extend(rows)
             found["random_errors"].extend(errors)
-    if given.out:
-        given.out.write_text(json.dumps({**about, **found}, indent=1) + "\n")
+    write(given.out, {**about, **found})
     return 0
 
 

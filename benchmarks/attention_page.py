@@ -2,8 +2,8 @@
 
 ``python benchmarks/attention_page.py``
 
-It reads ``results/attention/tokens.json`` (of `attention.py`) and, if it is there,
-``results/attention/counters.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
+It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there is
+one, ``counters.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
 ``docs/attention_fast.svg``, and writes the text between the markers of ``ladders/attention/README.md``.
 """
 
@@ -74,7 +74,7 @@ def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
         for (name, mode), us in medians(rows).items():
             if mode == MODE:
                 times.setdefault(find(name).name if "/" in name else name, {})[tokens] = us
-    return times
+    return {name: times[name] for name in [*rungs(times), *(name for name in times if "/" not in name)]}
 
 
 def rungs(times: Times) -> list[str]:
@@ -210,10 +210,11 @@ def replaced(readme: str, text: str, page: Path = README) -> str:
 def main() -> int:
     """Read, draw and write."""
     found = json.loads((RESULTS / "tokens.json").read_text())
+    for other in sorted(RESULTS.glob("tokens-*.json")):
+        found["rows"] += json.loads(other.read_text())["rows"]
     counted = RESULTS / "counters.json"
     counters = json.loads(counted.read_text()) if counted.is_file() else None
-    times = times_of(found)
-    ordered = {name: times[name] for name in [*rungs(times), *(n for n in times if "/" not in n)]}
+    ordered = times_of(found)
     for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
         (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
     README.write_text(replaced(README.read_text(), text_of(found, counters)))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from products import build_plans
-from vit import Budget, opened, replayed
+from whole_networks import Budget, opened, replayed, turns
 
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
@@ -37,7 +37,6 @@ from mini_dnn.variant import Launch, Planned, RoundTrip, Variant, find, names
 
 OPERATION = ops.find("resnet")
 COMPARED = 2  # images
-TURNS, TURN_S = 5, 0.02
 SEED = 0
 NOTE = "milliseconds a batch, turn by turn; bytes"
 
@@ -62,12 +61,6 @@ def memory(planned: Planned) -> dict[str, int]:
         else:
             found["workspace" if name.startswith(("call_", "product_")) else "activations"] += array.nbytes
     return found
-
-
-def turns(once: Callable[[int], float]) -> list[float]:
-    """Milliseconds, turn by turn, where ``once`` gives the mean of so many in a row."""
-    count = max(1, int(TURN_S * 1e3 / once(1)))
-    return [once(count) for _ in range(TURNS)]
 
 
 @contextmanager
@@ -191,6 +184,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for batch in batches:
             problem, arrays = whole.with_batch(batch), {**drawn, "images": drawn["images"][:batch]}
             for name in [*(v.name for v in variants), *([] if given.no_cpu else ["cpu"])]:
+                if name != "cpu" and find(name).limit_for(problem):
+                    continue
                 if not budget.left(f"{name}, batch {batch}"):
                     continue
                 if name == "cpu":

@@ -8,7 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 PATIENCE_S = 1.0  # work that ends sooner shows no bar
 
@@ -19,15 +28,29 @@ def busy(what: str) -> AbstractContextManager[object]:
     return console.status(what) if console.is_terminal else nullcontext()
 
 
+class _Rate(ProgressColumn):
+    """How many are done a second."""
+
+    def render(self, task: Task) -> Text:
+        """As text."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
 class Bar:
-    """A bar with the time left, on a terminal's stderr, from the first second on.
+    """A bar with the rate and the time left, on a terminal's stderr, from the first second on.
 
     >>> with Bar("resizing", 60000) as bar:
     ...     bar.update(1000)
     """
 
     def __init__(self, what: str, total: int) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(),
+        )
         console = Console(stderr=True)
         self._progress = Progress(
             *columns,

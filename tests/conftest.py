@@ -4,11 +4,14 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import absent
 import numpy as np
 import pytest
+from browser import Browser, find_chromium
 from hypothesis import HealthCheck, settings
 
 from mini_dnn.device import Device, open_device
@@ -40,6 +43,14 @@ def nvcc_is_not_asked() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_logged() -> Iterator[None]:
+    """In the work log of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MINI_DNN_LOG", raising=False)
+        yield
+
+
 @cache
 def why_no_gpu() -> str:
     """Why no CUDA device can be opened; empty if one can."""
@@ -56,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         with suppress(DeviceError):  # whoever needs a compiler tells that there is none
             for checked in (False, True):
                 build_runtime(find_compiler(), ucontext=False, checked=checked)
+            build_runtime(replace(find_compiler(), counted=True), ucontext=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,15 +78,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(method="thread"))
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
+    if absent.record():
+        for item in items:
+            if item.get_closest_marker("whole"):
+                item.add_marker(pytest.mark.skip(reason="a handout is not the whole repository"))
     if config.getoption("brief"):
         for item in items:
             if item.get_closest_marker("exhaustive"):
                 item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """In a handout, skip what needs something that it leaves out."""
+    report = yield
+    text = report.longreprtext + "".join(content for _, content in report.sections)
+    if report.failed and (why := absent.why_absent(text)):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, f"Skipped: {why}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """The same for files of tests that cannot be imported."""
+    report = yield
+    if report.failed and (why := absent.why_absent(report.longreprtext)):
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {why}")
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say why tests were skipped: a line a reason, where pytest has one for each place in a file."""
-    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    told = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    reasons = Counter(absent.LEFT_OUT if absent.LEFT_OUT in reason else reason for reason in told)
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"skipped {count}: {reason.removeprefix('Skipped: ')}")
 
@@ -104,6 +142,15 @@ def device(request: pytest.FixtureRequest) -> Device:
     """Each device in turn."""
     opened: Device = request.getfixturevalue(request.param)
     return opened
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with closing(Browser(program)) as started:
+        yield started
 
 
 @pytest.fixture

@@ -66,7 +66,9 @@ def install() -> None:
     Floor.of = classmethod(lambda cls, device: NO_FLOOR)  # type: ignore[assignment, method-assign]
 
 
-def _opened(name: str) -> ClockedEmulator:
+def _opened(name: str) -> EmulatorDevice:
+    if name == "emulator":
+        return EmulatorDevice()
     os.environ.pop(
         "MINI_DNN_CACHE_ONLY", None
     )  # the cache has what nvcc made, and the emulator needs its own

@@ -12,12 +12,13 @@ def exhaustive_unless(in_brief: object) -> Any:
     return () if in_brief else pytest.mark.exhaustive
 
 
-def sampled(*ways: Iterable[Any], one_of: int) -> list[Any]:
-    """All combinations of values, as parameters; a brief run meets one of so many, evenly spread."""
+def sampled(*ways: Iterable[Any], one_of: int, least: int = 1) -> list[Any]:
+    """Combinations of values as parameters: evenly one of ``least``, in a brief run one of ``one_of``."""
     numbered = [tuple(zip(*some, strict=True)) for some in product(*(enumerate(way) for way in ways))]
     return [
         pytest.param(*values, marks=exhaustive_unless(sum(numbers) % one_of == 0))
         for numbers, values in numbered
+        if sum(numbers) % least == 0
     ]
 
 

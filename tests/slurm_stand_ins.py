@@ -26,23 +26,23 @@ while [ "${1#--}" != "$1" ]; do
 done
 exec "$@"
 """
-SACCT = """#!/bin/bash
-echo "JobID|State|NodeList"
+SQUEUE = """#!/bin/bash
 state() {  # a job whose process has gone is over
   if [ ! -e "$1" ] || kill -0 "$(cat "$1")" 2> /dev/null; then cat "$CLUSTER/state"; else echo COMPLETED; fi
 }
 for script in "$CLUSTER"/script.*.sh; do
+  [ -e "$script" ] || continue
   id=${script%.sh}; id=${id##*script.}
-  for task in 0 1 2 3; do echo "${id}_$task|$(state "$CLUSTER/pid.$id.$task")|"; done
-  echo "$id|$(state "$CLUSTER/pid.$id.0")|"
+  for task in 0 1 2 3; do echo "${id}_$task|$(state "$CLUSTER/pid.$id.$task")"; done
+  echo "$id|$(state "$CLUSTER/pid.$id.0")"
 done
 """
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put them first on the path; the folder keeps what they were given, and ``state``, which sacct tells."""
+    """Put them first on the path; the folder keeps what they were given, and ``state``, which squeue says."""
     folder.mkdir()
-    for name, text in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT}.items():
+    for name, text in {"sbatch": SBATCH, "srun": SRUN, "squeue": SQUEUE}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     (folder / "state").write_text("RUNNING")

@@ -164,7 +164,7 @@ def test_every_mistake_is_wrong_and_told(change: dict[str, Any]) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             found = {name: o.astype(np.float16) for name, o in outputs.items()}
         assert not compare_all(found, right, allowed).ok, sentence
-        told += hint(OPERATION, p, arrays, found, "fp16") == f"this is what one gets when {sentence}"
+        told += hint(OPERATION, p, arrays, found, "fp16") == f"the result is the same as when {sentence}"
     assert told >= 14
 
 
@@ -180,7 +180,7 @@ def test_hints(change: dict[str, Any], words: str) -> None:
     p = AttentionShape(1, 2, 23, 64)
     arrays = OPERATION.inputs(p, 0)
     found = answer(replace(p, **change), arrays)
-    assert hint(OPERATION, p, arrays, found, "fp16") == f"this is what one gets when {words}"
+    assert hint(OPERATION, p, arrays, found, "fp16") == f"the result is the same as when {words}"
 
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("tf32", marks=pytest.mark.exhaustive), "fp16"])

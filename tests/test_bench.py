@@ -151,7 +151,10 @@ def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFi
     """Those of the network's layers in the network, on images; the others at their problems."""
     file = tmp_path / "results.json"
     words = ["bench", "--impl", "m1", "networks/lenet/fused_pool", "layers/fused", "--batch", "2"]
-    assert main([*words, "--device", "emulator", "--data", "synthetic", "--out", str(file)]) == 0
+    assert (
+        main([*words, "--budget", "0.01", "--device", "emulator", "--data", "synthetic", "--out", str(file)])
+        == 0
+    )
     rows = bench_file(read_json(file), file).rows
     assert [(row.op, row.variant, row.problem, row.accuracy is None) for row in rows] == [
         ("conv2d", "m1/direct", "conv1", False),
@@ -169,12 +172,15 @@ def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFi
     ("words", "message"),
     [
         (["conv3d"], "conv3d is neither an operation (did you mean 'conv2d'?) nor a variant"),
-        (["softmax", "--impl", "m1"], "--impl m1/direct: it computes conv2d, where softmax is asked for"),
+        (["softmax", "--impl", "m1"], "--impl m1/direct: it computes conv2d, but softmax is needed here"),
         (["--impl", "m1", "layers/fused", "--at", "conv1"], "layers/fused: it computes conv2d_relu_pool"),
         (["softmax", "--at", "conv1"], "--at conv1: softmax has no such problem"),
         (["softmax", "--shapes", "3"], "found 1 values; expected 2: N,L"),
-        (["softmax", "--shapes", "3,5", "--batch", "3"], "--shapes has the sizes of the batches already"),
-        (["softmax", "--shapes", "3,5", "--at", "tokens"], "use one of them"),
+        (
+            ["softmax", "--shapes", "3,5", "--batch", "3"],
+            "--shapes already contains the sizes of the batches",
+        ),
+        (["softmax", "--shapes", "3,5", "--at", "tokens"], "use only one of them"),
     ],
 )
 def test_wrong_use(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

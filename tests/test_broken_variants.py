@@ -82,16 +82,22 @@ def test_of_the_command_line(
     ("given", "message"),
     [
         ('"refuses": lambda s: s.R != s.S', "refuses gives False; expected the limit in words"),
-        ('"plan": lambda s: [Launch("conv", 5, (1,), ())]', "grid 5; it must be whole numbers"),
-        ('"plan": lambda s: [Launch("conv", (1,), (True, 0.5), ())]', "block (True, 0.5); it must be whole"),
+        ('"plan": lambda s: [Launch("conv", 5, (1,), ())]', "grid 5; it must be integers"),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (True, 0.5), ())]',
+            "block (True, 0.5); it must be integers",
+        ),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), 5)]', "args 5; it must be a tuple of arguments"),
         ('"plan": lambda s: [Launch(5, (1,), (1,), ())]', "kernel 5; it must be a name in quotes"),
-        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, "a")]', "stream 'a'; it must be a whole"),
-        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, -1)]', "stream -1; it must be a whole"),
-        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 1.5)]', "shared_bytes 1.5; it must be a whole"),
+        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, "a")]', "stream 'a'; it must be an integer"),
+        ('"plan": lambda s: [Launch("conv", (1,), (1,), (), 0, -1)]', "stream -1; it must be an integer"),
+        (
+            '"plan": lambda s: [Launch("conv", (1,), (1,), (), 1.5)]',
+            "shared_bytes 1.5; it must be an integer",
+        ),
         (
             '"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=1.5)]',
-            "cluster 1.5; it must be a whole number, or a tuple of up to three",
+            "cluster 1.5; it must be an integer, or a tuple of up to three",
         ),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=(2, "1"))]', "cluster (2, '1'); it must"),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), (), cluster=())]', "cluster (); it must"),
@@ -106,7 +112,7 @@ def test_of_the_command_line(
         ),
         (
             '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap("x", 64),))]',
-            "conv has a TensorMap with box 64; it must be whole numbers of elements: (128, 64)",
+            "conv has a TensorMap with box 64; it must be integers, counted in elements: (128, 64)",
         ),
         (
             '"plan": lambda s: [Launch("conv", (1,), (1,), (TensorMap("x", (1, 4), dtype=[]),))]',
@@ -117,10 +123,10 @@ def test_of_the_command_line(
             "conv has a TensorMap with buffer 0; it must be a name in quotes",
         ),
         ('"setup": lambda s: [CopyToSymbol("w_const", ["w"])]', "a CopyToSymbol has buffer ['w']; it must"),
-        ('"setup": lambda s: [1]', "setup returns 1, which is no step"),
-        ('"scratch": lambda s: {"a": Array((2,), "float99")}', "expected names with shapes in whole numbers"),
-        ('"scratch": lambda s: {"a": (4, 0)}', "expected names with shapes in whole numbers from 1 on"),
-        ('"scratch": lambda s: {"a": "long"}', "expected names with shapes in whole numbers"),
+        ('"setup": lambda s: [1]', "setup returns 1, which is not a step"),
+        ('"scratch": lambda s: {"a": Array((2,), "float99")}', "expected names with shapes of integers"),
+        ('"scratch": lambda s: {"a": (4, 0)}', "expected names with shapes of integers of 1 or more"),
+        ('"scratch": lambda s: {"a": "long"}', "expected names with shapes of integers"),
         ('"scratch": lambda s: {"x": (4,)}', "scratch has a buffer 'x'; x, w, y are given"),
     ],
 )

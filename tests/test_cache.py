@@ -108,7 +108,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(
         assert found.name == target.name  # by which others find it once it is loaded
     assert len(made) == 1
     (said,) = warnings_of(caplog)
-    assert "does not take what was compiled (No space left on device), so it is not kept" in said
+    assert "cannot store the compiled kernel (No space left on device), so it is not kept" in said
     monkeypatch.setattr(cache, "write_atomically", full(folder))
     with pytest.raises(
         DeviceError, match=r"neither .*other\.so nor the folder for temporary files.*No space"
@@ -123,7 +123,10 @@ def refuse_to_open(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "word"),
     [
-        (lambda file, patch: patch.setattr(cache, "_trusted", lambda: {os.getuid() + 1}), "another user's"),
+        (
+            lambda file, patch: patch.setattr(cache, "_trusted", lambda: {os.getuid() + 1}),
+            "belongs to another user",
+        ),
         (lambda file, patch: patch.setattr(cache, "open_regular", refuse_to_open), "Permission denied"),
         (lambda file, patch: file.write_bytes(b"damage" * 20), "is damaged"),
         (lambda file, patch: (file.unlink(), os.mkfifo(file)), "found a pipe"),

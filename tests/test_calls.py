@@ -168,7 +168,7 @@ def with_plan(**changes: Any) -> Callable[[], Variant]:
         (some(a="x"), "names a buffer 'x'; there are a, b, c"),
         (some(m=10), "it reaches 70 elements of a, which has 35"),
         (some(layout="xx"), "has layout 'xx'; it must be one of"),
-        (some(impl="gemm/v5"), "gemm/v5_mma_async does not take .*: it multiplies halves"),
+        (some(impl="gemm/v5"), "gemm/v5_mma_async does not support .*: it multiplies halves"),
         (with_plan(setup=lambda p: [Launch("k", (1,), (1,), ())]), "has a setup or several streams"),
         (with_plan(plan=lambda p: [Launch("k", (1,), (1,), (), stream=1)]), "several streams"),
         (lambda: replace(calling("gemm/v3"), lookup=None), "a submission is graded by its own"),

@@ -94,7 +94,7 @@ def test_mistakes_that_luck_hides(file: Path, tmp_path: Path) -> None:
     for other in set(SCHEDULES) - set(order):
         assert run_wrong(file, tmp_path, [other]).findings, other
     told = "\n".join(describe(run_wrong(file, tmp_path)))
-    assert f"hidden in {order[0]} order: met when blocks and threads run in reverse order" in told
+    assert f"not found in {order[0]} order: found when blocks and threads run in reverse order" in told
 
 
 def test_the_random_order_is_that_of_the_seed(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_hint_of_a_lower_precision() -> None:
     def told() -> str:
         return hint(OPERATION, ConvShape.of(x, w), {"x": x, "w": w}, {"y": y}, "fp32")
 
-    assert "it is as exact as fp16_sum, not as fp32" in told()
+    assert "the result has the accuracy of fp16_sum, not of fp32" in told()
     y[0, 1, 2, 3] += 100
     assert "exact" not in told()
 
@@ -185,9 +185,9 @@ class TestVerb:
             (["--impl", "m1", "--json", "/no/such/folder/x.json", "--shapes", "1,1,1,1,1,1,1"], "--json"),
             (
                 ["--impl", "m1", "--shapes", "1000000,64,9999,9999,1,1,1"],
-                "does not fit this machine's memory",
+                "does not fit in this machine's memory",
             ),
-            (["--impl", "m1", "--shapes", f"{10**30},1,1,1,1,1,1"], "does not fit this machine's memory"),
+            (["--impl", "m1", "--shapes", f"{10**30},1,1,1,1,1,1"], "does not fit in this machine's memory"),
         ],
     )
     def test_wrong_use(self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,22 +197,24 @@ class TestVerb:
     def test_shape_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "--impl", "m1", "--shapes", "1,2,3"]) == 2
         told = capsys.readouterr().err
-        assert "'1,2,3' is no N,C,H,W,M,R,S such as 3,3,19,37,17,3,5: found 3 values; expected 7" in told
+        assert (
+            "'1,2,3' does not have the form N,C,H,W,M,R,S, such as 3,3,19,37,17,3,5: found 3 values" in told
+        )
 
     def test_seed_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             main(["check", "--impl", "m1", "--seed", "-1"])
-        assert "a whole number from 0 on" in capsys.readouterr().err
+        assert "expected an integer of 0 or more" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", CHECKABLE)
+@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in CHECKABLE[::3]))
 def test_no_false_finding(name: str) -> None:
     report = check(find(name), [small_problem(name)])
     assert report.clean, "\n".join(describe(report))
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CHECKABLE[2::12])  # each takes seconds; the test above looks at all of them
+@pytest.mark.parametrize("name", CHECKABLE[2::24])  # each takes seconds; the test above looks at all of them
 def test_no_false_finding_at_several_problems(name: str) -> None:
     variant = find(name)
     among = [*variant.operation.check, *variant.operation.spare]

@@ -35,7 +35,7 @@ def test_read_of_what_is_under_way(kernels: Kernels) -> None:
     found = finding(kernels, "async_groups", x, np.array([16, 8, 4], INT), out, out.copy(), out.copy())
     assert found.kind == "async"
     assert found.what.startswith(
-        "read of places[0][0] of shared array places 64x12 while a cp_async that is to fill it"
+        "read of places[0][0] of shared array places 64x12 while a cp_async that will fill it"
     )
     assert found.place is not None
     assert found.place.line == line_of("ptx.cu", "out[12 * threadIdx.x + i] = places[threadIdx.x][i]")
@@ -50,12 +50,12 @@ def test_read_of_what_is_under_way(kernels: Kernels) -> None:
     [
         (
             0,
-            "write of buffer[0] of shared array buffer 32 while a bulk_store that is to read it",
+            "write of buffer[0] of shared array buffer 32 while a bulk_store that will read it",
             "buffer[i] = -1;",
         ),
         (
             2,
-            "write of buffer[0] of shared array buffer 32 while a bulk_store that is to read it",
+            "write of buffer[0] of shared array buffer 32 while a bulk_store that will read it",
             "buffer[i] = -1;",
         ),
     ],
@@ -71,7 +71,7 @@ def test_source_of_a_store_is_written(kernels: Kernels, wait: int, what: str, li
 def test_store_that_nobody_waits_for(kernels: Kernels) -> None:
     found = finding(kernels, "bulk_store_left", np.zeros(32, np.float32))
     assert found.kind == "async"
-    assert found.what.startswith("the block ends, and nobody has waited for the bulk_store")
+    assert found.what.startswith("the block ends without waiting for the bulk_store")
     assert found.place is not None
     assert "ptx::bulk_store(out" in found.place.code
 
@@ -84,7 +84,7 @@ def test_store_of_what_no_fence_follows(kernels: Kernels) -> None:
     found = finding(kernels, "bulk_store_fence", y, INT(0))
     assert found.kind == "async"
     assert found.what.startswith(
-        "bulk_store from buffer[0] of shared array buffer 32, which was written with no"
+        "bulk_store from buffer[0] of shared array buffer 32, which was written without a"
     )
     assert found.place is not None
     assert "ptx::bulk_store(out" in found.place.code

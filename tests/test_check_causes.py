@@ -101,9 +101,9 @@ def test_report() -> None:
     report = Report("mine", "conv2d", 0, results, "emulator", 90)
     told = "\n".join(describe(report))
     assert "1. race: " in told
-    assert "   also     it shows as uninitialised (kernel.cu:14), too: mend this first" in told
+    assert "   also     it also causes: uninitialised (kernel.cu:14); fix this first" in told
     assert "2. out-of-bounds: " in told
-    assert "   also     it shows as wrong result, too" in told
+    assert "   also     it also causes: wrong result" in told
     first, second = report.as_dict()["findings"]
     assert [effect["kind"] for effect in first["effects"]] == ["uninitialised"]
     assert first["effects"][0]["place"]["line"] == 14

@@ -76,8 +76,8 @@ def test_where_the_other_party_is(loaded: Kernels) -> None:
     found = finding(loaded, "writes_too_early", 4, np.zeros(4, INT))
     assert found.kind == "race"
     assert found.what == (
-        "one thread writes and another writes box[0] of shared array box 64 in block (1, 0, 0), with no "
-        "barrier of the cluster between that orders memory"
+        "one thread writes and another writes box[0] of shared array box 64 in block (1, 0, 0), without "
+        "a cluster barrier between them that orders memory"
     )
     assert found.own is not None
     assert found.other is not None
@@ -99,13 +99,13 @@ def test_global_memory_is_ordered_by_the_cluster_alone(kernels: Kernels) -> None
     kernels("hands_over", (4,), (64,), x, np.bool_(True), cluster=(2, 1, 1))
     found = finding(kernels, "hands_over", 4, x, np.bool_(False))
     assert found.kind == "race"
-    assert "and blocks are not ordered" in found.what
+    assert "and nothing orders the two blocks" in found.what
 
 
 def test_beyond_an_array_of_another_block(kernels: Kernels) -> None:
     found = finding(kernels, "too_far", 2, np.zeros(2, INT))
     assert found.kind == "out-of-bounds"
-    assert "box[64]: outside of shared array box 64, element 64 of 64" in found.what
+    assert "box[64]: outside shared array box 64, element 64 of 64" in found.what
 
 
 def test_no_pointer_into_shared_memory(kernels: Kernels) -> None:
@@ -124,14 +124,14 @@ def test_relaxed_arrivals_need_the_fence(kernels: Kernels, fence: bool) -> None:
         return
     found = finding(kernels, "publishes", 2, order, fenced)
     assert found.kind == "cluster"
-    assert "no barrier of the cluster came between its mbarrier_init and that" in found.what
+    assert "without a cluster barrier after its mbarrier_init" in found.what
     assert "fence_mbarrier_init()" in found.cure
 
 
 def test_a_copy_that_lands_while_it_is_read(kernels: Kernels) -> None:
     found = finding(kernels, "reads_what_is_sent", 2, np.zeros(64, np.float32))
     assert found.kind == "async"
-    assert " of shared array buffer 64 while a bulk_load_multicast that is to fill it is" in found.what
+    assert " of shared array buffer 64 while a bulk_load_multicast that will fill it is" in found.what
     assert found.other is not None
     assert found.other.place is not None
     assert "ptx::bulk_load_multicast(" in found.other.place.code

@@ -86,9 +86,7 @@ class TestVerb:
         told = capsys.readouterr().out
         assert "clean           (1, 1, 4, 5)" in told
         assert "OUT-OF-BOUNDS   (2, 1, 9, 21)" in told
-        assert (
-            "1. out-of-bounds: read of x[n=2, c=0, h=0, w=0]: outside of global array x (2, 1, 9, 21)" in told
-        )
+        assert "1. out-of-bounds: read of x[n=2, c=0, h=0, w=0]: outside global array x (2, 1, 9, 21)" in told
         assert f"   here     kernel.cu:{LOAD} | const float value = x[" in told
         assert "block (1, 2, 1), thread (35, 0, 0) of conv_direct" in told
         assert "   cure     guard the access" in told
@@ -108,7 +106,7 @@ class TestVerb:
         told = capsys.readouterr().out
         assert "RACE (+1)" in told
         assert "1. divergence: " in told
-        assert "it shows as race (kernel.cu:44), too" in told
+        assert "it also causes: race (kernel.cu:44)" in told
 
     def test_clean(
         self,
@@ -192,7 +190,7 @@ class TestVerb:
             "  float acc = 0.0f;\n  for (;;) __nanosleep(9);",
         )
         assert main(["check", "--device", "cuda", "--impl", folder, "--shapes", ODD]) == 1
-        assert "1. endless: the kernels did not come to their end within 0.5 s" in capsys.readouterr().out
+        assert "1. endless: the kernels did not finish within 0.5 s" in capsys.readouterr().out
 
     def test_a_slow_machine_is_no_endless_kernel(
         self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -203,7 +201,7 @@ class TestVerb:
         monkeypatch.setattr(check_cuda, "LIMIT_S", 0.5)
         assert check("--impl", "m1") == 2
         told = capsys.readouterr()
-        assert "took more than 0.5 s, though its kernels may only take 60; try again when" in told.err
+        assert "took more than 0.5 s, although its kernels may take only 60; try again when" in told.err
         assert "endless" not in told.out + told.err
 
     @pytest.mark.parametrize(
@@ -239,13 +237,13 @@ class TestVerb:
 
     def test_arch_is_the_gpus(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert check("--impl", "m1", "--arch", "80") == 2
-        assert "--device cuda takes the GPU that is there" in capsys.readouterr().err
+        assert "--device cuda uses the installed GPU" in capsys.readouterr().err
 
     def test_a_tool_that_may_not_run(self, install: Install, tmp_path: Path) -> None:
         install()
         program = tmp_path / "bin" / "compute-sanitizer"
         program.write_text("no program")
-        with pytest.raises(MiniDnnError, match=r"cannot be started: .*look whether it may be executed"):
+        with pytest.raises(MiniDnnError, match=r"cannot be started: .*check whether it is executable"):
             tools.run([str(program)])
 
 

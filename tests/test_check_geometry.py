@@ -99,18 +99,18 @@ def finding(folder: Path, arch: int = 90, static: int = 16384) -> Finding | None
         (
             {"args": '("x", "y", 4, 2.0)'},
             14,
-            "is long long n and takes np.int64(...); the launch passes the int 4",
+            "is long long n and needs np.int64(...); the launch passes the int 4",
             "",
         ),
         (
             {"args": '("x", "y", np.int64(4), 2)'},
             14,
-            "float factor and takes a float; the launch passes the int 2",
+            "float factor and needs a float; the launch passes the int 2",
             "",
         ),
         ({"args": '("x", "y", np.int32(4), 2.0)'}, 14, "the launch passes np.int32(4)", ""),
-        ({"args": '("x", 5, np.int64(4), 2.0)'}, 14, "float* y and takes a buffer, by its name", "declare"),
-        ({"args": '("x", "y", "w", 2.0)'}, 14, "takes np.int64(...); the launch passes buffer w", "declare"),
+        ({"args": '("x", 5, np.int64(4), 2.0)'}, 14, "float* y and needs a buffer, by its name", "declare"),
+        ({"args": '("x", "y", "w", 2.0)'}, 14, "needs np.int64(...); the launch passes buffer w", "declare"),
         (
             {"args": '("x", "y", np.int64(4))'},
             14,
@@ -144,11 +144,11 @@ def test_possible(tmp_path: Path) -> None:
     [
         ("(16,)", "16", 90, "cluster (16, 1, 1) has 16 blocks; CUDA allows 8 in a cluster"),
         ("(8, 8)", "(4, 4)", 90, "cluster (4, 4, 1) has 16 blocks"),
-        ("(7,)", "2", 90, "grid.x is 7 in grid (7,), which is no multiple of cluster.x = 2"),
-        ("(4, 3)", "(2, 2)", 90, "grid.y is 3 in grid (4, 3), which is no multiple of cluster.y = 2"),
-        ("(4,)", "(2, 2)", 90, "grid.y is 1 in grid (4,), which is no multiple"),
+        ("(7,)", "2", 90, "grid.x is 7 in grid (7,), which is not a multiple of cluster.x = 2"),
+        ("(4, 3)", "(2, 2)", 90, "grid.y is 3 in grid (4, 3), which is not a multiple of cluster.y = 2"),
+        ("(4,)", "(2, 2)", 90, "grid.y is 1 in grid (4,), which is not a multiple"),
         ("(4,)", "0", 90, "cluster.x is 0"),
-        ("(4,)", "2", 80, "scale is launched in clusters, which sm_90 has and sm_80 lacks"),
+        ("(4,)", "2", 80, "scale is launched in clusters, which need sm_90; this is sm_80"),
         ("(4,)", "2", 90, ""),
         ("(2, 4, 6)", "(1, 2, 3)", 90, ""),
     ],
@@ -172,14 +172,14 @@ def test_clusters(grid: str, cluster: str, arch: int, what: str, tmp_path: Path)
         (
             "const __grid_constant__ ptx::TensorMap x",
             '"x"',
-            "takes a TensorMap(...); the launch passes",
+            "needs a TensorMap(...); the launch passes",
         ),
         (
             "const float* x",
             'TensorMap("x", (1, 4))',
-            "takes a buffer, by its name; the launch passes a",
+            "needs a buffer, by its name; the launch passes a",
         ),
-        ("int x", 'TensorMap("x", (1, 4))', "takes an int; the launch passes a TensorMap of x"),
+        ("int x", 'TensorMap("x", (1, 4))', "needs an int; the launch passes a TensorMap of x"),
         ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "and this one may be a copy"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
         student(tmp_path, KERNEL.replace("scale(const", "scales(const").replace("scale(int)", "it"))
     )
     assert found is not None
-    assert found.what == "there is no kernel 'scale' in kernel.cu: it has scales; did you mean 'scales'?"
+    assert found.what == "there is no kernel 'scale' in kernel.cu, which has scales; did you mean 'scales'?"
     assert found.place is not None
     assert found.place.line == 11
     assert found.other is not None

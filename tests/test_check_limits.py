@@ -176,7 +176,7 @@ def test_a_variable_that_is_too_small(tmp_path: Path, capsys: pytest.CaptureFixt
     out = tmp_path / "verdict.json"
     assert main(["check", "--impl", str(folder), "--shapes", SHAPE.text, "--json", str(out)]) == 1
     words = capsys.readouterr().out
-    assert "launch: the copy of w, 12 bytes, does not fit the variable taps, which has 8" in words
+    assert "launch: the copy of w, 12 bytes, does not fit in the variable taps, which has 8" in words
     assert 'variant.py:6 | CopyToSymbol("taps", "w"),' in words
     assert "kernel.cu:1 | __constant__ float taps[2];" in words
     assert '"kind": "launch"' in out.read_text()
@@ -196,7 +196,7 @@ def test_more_threads_than_bounds(bounds: str, threads: int, tmp_path: Path) -> 
     text = "#define TILE 16\n" + kernel("y[0] = x[0];")
     text = text.replace("__global__ void", f"__global__ void __launch_bounds__({bounds})")
     finding = told(write(tmp_path, text, threads=threads), False)
-    assert finding.what.startswith(f"conv is declared __launch_bounds__(64), and launched with {threads}")
+    assert finding.what.startswith(f"conv is declared __launch_bounds__(64), but is launched with {threads}")
     assert finding.place
     assert (finding.place.file, finding.place.line) == ("variant.py", 7)
 
@@ -222,7 +222,7 @@ def test_registers(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setattr(limits, "_ask_nvcc", lambda source, defines, arch: words)
     (finding,) = check(find(folder), [SHAPE], schedules=["forward"]).findings
-    needed = "conv takes 202 registers a thread, 106,496 for a block of 512 threads"
+    needed = "conv uses 202 registers per thread, 106,496 for a block of 512 threads"
     assert finding.what.startswith(needed) == (threads == 512)
 
 
@@ -280,7 +280,7 @@ def test_nvcc_is_asked_once(tmp_path: Path, device: StreamEmulator, monkeypatch:
     for _ in range(2):
         found = said(device, file, True).findings
         assert [f.what for f in found] == [
-            'nvcc does not take it: a mistake of "this" kind',
+            'nvcc rejects it: a mistake of "this" kind',
             "conv calls twice, a function without __device__, which a GPU cannot call",
         ]
     assert (tmp_path / "log").read_text() == "asked\n"

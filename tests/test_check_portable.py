@@ -137,4 +137,4 @@ extern "C" __global__ void conv(const float* x, float* y) {
 def test_static_variables_have_space_between(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(STATIC)
     told = "\n".join(describe(check(Variant("conv2d", "", blocks(9), folder=tmp_path), [TINY])))
-    assert "write of sums[8]: outside of constant or device array sums" in told
+    assert "write of sums[8]: outside constant or device array sums" in told

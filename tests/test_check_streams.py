@@ -242,7 +242,7 @@ def test_words_of_a_race(folder: Folder) -> None:
         "step 2, the launch of scale on stream 0, reads x[n=0, c=0, h=0, w=0] of global array x (4, 1, 5, 9), "
         "which step 1, the copy of x[0:4] to the GPU on stream 1, writes: nothing orders stream 0 after stream 1"
     )
-    assert "Record('x_is_done', 1) behind step 1 and Wait('x_is_done', 0) ahead of step 2" in finding.cure
+    assert "Record('x_is_done', 1) after step 1 and Wait('x_is_done', 0) before step 2" in finding.cure
     assert finding.other is not None
     assert finding.other.place is not None
     assert "CopyIn(whole, 1)" in finding.other.place.code
@@ -298,7 +298,7 @@ def test_on_a_gpu(name: str, folder: Folder, cuda: Device) -> None:
 def test_events_that_are_none(step: dict[str, object], folder: Folder) -> None:
     variant = folder.variant(RIGHT["recorded and waited for"])
     values = plans.encode_values(variant.planned(SHAPE, 1 << 16))
-    with pytest.raises(VariantError, match=r"is no name in C|a stream has 64"):
+    with pytest.raises(VariantError, match=r"is not a valid name in C|a stream has 64"):
         decoding.decode_values({**values, "steps": [step]}, SHAPE, plans.Head.of(variant), variant.source)
 
 

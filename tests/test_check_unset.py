@@ -75,5 +75,5 @@ def test_variable(name: str, tmp_path: Path) -> None:
     (finding,) = report.findings
     assert finding.kind == "uninitialised", told
     assert finding.place is None if not at else finding.place and at in finding.place.code, told
-    assert "it shows as wrong result, too" in told
-    assert "results change with what" in finding.what
+    assert "it also causes: wrong result" in told
+    assert "the results depend on" in finding.what

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ from mini_dnn.cli import classified, classify, main
 from mini_dnn.cli.classified import Classified, plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
-from mini_dnn.measuring.pictures import Classifier, top
+from mini_dnn.measuring import answers
+from mini_dnn.measuring.pictures import Classifier, Spent, top
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.weights import WeightsInfo, save
@@ -72,8 +72,8 @@ def test_a_folder_with_broken_files(
     out, err = capsys.readouterr()
     for name, why in (
         ("3a.jpg", "it is empty"),
-        ("3b.png", "cut short or damaged"),
-        ("9z.png", "no picture"),
+        ("3b.png", "truncated or damaged"),
+        ("9z.png", "not a picture"),
     ):
         assert f"error: {folder / name}: " in err
         assert why in err
@@ -158,7 +158,8 @@ def test_finished_pixels(garments: np.ndarray, tmp_path: Path, capsys: pytest.Ca
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["class"]) for row in rows] == classes_of(garments)
     assert rows[7]["file"] == f"{tmp_path}/x.npy[7]"
-    assert "nothing had to be decoded" in err or "decoding: the network waited" in err
+    assert "limit     " in err
+    assert "all workers decoded" not in err
 
 
 def test_inverted(garments: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +208,10 @@ def test_names_from_a_file(
     out = capsys.readouterr().out
     assert "NOTE" not in out
     assert sorted(re.findall(r"% (\w+)", out.split("0.png: ")[1].split("\n")[0])) == list("abcdef")
-    for text, says in ((b"a\nb\n", "has 2 names, and the network knows 6 classes"), (b"\xff", "is no text")):
+    for text, says in (
+        (b"a\nb\n", "has 2 names, and the network knows 6 classes"),
+        (b"\xff", "is not UTF-8 text"),
+    ):
         file.write_bytes(text)
         assert main([*words, "--classes", str(file)]) == 2
         assert says in capsys.readouterr().err
@@ -229,6 +233,29 @@ def test_on_the_emulator_as_on_the_host(
         assert float(a["probability"] or 0) == pytest.approx(float(b["probability"] or 0), rel=1e-4, abs=2e-6)
 
 
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("emulator", marks=pytest.mark.exhaustive),
+        pytest.param("cuda", marks=pytest.mark.gpu),
+    ],
+)
+def test_the_shipped_residual_network_on_the_fastest_rung(
+    folder: Path, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """16 channels and a stem of 3 x 3, on kernels that take 64 channels at a time."""
+    found = []
+    for flags in (["--impl", "cpu"], ["--impl", "networks/resnet18/v6_graph", "--device", device]):
+        words = ["classify", str(folder), "--network", "resnet18", "--batch", "4", "--csv", "-", *flags]
+        assert main(words) == 1  # three cannot be read
+        found.append(list(csv.DictReader(io.StringIO(capsys.readouterr().out))))
+    best = [[row["class"] for row in rows if row["rank"] == "1"] for rows in found]
+    assert best[0] == best[1]
+    assert len(best[0]) == 10
+    for a, b in zip(*([row for row in rows if row["rank"] == "1"] for rows in found), strict=True):
+        assert float(a["probability"]) == pytest.approx(float(b["probability"]), abs=0.02)
+
+
 def test_files_that_exist_are_left_alone(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,7 +263,7 @@ def test_files_that_exist_are_left_alone(
     mine.write_text("mine")
     words = ["classify", f"{folder}/0.png", "--network", "vit", "--impl", "cpu", "--json", str(mine)]
     assert main(words) == 2
-    assert "exists already; name another file, or replace it with --force" in capsys.readouterr().err
+    assert "already exists; name another file, or use --force to replace it" in capsys.readouterr().err
     assert mine.read_text() == "mine"
     assert main([*words, "--force"]) == 0
     assert json.loads(mine.read_text())["classified"] == 1
@@ -249,7 +276,7 @@ def test_nothing_is_written_half(
     def broken(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(classify, "top", broken)
+    monkeypatch.setattr(answers, "top", broken)
     out = tmp_path / "out"
     out.mkdir()
     files = ["--json", str(out / "out.json"), "--csv", str(out / "out.csv")]
@@ -326,16 +353,26 @@ def test_names_of_classes() -> None:
 def test_the_likeliest_classes() -> None:
     given = np.array([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
     assert top(given, 2).tolist() == [[1, 2], [0, 2]]
+    many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many that are alike
+    for count in (1, 5, 40):
+        assert top(many, count).tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
     given[1, 1] = np.nan
     with pytest.raises(MiniDnnError, match="no numbers: its weights are damaged"):
         top(given, 1)
 
 
-@pytest.mark.parametrize(("waited_s", "limit"), [(1.2, "decoding"), (0.8, "network")])
-def test_what_limited(waited_s: float, limit: str) -> None:
-    feed: Any = SimpleNamespace(waited_s=waited_s, decoding_s=1.0, workers=2)
-    assert classify._limit(feed, 2.0) == limit
-    assert classify._words(feed, 2.0).startswith("decoding" if limit == "decoding" else "the network")
+@pytest.mark.parametrize(
+    ("spent", "limit"),
+    [
+        (Spent(2.0, waited=1.2, decoding=2.0), "decoding"),
+        (Spent(2.0, waited=0.8), "network"),
+        (Spent(2.0, copying=1.2), "copies"),
+        (Spent(2.0, results=1.2), "results"),
+    ],
+)
+def test_what_limited(spent: Spent, limit: str) -> None:
+    assert classify.limit(spent) == limit
+    assert classify.in_words(spent).startswith(limit)
 
 
 def test_the_examples_of_the_page(
@@ -362,9 +399,39 @@ def test_the_examples_of_the_page(
 def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:
     assert plain("a\x1b[2Jb\udcff é") == r"a\x1b[2Jb\udcff é"
     odd = Classified("caf\udce9,\n.png", "", [(1, "Coat", 0.5)])
-    outputs = classified.Outputs(str(tmp_path / "x.json"), str(tmp_path / "x.csv"), force=False)
+    outputs = classified.Outputs(
+        {"json": str(tmp_path / "x.json"), "csv": str(tmp_path / "x.csv")}, force=False
+    )
     with outputs.open({"network": "x"}) as writer:
         writer.add(odd)
         writer.end({"failed": 0})
     assert json.loads((tmp_path / "x.json").read_text())["pictures"][0]["file"] == odd.file
     assert b"caf\xe9,\n.png" in (tmp_path / "x.csv").read_bytes()
+
+
+@pytest.mark.exhaustive
+def test_by_two_processes_as_by_one(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bit for bit, in the same order, whatever the shards are."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    impl = ["--impl", "networks/resnet18/v2_layers", "--device", "emulator", "--batch", "4"]
+    tables = []
+    for at, more in enumerate(([], ["--gpus", "2", "--shard", "4"])):
+        files = [f"{tmp_path}/{at}.{kind}" for kind in ("csv", "jsonl", "parquet")]
+        named = [word for file in files for word in (f"--{file.rpartition('.')[2]}", file)]
+        words = ["classify", str(folder), "--network", "resnet18", "--weights", str(weights)]
+        assert main([*words, *impl, *more, *named]) == 1
+        out, err = capsys.readouterr()
+        assert err.count("error: ") == 3
+        assert "10 of 13 pictures" in out
+        tables.append([Path(file).read_bytes() for file in files])
+    assert "emulator 0: " in out
+    assert tables[0][:2] == tables[1][:2]
+    one, two = (parquet.read_table(f"{tmp_path}/{at}.parquet") for at in range(2))
+    assert one.equals(two)
+    rows = list(csv.DictReader(io.StringIO(tables[0][0].decode())))
+    assert [str(v or "") for v in one["name"].to_pylist()] == [row["name"] for row in rows]
+    lines = [json.loads(line) for line in tables[0][1].splitlines()]
+    assert [line["file"] for line in lines] == list(dict.fromkeys(row["file"] for row in rows))
+    assert sorted(path.name for path in tmp_path.glob("*.parts")) == []

@@ -11,6 +11,7 @@ from sampling import chosen
 
 from mini_dnn.cli import main
 from mini_dnn.paths import ROOT
+from mini_dnn.report.page import TITLE
 
 SYNTHETIC = ["--data", "synthetic"]
 
@@ -84,25 +85,25 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
     ("words", "message"),
     [
         (["--impl", "m4"], r"no variant 'm4'"),
-        (["--batch", "0"], r"--batch 0: a batch has one image or more"),
+        (["--batch", "0"], r"--batch 0: expected 1 or more images"),
         (["--batch", "10001", *SYNTHETIC, "--impl", "cpu"], r"synthetic has 10000 test images at most"),
         (["--repeat", "0"], r"--repeat 0"),
-        (["--impl", "cpu", "--device", "cuda"], r"runs on the host; leave --device cuda out"),
-        (["--json", "no/such/folder/x.json"], r"there is no folder .*no/such/folder; make it first"),
+        (["--impl", "cpu", "--device", "cuda"], r"runs on the host; remove --device cuda"),
+        (["--json", "no/such/folder/x.json"], r"there is no folder .*no/such/folder; create it first"),
         (["--data", "fashion-mnist", "--data-dir", "/nowhere"], r"/nowhere"),
         (["--weights", "none.h5", *SYNTHETIC, "--impl", "cpu"], r"none\.h5"),
-        (["bench", "--batch", "ten"], r"--batch ten: expected whole numbers"),
+        (["bench", "--batch", "ten"], r"--batch ten: expected integers"),
         (["bench", "--impl", "m9"], r"no variant 'm9'"),
         (["bench", "--out", "no/such/x.json"], r"there is no folder"),
         (["bench", "--out", "."], r"--out \. is a folder; name a file in it"),
         (["bench", "--budget", "nan"], r"--budget nan: expected"),
-        (["bench", "--batch", "\u00b2"], r"expected whole numbers"),
+        (["bench", "--batch", "\u00b2"], r"expected integers separated by commas"),
         (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
         (["new", "m3", "--from", "m2"], r"'m3' is a variant already"),
         (["check"], r"name a variant, such as 'run\.py check m1'"),
         (["check", "m1", "--impl", "m2"], r"m1 and --impl m2 both name a variant"),
         (["bench", "m9"], r"m9 is neither an operation \(conv2d, .*\) nor a variant: no variant 'm9'"),
-        (["--resident", "whole", "--impl", "m2"], r"--impl m2 names one for some layers; use one of them"),
+        (["--resident", "whole", "--impl", "m2"], r"--impl m2 names a variant for some layers; use only one"),
     ],
 )
 def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +120,7 @@ def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in out
 
 
+@pytest.mark.whole
 def test_list_follows_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
     """Each variant stands after its parent, whatever their names are."""
     _, out, _ = run(capsys, "list")
@@ -214,7 +216,7 @@ def test_a_wrong_result_ends_with_the_mistake_and_the_next_command(
     (tmp_path / "kernel.cu").write_text(mirrored)
     status, _, err = run(capsys, *words)
     assert (status, mirrored == kernel) == (1, False)
-    assert "this is what one gets when the filter is mirrored" in err
+    assert "the result is the same as when the filter is mirrored" in err
     assert err.endswith(f"run.py check {tmp_path} --shapes 2,1,86,86,4,7,7\n")
     (tmp_path / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", ""))
     status, _, err = run(capsys, *words)
@@ -230,7 +232,7 @@ def test_a_file_of_somebody_else_is_not_replaced(capsys: pytest.CaptureFixture[s
         file.write_text(theirs)
         status, _, err = run(capsys, *words)
         assert status == 2
-        assert "is not a file that mini_dnn wrote; name another file, or replace it with --force" in err
+        assert "but mini_dnn did not write it; name another file, or use --force to replace it" in err
         assert file.read_text() == theirs
     assert run(capsys, *words, "--force")[0] == 0
     assert run(capsys, *words)[0] == 0, "this one is ours"
@@ -244,7 +246,7 @@ def page(title: str) -> bytes:
 def test_a_report_replaces_reports_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mini_dnn.report.page.files", lambda _, title: {"index.html": page(title)})
+    monkeypatch.setattr("mini_dnn.report.page._files", lambda *_: {"index.html": page(TITLE)})
     (tmp_path / "index.html").write_text("<title>my page</title>")
     results = str(ROOT / "benchmarks/results/h200-attention.json")
     words = ["report", results, "--out", str(tmp_path)]
@@ -256,5 +258,5 @@ def test_a_report_replaces_reports_alone(
     assert run(capsys, *words)[0] == 0
     status, _, err = run(capsys, "report", str(ROOT / "README.md"))
     assert status == 2
-    assert "README.md is no results file" in err
+    assert "README.md is not a results file" in err
     assert "bench --out FILE.json" in err

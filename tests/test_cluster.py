@@ -249,7 +249,7 @@ def test_ucontext_switches_the_same() -> None:
 @pytest.mark.parametrize(
     ("grid", "cluster", "message"),
     [
-        ((7,), (2, 1, 1), r"grid.x is 7 in grid \(7,\), which is no multiple of cluster.x = 2"),
+        ((7,), (2, 1, 1), r"grid.x is 7 in grid \(7,\), which is not a multiple of cluster.x = 2"),
         ((16,), (16, 1, 1), r"cluster \(16, 1, 1\) has 16 blocks; CUDA allows 8 in a cluster"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from mini_dnn.device import sources
 from mini_dnn.device.code_hash import code_hash, cpp_code, python_code
-from mini_dnn.device.sources import source_hash
+from mini_dnn.device.sources import HOST_HALVES, python_files, source_hash
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
 
@@ -157,6 +157,18 @@ def test_host_halves_that_a_variant_imports_count(
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
 
 
+def test_host_halves_of_host_halves_count() -> None:
+    files = python_files(find("networks/resnet18/v6").source.with_name("variant.py"))
+    halves = {"variant.py", "implicit.py", "residual.py", "implicit_rows.py", "elements.py"}
+    assert {file.name for file in files} == halves
+    assert len(files) == len(halves)
+
+
+def test_all_plans_are_host_halves() -> None:
+    modules = {f"mini_dnn.plans.{file.stem}" for file in (ROOT / "mini_dnn/plans").glob("[a-z]*.py")}
+    assert modules < set(HOST_HALVES)
+
+
 def test_a_moved_import_is_no_change(tmp_path: Path) -> None:
     before = hashed(tmp_path, "from mini_dnn.variant import Launch, Variant, ConvShape")
     moved = "import mini_dnn.errors\nfrom mini_dnn.shapes import ConvShape\nfrom mini_dnn.plan import Launch"
@@ -187,6 +199,7 @@ def test_comments_in_any_encoding(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
+@pytest.mark.whole
 def test_kernels_of_the_repository_differ() -> None:
     hashes = [code_hash(variant.source) for variant in map(find, names()) if variant.host is None]
     assert len(set(hashes)) == len(hashes) > 10

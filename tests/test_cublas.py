@@ -153,7 +153,7 @@ def test_in_what_it_computes() -> None:
     [
         ({"layout": "n"}, "has layout 'n'; it must be one of nn, nt, tn, tt"),
         ({"alpha": "1"}, "has alpha '1'; it must be a number"),
-        ({"lda": 1.5}, "has lda 1.5; it must be a whole number"),
+        ({"lda": 1.5}, "has lda 1.5; it must be an integer"),
     ],
 )
 def test_fields_are_looked_at(change: dict[str, object], words: str) -> None:

@@ -214,7 +214,7 @@ def test_hints_at_fields_that_are_ignored(change: dict[str, object], words: str)
     other = replace(problem, **change)
     memory = {name: array.reshape(other.arrays[name].shape) for name, array in arrays.items()}
     found = answer(other, memory)
-    assert hint(OPERATION, problem, arrays, found, "fp32") == f"this is what one gets when {words}"
+    assert hint(OPERATION, problem, arrays, found, "fp32") == f"the result is the same as when {words}"
 
 
 def test_hints_at_sums_and_tiles() -> None:

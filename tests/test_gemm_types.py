@@ -82,7 +82,7 @@ def test_who_writes_into_a_gap_is_found(which: int, rng: np.random.Generator) ->
     found = judge(OPERATION, GAPPED, arrays, {"c": c}, "fp16")
     assert found is not None
     assert "expected nan" in found.what
-    assert found.notes == ("c has a gap of 2 after each line, and something is written there",)
+    assert found.notes == ("c has a gap of 2 elements after each row, and the kernel writes into it",)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ OFTEN = (  # one of each operation, one on the host, one that needs a GPU
     *{find(name).op: name for name in names_of_variants()}.values(),
     *("m1/cpu", "m3/cublas"),
 )
+GRADED = [name for at, name in enumerate(names_of_variants()) if name in OFTEN or at % 3 == 0]
 OF_OTHERS = (  # they call other variants
     *("m3/ladder_gemm", "networks/vit/fused", "networks/vit/layer_by_layer"),
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
@@ -115,7 +116,7 @@ def test_a_race_where_nobody_looks_is_found_and_not_told(tmp_path: Path) -> None
         }
     hidden = checks["checked, hidden"]
     assert (checks["checked"].status, checks["checked"].points) == ("passed", 0)
-    assert (hidden.status, hidden.message) == ("failed", "a test that is not shown failed")
+    assert (hidden.status, hidden.message) == ("failed", "a hidden test failed")
     assert "race" in hidden.staff
     assert checks["correct"].points == 4
 
@@ -124,7 +125,7 @@ def test_checked_mode_takes_an_honest_one(checking: Grader, tmp_path: Path) -> N
     assert checking.grade(Submission("honest", honest(tmp_path))).points == 7
 
 
-@pytest.mark.parametrize("name", chosen(names_of_variants(), lambda name: name in OFTEN))
+@pytest.mark.parametrize("name", chosen(GRADED, lambda name: name in OFTEN))
 def test_honest_submissions_are_not_refused(
     name: str, exact: Callable[[str, str], Grader], tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is a file, and a submission is a folder.*unpack it"):
         named([tmp_path / "ann.zip"])
     (tmp_path / "eve_s_work").mkdir()
-    with pytest.raises(UsageError, match="would have one name"):
+    with pytest.raises(UsageError, match="would have the same name"):
         named([folders[2], tmp_path / "eve_s_work"])
 
 
@@ -98,7 +98,7 @@ def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> No
     assert one.missing("layers/custom", asked).endswith("The submission is empty")
     first = digest(one, asked)
     (one.folder / "hw.zip").touch()
-    assert "holds hw.zip; hw.zip is not unpacked here" in one.missing("layers/custom", asked)
+    assert "holds hw.zip; hw.zip is not unpacked" in one.missing("layers/custom", asked)
     assert digest(one, asked) != first
 
 

@@ -117,7 +117,7 @@ class Scripted(Wrong):
 @pytest.mark.parametrize(
     ("calls", "refused"),
     [
-        ("rw" + 3 * "rw", "right for the inputs that are shown, wrong for others"),
+        ("rw" + 3 * "rw", "right for the published inputs, wrong for other inputs"),
         ("rw" + "w", ""),
         ("rw" + "rr", ""),
         ("rw" + 2 * "rw" + "w", ""),
@@ -148,7 +148,7 @@ def test_no_time_without_a_clock(tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
     outcome = Judge(Ground(rubric, None), rubric.variants[0], Subject(), has_clock=False).performance()  # type: ignore[arg-type]
     assert outcome.status == "skipped"
-    assert "the emulator has no clock" in outcome.message
+    assert "the emulator cannot measure GPU time" in outcome.message
 
 
 class Square(Wrong):
@@ -171,7 +171,7 @@ def test_a_refused_shape_is_told_as_such(tmp_path: Path) -> None:
     assert found["compiles"].status == "passed"
     assert (found["correct"].status, found["correct"].points) == ("failed", 0)
     message = found["correct"].message
-    assert "this shape is asked for, and the variant refuses it: square filters only" in message
+    assert "this shape is required, but the variant refuses it: square filters only" in message
     square = QUICK.replace("3, 2, 5]", "3, 3, 3]").replace("1, 3, 12, 10, 5, 4, 3]", "1, 2, 12, 10, 5, 4, 4]")
     found = earned(tmp_path, Square(), square)
     assert [check.status for check in found.values()] == ["passed"] * 3

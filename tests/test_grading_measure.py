@@ -125,7 +125,7 @@ def test_work_after_the_clock_has_stopped(
     busy_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not mistaken for a host that is busy with other work, whose waits all take long."""
-    for late_s, told in ((0.0, ""), (0.02, "the device went on working for 20.00 ms after the clock had")):
+    for late_s, told in ((0.0, ""), (0.02, "the device continued to work for 20.00 ms after the clock had")):
         device = ClockedEmulator(late_s, busy_s)
         host = SimpleNamespace(perf_counter=lambda device=device: device.host_s)
         monkeypatch.setattr("mini_dnn.grading.measure.time", host)
@@ -233,7 +233,7 @@ def test_weights_are_read_only_too(tmp_path: Path) -> None:
     with (folder / "kernel.cu").open("a") as file:
         file.write('extern "C" __global__ void change(float* bias) { bias[0] += 1; }\n')
     found = timed(folder, LenetBatch(2), Method("fp32", 0, 1))
-    assert found.refused == "a kernel changed the input fc2.bias; inputs are read only"
+    assert found.refused == "a kernel changed the input fc2.bias; inputs are read-only"
 
 
 @pytest.mark.parametrize("name", [name for name in ops.names() if ops.find(name).timed])

@@ -298,7 +298,9 @@ def judged(before: str, use: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", chosen(CHEATS, lambda name: name in ("own hook", "a table of middles")))
 def test_nothing_hides(name: str, tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"FORBIDDEN|which no kernel has|does not compile"):
+    with pytest.raises(
+        CompileError, match=r"FORBIDDEN|cannot use on a GPU|which no kernel has|does not compile"
+    ):
         judged(*CHEATS[name], tmp_path)
 
 
@@ -312,7 +314,7 @@ def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
 TRIED = ("softmax/v1_warp", "m3/stack_2", "layers/custom", "gemm/v8_final", "attention/v9_final")  # each time
 
 
-@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in TRIED))
+@pytest.mark.parametrize("name", chosen(dict.fromkeys([*TRIED, *CHECKABLE[::2]]), lambda name: name in TRIED))
 def test_no_kernel_of_ours_is_refused(name: str) -> None:
     device = CheckedEmulator()
     planned = find(name).planned(small_problem(name), device.max_shared_bytes)

@@ -108,7 +108,7 @@ def test_a_layer_with_its_pool(graded: Grades, tmp_path: Path) -> None:
             "correct",
             "differ from float64",
         ),
-        ("pool) {", "pool) {\n  if (pool == 3) return;", "hidden", "a test that is not shown failed"),
+        ("pool) {", "pool) {\n  if (pool == 3) return;", "hidden", "a hidden test failed"),
     ],
 )
 def test_a_layer_that_is_wrong(
@@ -184,7 +184,7 @@ def test_scratch_of_other_types(graded: Grades, tmp_path: Path) -> None:
         ('{"ones"', '{"x"', "scratch has a buffer 'x'; x, y are given"),
         ('"float16"', '"S7"', "scratch buffer 'ones' is of 'bytes56'; expected one of bool, int8,"),
         ('"float16"', '"half precision"', "scratch gives"),
-        ('op="softmax"', 'op="conv2d"', "it computes conv2d; softmax is asked for"),
+        ('op="softmax"', 'op="conv2d"', "it computes conv2d, but softmax is required"),
         (
             '"ones", "flags", p.N',
             '"zeros", "flags", p.N',
@@ -203,13 +203,13 @@ def test_a_numpy_function(graded: Grades, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     file = tmp_path / "mine/variant.py"
     file.write_text(HOST)
-    assert "a kernel is asked for" in checks(graded(tmp_path / "mine", ROWS))["compiles"].message
+    assert "a kernel is required" in checks(graded(tmp_path / "mine", ROWS))["compiles"].message
     taken = ROWS | {"precision": 'fp32"\nhost = true #'}
     grade = graded(tmp_path / "mine", taken)
     assert (grade.points, checks(grade)["checked"].status) == (7, "skipped"), grade.checks
     file.write_text(HOST.replace("idea=", "refuses=lambda p: 'L is 40' * (p.L == 40), idea="))
     message = checks(graded(tmp_path / "mine", taken))["correct"].message
-    assert "2 rows of 40: this shape is asked for, and the variant refuses it: L is 40" in message
+    assert "2 rows of 40: this shape is required, but the variant refuses it: L is 40" in message
     file.write_text(HOST.replace("return powers / ", "return powers + 0 * "))
     message = checks(graded(tmp_path / "mine", taken))["correct"].message
-    assert "hint: this is what one gets when the powers are not divided by their sum" in message
+    assert "hint: the result is the same as when the powers are not divided by their sum" in message

@@ -189,7 +189,7 @@ def test_hidden_tests_that_were_not_run_did_not_fail() -> None:
     skipped = Check(SECRET, "skipped", 0, 2, SECRET, hidden=True)
     page = of_student(grade(checks=(first, skipped)), "result.md")
     assert "| `hidden tests` | skipped | 0 of 2 |" in page
-    assert "0 of 1 passed, 1 not run" in page.split("## What was not run")[1]
+    assert "0 of 1 passed, 1 not run" in page.split("## Checks that did not run")[1]
 
 
 def test_how_long_hidden_tests_took_is_not_told() -> None:
@@ -214,7 +214,7 @@ def test_what_was_skipped_did_not_fail() -> None:
     timed = Check("layers/custom: performance", "skipped", 0, 2, "not measured")
     page = of_student(grade(checks=(timed,), device="CPU emulator (no GPU: none here)"), "result.md")
     assert "## What failed" not in page
-    assert "not measured" in page.split("## What was not run")[1]
+    assert "not measured" in page.split("## Checks that did not run")[1]
     assert "on `CPU emulator`" in page
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from grade_samples import payload
 
-from mini_dnn.grading.cluster import read_profile
 from mini_dnn.grading.outputs.github_classroom import RUNNER, VARIABLE
 from mini_dnn.grading.rubric import load
 from mini_dnn.paths import ROOT
+from mini_dnn.work import read_profile
 
 COURSE = ROOT / "course"
 SCRIPTS = [
@@ -204,8 +204,12 @@ def test_the_example_rubric_runs_without_a_gpu() -> None:
 
 
 def test_the_example_profile_is_one() -> None:
-    profile = read_profile(COURSE / "cluster.toml")
-    assert (profile.partition, profile.jobs_at_once, profile.sbatch) == ("gpu", 8, {"comment": "grading"})
+    profile = read_profile(COURSE / "cluster.toml", "slurm")
+    assert (profile.partition, profile.jobs_at_once, profile.gpus_per_node) == ("cpu", 100, 0)
+    gpu = profile.gpu
+    assert gpu is not None
+    assert (gpu.partition, gpu.jobs_at_once, gpu.gpus_per_node) == ("gpu", 8, 1)
+    assert (gpu.sbatch, gpu.account) == ({"comment": "grading"}, "ece408")
 
 
 def test_the_zip_of_the_lesson_is_what_gradescope_expects(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_leaderboard_keeps_devices_apart() -> None:
 
 
 def test_an_empty_leaderboard_says_so() -> None:
-    assert "Nobody has an op time yet." in written(grade(op_ms=None))["leaderboard.md"]
+    assert "There are no op times yet." in written(grade(op_ms=None))["leaderboard.md"]
 
 
 def test_an_anonymous_leaderboard_keeps_its_names(tmp_path: Path) -> None:
@@ -117,14 +117,14 @@ def test_an_anonymous_leaderboard_keeps_its_names(tmp_path: Path) -> None:
 def test_damaged_aliases_are_explained(content: str, tmp_path: Path) -> None:
     (tmp_path / "staff").mkdir()
     (tmp_path / "staff/aliases.json").write_text(content)
-    with pytest.raises(DataError, match=r"aliases\.json should hold"):
+    with pytest.raises(DataError, match=r"aliases\.json should contain"):
         write_all([grade()], tmp_path)
     assert (tmp_path / "staff/aliases.json").read_text() == content
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../ada", "a/b", "a\0b", "\ud800"])
 def test_a_name_leads_nowhere_else(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no folder's name"):
+    with pytest.raises(DataError, match="not the name of a folder"):
         write_all([grade(name)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -12,14 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from grading_helpers import IMPATIENT, QUICK, assemble, honest, quick_setting
+from grading_helpers import IMPATIENT, QUICK, assemble, honest
 from waiting import wait_until
 
 from mini_dnn.cli import main
 from mini_dnn.grading.confined.sandbox import Isolation
-from mini_dnn.grading.grades import Grade
-from mini_dnn.grading.run import grade_one
-from mini_dnn.grading.submission import named
 from mini_dnn.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
@@ -48,7 +45,7 @@ def command(folder: Path, out: Path, jobs: int = 2) -> list[str]:
 def results(out: Path) -> dict[str, tuple]:
     found = {}
     for path in sorted((out / "grades").glob("*.json")):
-        grade = json.loads(path.read_text())["grade"]
+        grade = json.loads(path.read_text())["value"]
         found[path.stem] = (
             grade["refused"],
             [(c["name"], c["status"], c["points"]) for c in grade["checks"]],
@@ -112,7 +109,7 @@ def test_interrupted_it_ends_at_once(mixed: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on from there" in told
+    assert "use the same command to continue" in told
     wait_until_none_is_left(out)
 
 
@@ -125,9 +122,11 @@ def test_what_changed_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.count("graded before") == 1
     kernel = folder / "kernel.cu"
     kernel.write_text(kernel.read_text().replace("acc += value", "acc -= value"))
-    assert main(words) == 0
+    assert main([*words, "--similarity", "m2"]) == 0
     out = capsys.readouterr().out
     assert "graded before" not in out
+    page = (tmp_path / "out/staff/similarity.md").read_text()
+    assert "| `honest` |" in page or "No two submissions have similar code" in page
     assert "0 of 7" in out
 
 
@@ -139,29 +138,29 @@ def test_grades_that_no_table_has_are_told(tmp_path: Path, capsys: pytest.Captur
     assert main(words) == 0
     assert "NOTE: tables" not in capsys.readouterr().out
     assert main([words[0], *words[2:]]) == 0
-    assert "of the 1 that were named; 1 more have grades" in capsys.readouterr().out
+    assert "contain the 1 submissions that were named; 1 more have grades" in capsys.readouterr().out
 
 
 def test_a_failure_of_ours_is_of_one_submission_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mini_dnn.grading import run
+    from mini_dnn.work import items
 
     (tmp_path / "quick.toml").write_text(QUICK)
     honest(tmp_path / "submissions", "first")
     honest(tmp_path / "submissions", "second")
-    write = run.write_atomically
+    write = items.write_atomically
 
     def full_disk(path: Path, data: bytes) -> None:
         if path.name == "first.json":
             raise OSError(28, "No space left on device")
         write(path, data)
 
-    monkeypatch.setattr(run, "write_atomically", full_disk)
+    monkeypatch.setattr(items, "write_atomically", full_disk)
     words = command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]
     assert main(words) == 1
     out = capsys.readouterr().out
-    assert "first: NOT GRADED, by no fault of its own: OSError: [Errno 28] No space left on device" in out
+    assert "first: NOT GRADED, which is not its fault: OSError: [Errno 28] No space left on device" in out
     monkeypatch.undo()
     assert main(words) == 0
     assert sorted(results(tmp_path / "out")) == ["first", "second"]
@@ -176,15 +175,6 @@ def test_a_full_disk_is_nobodys_fault(
     assert main(command(tmp_path / "submissions", tmp_path / "out", jobs=1)[1:]) == 1
     assert "is full" in capsys.readouterr().out
     assert not list((tmp_path / "out").glob("grades/*"))
-
-
-def test_one_submission_alone(tmp_path: Path) -> None:
-    setting = quick_setting(tmp_path)
-    (one,) = named([honest(tmp_path)])
-    grade = grade_one(one, setting)
-    assert isinstance(grade, Grade)
-    assert grade.points == 7
-    assert grade_one(one, setting) == grade, "known already, to the second"
 
 
 def test_a_refusal_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +208,7 @@ def test_times_that_nobody_measured_are_told(tmp_path: Path, capsys: pytest.Capt
         (["--rubric", "fa99"], "expected a TOML file, or one of"),
         (["--out", "/proc/nowhere"], "cannot be written"),
         (["--out", sys.prefix + "/grades"], "which every submission can read"),
-        (["--out", str(ROOT / "mini_dnn/grades")], "among the code"),
+        (["--out", str(ROOT / "mini_dnn/grades")], "is inside the package"),
     ],
 )
 def test_wrong_use(
@@ -242,7 +232,7 @@ def test_without_isolation_it_asks(
     assert main([*words, "--weak-isolation"]) == 0
     assert "7 of 7" in capsys.readouterr().out
     record = json.loads((tmp_path / "out/grades/honest.json").read_text())
-    assert "NO Landlock" in record["grade"]["checks"][-1]["staff"]
+    assert "NO Landlock" in record["value"]["checks"][-1]["staff"]
 
 
 def test_two_runs_into_one_folder(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,12 +77,12 @@ def nested(folder: Path, name: str, depth: int) -> None:
     [
         (lambda folder: (folder / "secret.h").symlink_to("/etc/passwd"), "secret.h is a symbolic link"),
         (lambda folder: (folder / "more").symlink_to(folder.parent), "more is a symbolic link"),
-        (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is no ordinary file"),
+        (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is not a regular file"),
         (lambda folder: (folder / "large.bin").write_bytes(bytes(9 << 20)), "or 8 MB"),
         (lambda folder: [(folder / f"{i}.h").touch() for i in range(201)], "more than 200 files"),
         (lambda folder: [(folder / f"folder{i}").mkdir() for i in range(201)], "more than 200 files"),
         (lambda folder: nested(folder, "d", 300), "a path of 201 characters"),
-        (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; the most is 200"),
+        (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; at most 200 are allowed"),
         (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
     ],
 )
@@ -195,7 +195,7 @@ def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
     checks = {check.name: check for check in grader.grade(Submission("repository", repository)).checks}
     assert checks["m1/cpu: correct"].points == 2
     assert checks["m3/restrict: correct"].points == 0
-    assert "a kernel is asked for" in checks["m3/restrict: compiles"].message
+    assert "a kernel is required" in checks["m3/restrict: compiles"].message
 
 
 def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> None:

@@ -181,15 +181,18 @@ def test_linear_layers_that_a_variant_cannot_do(program: Program, emulator: Devi
     with pytest.raises(VariantError, match="takes linear layers in float16, which cannot hold all numbers"):
         products(np.full((4, 3), 70_000, np.float32), w, "fc")
     products.variant = replace(products.variant, refuses=lambda p: f"no {p.dtype}")
-    with pytest.raises(VariantError, match="gemm/v5_mma_async does not take a linear layer: no fp32"):
+    with pytest.raises(VariantError, match="gemm/v5_mma_async does not support a linear layer: no fp32"):
         products(np.ones((4, 3), np.float32), w, "fc")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--linear", "m1"], "--linear m1/direct: it computes conv2d, where gemm is asked for"),
-        (["--linear", "gemm/v0", "--resident", "whole"], "--linear goes with --impl: --resident runs every"),
+        (["--linear", "m1"], "--linear m1/direct: it computes conv2d, but gemm is needed here"),
+        (
+            ["--linear", "gemm/v0", "--resident", "whole"],
+            "--linear needs --impl, because --resident runs every",
+        ),
         (["--linear", "gemm/cublas", "--device", "emulator", "--impl", "cpu"], "gemm/cublas needs a GPU"),
         (["--linear", "gemm/v9_none"], "no variant 'gemm/v9_none'"),
     ],
@@ -253,8 +256,8 @@ def test_the_output_says_where_op_times_had_not_settled(
 @pytest.mark.parametrize(
     ("impl", "message"),
     [
-        ("networks/lenet/whole", "computes a whole network; take --resident networks/lenet/whole"),
-        ("layers/fused", "it computes conv2d_relu_pool, where conv2d is asked for"),
+        ("networks/lenet/whole", "computes a whole network; use --resident networks/lenet/whole"),
+        ("layers/fused", "it computes conv2d_relu_pool, but conv2d is needed here"),
     ],
 )
 def test_variants_of_other_operations(impl: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

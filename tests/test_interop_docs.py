@@ -19,6 +19,7 @@ def run(example: str) -> dict[str, Any]:
     return scope
 
 
+@pytest.mark.whole
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) == 5
     assert sum("import cupy" in example for example in EXAMPLES) == 3

@@ -228,7 +228,7 @@ def test_refusals(library: Any, cuda: Device) -> None:
         gemm(library.put(drawn(257))[1:].reshape(1, 16, 16), square)
     with pytest.raises(UsageError, match="device is emulator"):
         gemm(a, b, device="emulator")
-    with pytest.raises(VariantError, match="runs on the host, and the arrays lie on a GPU"):
+    with pytest.raises(VariantError, match="runs on the host, but the arrays are on a GPU"):
         conv2d(library.put(drawn(1, 1, 5, 5)), library.put(drawn(1, 1, 2, 2)), impl="cpu")
     assert close(library.get(gemm(a, b, device=cuda)))
 
@@ -247,7 +247,7 @@ def test_graphs_of_cupy() -> None:
     stream = cupy.stream()
     with stream:
         stream.begin_capture()
-        with pytest.raises(DeviceError, match="call it once on the stream, and capture it then"):
+        with pytest.raises(DeviceError, match="call it once on the stream, then capture it"):
             gemm(a, b, out=out)
         stream.end_capture()
         gemm(a, b, out=out)

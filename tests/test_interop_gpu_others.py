@@ -46,7 +46,7 @@ def test_jax() -> None:
         c = gemm(a * factor, b)  # what it computes may not be there yet
         assert isinstance(c, jax.Array)
         assert close(np.asarray(c + 1), factor * C + 1)
-    with refused("out is .*, which nobody may write to"):
+    with refused("out is .*, which is read-only"):
         gemm(a, b, out=c)
 
 

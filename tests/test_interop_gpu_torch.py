@@ -125,7 +125,7 @@ def test_a_capture_that_is_not_ready_is_refused(torch: Any) -> None:
     out = torch.empty(2, 64, 72, device="cuda")
     torch.cuda.synchronize()
     with (
-        pytest.raises(DeviceError, match="call it once on the stream, and capture it then"),
+        pytest.raises(DeviceError, match="call it once on the stream, then capture it"),
         torch.cuda.graph(torch.cuda.CUDAGraph()),
     ):
         gemm(a, b, out=out)
@@ -137,7 +137,7 @@ def test_gradients(torch: Any) -> None:
     a, b = operands(torch)
     weight = torch.nn.Parameter(b.clone())
     for call in (gemm, torch.ops.mini_dnn.gemm):
-        with refused("b requires a gradient, and there is no backward pass here"):
+        with refused("b requires a gradient, but there is no backward pass"):
             call(a, weight)
         with torch.no_grad():
             assert close(torch, call(a, weight), a @ b)

@@ -100,9 +100,9 @@ def test_results_that_overlap_what_is_read_are_refused() -> None:
 def test_what_nobody_may_write_to_is_refused() -> None:
     out = Interfaced(np.empty(C.shape, np.float32))
     out.readonly = True
-    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Interfaced, which nobody may write to"):
+    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Interfaced, which is read-only"):
         gemm(Interfaced(A), Interfaced(B), out=out)
-    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Packed, which nobody may write to"):
+    with pytest.raises(ShapeError, match=r"out is lent_arrays\.Packed, which is read-only"):
         gemm(Packed(A), Packed(B), out=Packed(C.copy()))
 
 
@@ -139,7 +139,7 @@ def test_fields_that_are_no_plain_values_are_refused() -> None:
 
 def test_variants_that_cannot_are_refused() -> None:
     x, w = CupyArray(drawn(1, 1, 5, 5)), CupyArray(drawn(1, 1, 2, 2))
-    with pytest.raises(VariantError, match="m1/cpu runs on the host, and the arrays lie on a GPU"):
+    with pytest.raises(VariantError, match="m1/cpu runs on the host, but the arrays are on a GPU"):
         conv2d(x, w, impl="cpu")
     with pytest.raises(VariantError, match="layers/fused computes conv2d_relu_pool"):
         conv2d(x, w, impl="layers/fused")
@@ -160,7 +160,7 @@ def test_a_call_that_is_captured_has_to_be_ready(
         return stream
 
     monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
-    with pytest.raises(DeviceError, match="call it once on the stream, and capture it then"):
+    with pytest.raises(DeviceError, match="call it once on the stream, then capture it"):
         gemm(CupyArray(A), CupyArray(B))
 
 

@@ -91,7 +91,7 @@ def test_programs_are_compiled_with_them(dynamic: bool) -> None:
 
 def test_gradients_are_refused() -> None:
     a = A.clone().requires_grad_()
-    with pytest.raises(ShapeError, match="a requires a gradient, and there is no backward pass here"):
+    with pytest.raises(ShapeError, match="a requires a gradient, but there is no backward pass"):
         MINE.gemm(a, B)
     with torch.no_grad():
         assert close(MINE.gemm(a, B), A @ B)

@@ -5,23 +5,10 @@ import re
 import pytest
 
 from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant.header import sections
 
 SECTIONS = ["Idea", "Layout", "Mapping", "Roofline", "Gain", "Limits", "Hazards", "Source"]
 KERNELS = [variant for variant in map(find, names()) if variant.host is None]
-
-
-def sections(text: str) -> dict[str, str]:
-    """The words of each section of the comment that a file opens with, in their order."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in text.splitlines():
-        match = re.fullmatch(r"//(?: (\w+) {2,}|  +| )?(.*)", line)
-        if not match:
-            break
-        name = match[1] or name
-        found[name] = f"{found.get(name, '')} {match[2]}".strip()
-    found.pop("", None)  # the first line: name and summary
-    return found
 
 
 @pytest.mark.parametrize("variant", KERNELS, ids=lambda variant: variant.name)

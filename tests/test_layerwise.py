@@ -130,7 +130,9 @@ def test_types_and_layouts_that_a_variant_takes(emulator: Device) -> None:
     with pytest.raises(VariantError, match="takes attention in float16, which cannot hold all numbers"):
         attentions(qkv() * 1e6, 0.25, "a")
     only("fp16 other")
-    with pytest.raises(VariantError, match="attention/v0_naive does not take this attention: no fp32 packed"):
+    with pytest.raises(
+        VariantError, match="attention/v0_naive does not support this attention: no fp32 packed"
+    ):
         attentions(qkv(), 0.25, "a")
 
 
@@ -208,26 +210,26 @@ def test_the_best_attention_is_taken_where_none_is_named(
     [
         (
             "--network vit --impl m3",
-            "it computes conv2d, and the vision transformer has layers of attention",
+            "it computes conv2d, but the layers of the vision transformer are attention",
         ),
-        ("--network vit --impl m3", "which 'run.py list attention' shows; or add --network lenet"),
+        ("--network vit --impl m3", "choose a variant from 'run.py list attention', or add --network lenet"),
         (
             "--impl attention/v2",
-            "which 'run.py list conv2d' shows; or add --network vit",
+            "choose a variant from 'run.py list conv2d', or add --network vit",
         ),
-        ("--network vit --impl gemm/v3", "it computes gemm, where attention is asked for; 'run.py list"),
+        ("--network vit --impl gemm/v3", "it computes gemm, but attention is needed here; 'run.py list"),
         ("--network vit --impl attention/v99", "no variant 'attention/v99'"),
         ("--network vit --resident whole", "no variant 'whole'"),
         ("--network vit --resident whole", "short names are layers, fused"),
         ("--network vit --resident attention/v2", "computes one attention and no whole network"),
         ("--network vit --resident networks/lenet/whole", "computes lenet: add --network lenet"),
         ("--resident networks/vit/fused", "computes vit: add --network vit"),
-        ("--network vit --impl networks/vit/fused", "take --resident networks/vit/fused"),
-        ("--impl networks/vit/fused", "take --resident networks/vit/fused and --network vit"),
-        ("--network vit --resident fused --linear gemm/v0", "--linear goes with --impl"),
+        ("--network vit --impl networks/vit/fused", "use --resident networks/vit/fused"),
+        ("--impl networks/vit/fused", "use --resident networks/vit/fused and --network vit"),
+        ("--network vit --resident fused --linear gemm/v0", "--linear needs --impl"),
         ("--network vit --impl cpu --device emulator", "cpu is NumPy and runs on the host"),
-        ("--network vit --impl cpu --send uint8", "--send uint8 goes with --resident"),
-        ("--impl cpu --data cifar10", "LeNet does not take the data set 'cifar10'"),
+        ("--network vit --impl cpu --send uint8", "--send uint8 needs --resident"),
+        ("--impl cpu --data cifar10", "LeNet does not support the data set 'cifar10'"),
     ],
 )
 def test_combinations_that_do_not_fit(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

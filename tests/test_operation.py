@@ -44,7 +44,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", EXAMPLE, f"{EXAMPLE}.py")
     for name in ("mini_dnn", "milestones", "layers", "networks", "ladders", "data"):
         shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-    shutil.copyfile(ROOT / "run.py", copy / "run.py")
+    for name in ("run.py", "README.md"):
+        shutil.copyfile(ROOT / name, copy / name)
     files = [Path(f"mini_dnn/ops/{EXAMPLE}.py")]
     files += [Path(f"ladders/{EXAMPLE}/{v}/{f}") for v in VARIANTS for f in ("variant.py", "kernel.cu")]
     for file in files:

@@ -11,7 +11,7 @@ from report_records import fake_full, fake_run, stored
 
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import load
-from mini_dnn.report.tables import peers_table
+from mini_dnn.report.rivals import peers_table
 
 
 def test_picture_of_a_stored_run(tmp_path: Path) -> None:
@@ -65,6 +65,9 @@ def test_the_report_takes_the_libraries_of_a_run(tmp_path: Path) -> None:
     rows = [row[:6] for row in peers_table(board).rows]
     assert ["cuDNN", "fp32", "NCHW", "7.00", "4.00", "11.0"] in rows  # the faster of two settings
     assert ["cuDNN", "fp32", "NHWC", "6.00", "5.00", "11.0"] in rows
-    assert {row[0] for row in rows} == {"cuDNN", "CuPy"}
+    assert {row[0] for row in rows} == {"cuDNN", "CuPy", "`m3/cublas`"}
+    sums = [float(row[5].replace(",", "")) for row in rows if row[5] != "–"]
+    assert sums == sorted(sums)
+    assert all(row[5] == "–" for row in rows[len(sums) :])  # those that lack a layer come last
     versions = "cuDNN 9.19.0 through PyTorch 2.9.1+cu130, CuPy 14.0.0"
     assert {peer.versions for peer in board.peers} == {versions}

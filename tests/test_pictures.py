@@ -4,7 +4,7 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from mini_dnn.pictures import feed as feeding
 from mini_dnn.pictures.decode import decode, resized_size
 from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.recipe import FASHION, IMAGENET, Recipe
-from mini_dnn.pictures.sources import File, Stack, count, sources
+from mini_dnn.pictures.sources import File, Source, sources
+from mini_dnn.pictures.stacks import Stack
 
 SMALL = Recipe(16, 12, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
 GREY = Recipe(16, 12, (0.5,), (0.25,))
@@ -229,16 +230,16 @@ PNG = saved(noise(64, 64))
     ("data", "says"),
     [
         (b"", "it is empty; expected a picture"),
-        (b"no picture at all, but words" * 9, "it is no picture in a format that Pillow reads"),
-        (JPEG[: len(JPEG) // 2], "cut short or damaged"),
-        (PNG[: len(PNG) // 2], "cut short or damaged"),
+        (b"no picture at all, but words" * 9, "it is not a picture in a format that Pillow reads"),
+        (JPEG[: len(JPEG) // 2], "truncated or damaged"),
+        (PNG[: len(PNG) // 2], "truncated or damaged"),
         (PNG[:20], "damaged"),
         (PNG[:100] + b"\0" * 200 + PNG[300:], "damaged"),
         (png_of_claimed_size(100_000, 100_000), "pixels; make it smaller"),
         (png_of_claimed_size(10_000, 10_000), "10,000×10,000 pixels, and 89,478,485 are the most"),
-        (saved(noise(4, 4, 1).astype(np.float32), "TIFF"), "nobody says of which range"),
-        (saved(noise(4, 4, 1).astype(np.int32) * 70_000, "TIFF"), "nobody says of which range"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is no picture"),  # runs no interpreter
+        (saved(noise(4, 4, 1).astype(np.float32), "TIFF"), "range"),
+        (saved(noise(4, 4, 1).astype(np.int32) * 70_000, "TIFF"), "range"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not a picture"),  # runs no interpreter
     ],
     ids=range(11),
 )
@@ -281,7 +282,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         ({"mean": [0.5, 0.5], "deviation": [1, 1]}, "three for RGB"),
         ({"mean": [0.5, 0.5, float("nan")]}, "something else than numbers"),
         ({"deviation": [1, 0, 1]}, "larger than 0"),
-        ({"invert": 1}, "invert is true or false"),
+        ({"invert": 1}, "invert must be true or false"),
         ({"background": 256}, "0 to 255"),
         ({"colour": "grey"}, "no field colour"),
     ],
@@ -296,7 +297,7 @@ def test_a_recipe_goes_through_json() -> None:
         assert Recipe.from_dict(recipe.to_dict()) == recipe
 
 
-def batches(named: Sequence[File | Stack], size: int = 4, recipe: Recipe = GREY) -> list[Batch]:
+def batches(named: Iterable[Source], size: int = 4, recipe: Recipe = GREY) -> list[Batch]:
     return list(Feed(named, recipe, size, workers=2))
 
 
@@ -379,9 +380,11 @@ def test_finished_pixels_are_mapped_to_memory(tmp_path: Path) -> None:
     pixels = noise(10 * 12, 12, 1).reshape(10, 12, 12)
     np.save(tmp_path / "pictures.npy", pixels)
     named = sources([str(tmp_path / "pictures.npy")], None, GREY)
-    assert count(named) == 10
-    assert isinstance(named[0], Stack)
-    assert isinstance(named[0].pixels.base, np.memmap) or isinstance(named[0].pixels, np.memmap)
+    assert named.count == 10
+    (stack,) = named
+    assert isinstance(stack, Stack)
+    for _, _, part in stack.batches(4):
+        assert isinstance(part, np.memmap) or isinstance(part.base, np.memmap)
     found = batches([*named, File("one", PNG)])
     assert [len(batch.pixels) for batch in found] == [4, 4, 2, 1]
     np.testing.assert_array_equal(np.concatenate([b.pixels for b in found])[:10, ..., 0], pixels)
@@ -412,7 +415,7 @@ def test_wrong_lists_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         sources([], str(tmp_path / "none"), GREY)
     (tmp_path / "list").write_bytes(b"a\0b")
-    with pytest.raises(UsageError, match="is no text"):
+    with pytest.raises(UsageError, match="is not a text file"):
         sources([], str(tmp_path / "list"), GREY)
     with pytest.raises(UsageError, match="no picture is named"):
         sources([], None, GREY)

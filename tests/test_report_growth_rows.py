@@ -25,7 +25,7 @@ from mini_dnn.errors import DataError
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
-from mini_dnn.report.tables import rates_table, times_table
+from mini_dnn.report.tables import layers_table, rates_table, times_table
 
 EARLY, LATE = "2024-12-31T10:00:00+00:00", "2025-01-02T10:00:00+00:00"  # beside what `fake_record` says
 FINAL = "layers/custom"
@@ -125,9 +125,10 @@ def test_what_is_of_no_use_beside_bench_is_left_out(changes: dict[str, Any], tmp
 def test_tables_show_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
     board = board_beside(tmp_path, final_growth(0.33, 0.27))
     cells = {row[0].strip("`"): row for row in times_table(board, 10_000).rows}
-    assert cells[FINAL][2:5] == ["0.330", "0.270", "0.600"]
-    assert cells[FINAL][-3:] == ["–", "–", "–"]  # both layer times, and the accuracy
-    assert cells["m1/direct"][-3:] == ["122", "123", "0.8714"]
+    assert cells[FINAL][3:6] == ["0.330", "0.270", "0.600"]
+    assert (cells[FINAL][-1], cells["m1/direct"][-1]) == ("–", "0.8714")
+    (layers,) = layers_table(board, 10_000).rows  # without the one that has no layer times
+    assert layers == ["`m1/direct`", "122", "123", "1.6 %", "2.4 %"]
 
 
 @pytest.mark.usefixtures("unplotted")

@@ -24,8 +24,9 @@ from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
+from mini_dnn.report.rivals import peers_table
 from mini_dnn.report.rows import COURSE, SIZES
-from mini_dnn.report.tables import peers_table, rates_table, times_table
+from mini_dnn.report.tables import rates_table, times_table
 
 WHOLE, FUSED = "networks/lenet/whole", "networks/lenet/fused_pool"
 REFUSED = {"op": "lenet", "variant": FUSED, "problem": "uint8-28", "reason": "there is no resizing"}
@@ -69,13 +70,13 @@ def test_each_operation_has_a_board(tmp_path: Path) -> None:
 def test_a_problem_that_a_variant_refuses_is_in_no_sum(tmp_path: Path) -> None:
     (board,) = boards_of(tmp_path, network_rows(), skipped=[REFUSED])
     rows = {row[0].strip("`"): row for row in times_table(board, 10000).rows}
-    assert rows[WHOLE][2:6] == ["2.00", "2.00", "2.00", "6.00"]
-    assert rows[FUSED][2:6] == ["3.00", "3.00", "–", "–"]
-    assert rows[FUSED][7] == "0.667×"  # over the baseline, of what both take
+    assert rows[WHOLE][3:7] == ["2.00", "2.00", "2.00", "6.00"]
+    assert rows[FUSED][3:7] == ["3.00", "3.00", "–", "–"]
+    assert rows[FUSED][8] == "0.667×"  # over the baseline, of what both take
     assert "accuracy" not in times_table(board, 10000).columns
     (unknown,) = boards_of(tmp_path, network_rows())  # missing, and nobody knows why
     rows = {row[0].strip("`"): row for row in times_table(unknown, 10000).rows}
-    assert rows[FUSED][7] == "–"
+    assert rows[FUSED][8] == "–"
 
 
 def test_problems_with_batches_of_their_own_stand_in_one_table(tmp_path: Path) -> None:
@@ -86,8 +87,9 @@ def test_problems_with_batches_of_their_own_stand_in_one_table(tmp_path: Path) -
     assert board.tables == [7, COURSE, SIZES]
     assert [board.problems(at) for at in board.tables] == [["tokens"], ["classes", "tokens"], ["3,50"]]
     table = times_table(board, COURSE)
-    assert table.rows[1][:6] == ["`softmax/v1_warp`", "`softmax/v0_naive`", "1.50", "1.50", "3.00", "4.00×"]
-    assert times_table(board, 7).columns[2:4] == ["op time 1, ms", "over parent"]  # one problem: no sum
+    assert table.rows[1][:2] == ["`softmax/v1_warp`", "`softmax/v0_naive`"]
+    assert table.rows[1][2:7] == ["fp32", "1.50", "1.50", "3.00", "4.00×"]
+    assert times_table(board, 7).columns[3:5] == ["op time 1, ms", "over parent"]  # one problem: no sum
     share = rates_table(board, COURSE).rows[0][6]
     memory_ms = 2 * 100_000 * 1000 * 4 / CEILINGS["copy_gbps"] / 1e6
     assert share == f"{memory_ms / 6.0:.0%}".replace("%", " %")
@@ -104,9 +106,8 @@ def test_a_report_of_several_operations(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text()
     heads = [line for line in text.splitlines() if line.startswith("# ")]
     assert heads[0] == "# mini_dnn: op times"
-    assert heads[1].startswith("# lenet: ")
-    assert heads[2].startswith("# softmax: ")
-    first, network, softmax = (f"\n{part}" for part in text.split("\n# "))
+    assert [head.partition(":")[0] for head in heads[1:]] == ["# conv2d", "# lenet", "# softmax"]
+    _, first, network, softmax = (f"\n{part}" for part in text.split("\n# "))
     assert "The course project's table" in first
     assert all("The course project's table" not in part for part in (network, softmax))
     assert f"`{FUSED}` does not take `uint8-28`: there is no resizing" in network
@@ -120,7 +121,7 @@ def test_a_report_of_several_operations(tmp_path: Path) -> None:
 def test_a_report_without_the_default_operation(tmp_path: Path) -> None:
     write_report(load([stored(tmp_path, fake_record(softmax_rows()))]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert f"`softmax`, measured on {GPU}" in text
+    assert f"\n# softmax: softmax of each row, fp32\n\nMeasured on {GPU}" in text
     assert "milestone" not in text
     assert "the roofline's ceilings and every share of it: `run.py bench softmax --out" in text
 

@@ -86,7 +86,7 @@ def test_verb_writes_the_tables_and_tells_when_they_are_behind(
     monkeypatch.setattr(verb, "ROOT", checkout)
     results = str(stored(checkout, fake_record(both("m1/direct", 5.0, 9.0))))
     assert main(["report", results, "--check"]) == 1
-    assert "README.md: its table is not that of the results" in capsys.readouterr().out
+    assert "README.md: its table does not match the results" in capsys.readouterr().out
     assert "old" in (checkout / "README.md").read_text()
     assert main(["report", results, "--readmes"]) == 0
     assert main(["report", results, "--check"]) == 0

@@ -246,7 +246,7 @@ def test_wrong_use(network: Network, emulator: Device) -> None:
     with pytest.raises(ShapeError, match="side 30"):
         LenetBatch(4, True, 30)
     another = Network({"fc": Linear(3, 2, np.random.default_rng(0))})
-    with pytest.raises(ShapeError, match=r"takes the weights .*fc2\.bias.*; found .*fc\.weight"):
+    with pytest.raises(ShapeError, match=r"needs the weights .*fc2\.bias.*; found .*fc\.weight"):
         opened(another, find_step("whole"), emulator, LenetBatch(4))
 
 
@@ -258,6 +258,6 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "agrees with float64: max error" in out
     assert "agrees with 0." in out
     assert main(["--batch", "1", "--data", "synthetic", "--impl", "m1", "--send", "uint8"]) == 2
-    assert "--send uint8 goes with --resident" in capsys.readouterr().err
+    assert "--send uint8 needs --resident" in capsys.readouterr().err
     assert main([*words, "--send", "uint8-28"]) == 2
     assert "drawn at 86×86" in capsys.readouterr().err

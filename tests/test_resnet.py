@@ -32,6 +32,7 @@ from mini_dnn.variant.export import expand
 CONV, RESNET = ops.find("conv2d_padded"), ops.find("resnet")
 LAYER, SMALL, BYTES = CONV.check[2], RESNET.check[1], 227 * 1024
 SIZES = ResNetSizes(28, 1, "small", (8, 8, 16, 16), (1, 1, 1, 1), 10)
+RUNGS = [f"networks/resnet18/{rung}" for rung in ("v3_shared", "v4_tensor_cores", "v6_graph")]
 FP32 = [f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")]
 
 
@@ -142,6 +143,26 @@ def test_round_trips_of_the_first_rungs() -> None:
     assert trips == [68, 20, 0]
 
 
+def test_the_first_kernel_of_the_fast_rungs() -> None:
+    """Strips where 8 divides the side, windows for a small stem, and parts of any other image."""
+    variant, course = find("networks/resnet18/v6"), RESNET.course["batch-1"]
+    firsts = {
+        "one image": course,
+        "many": replace(course, N=64),
+        "odd": replace(course, image=225),
+        "small": replace(course, image=32, stem="small", widths="16-32-32-64"),
+    }
+    steps = {name: variant.planned(problem, BYTES).steps[0] for name, problem in firsts.items()}
+    launches = {name: (step.kernel, step.grid) for name, step in steps.items() if isinstance(step, Launch)}
+    assert launches == {
+        "one image": ("stem_in_strips", (4 * 28, 1, 1)),  # a block for each step
+        "many": ("stem_in_strips", (4 * 2, 64, 1)),
+        "odd": ("stem_and_pool", (29 * 5, 1, 1)),
+        "small": ("take_windows", (32,)),
+    }
+    assert len(variant.planned(firsts["small"], BYTES).steps) == len(variant.planned(course, BYTES).steps) + 1
+
+
 def test_a_round_trip_in_words(tmp_path: Path) -> None:
     """What shows a plan says it; what cannot make it refuses it."""
     (tmp_path / "kernel.cu").write_text('extern "C" __global__ void twice(const float* x, float* y) {}\n')
@@ -169,9 +190,7 @@ def test_a_round_trip_of_a_buffer_that_is_not_there(tmp_path: Path, emulator: De
         run(find(str(tmp_path)), problem, ops.find("softmax").inputs(problem, 0), emulator)
 
 
-@pytest.mark.parametrize(
-    "name", ["networks/resnet18/v4_tensor_cores", pytest.param(FP32[-1], marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("name", chosen(RUNGS, lambda name: name.endswith("v6_graph")))
 def test_the_shipped_network_gives_the_classes_of_numpy(name: str, emulator: Device) -> None:
     """Of garments that are drawn, which is enough to meet several classes."""
     model = MODELS["resnet18"]

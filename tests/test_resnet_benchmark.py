@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import resnet
+import whole_networks
 
 from mini_dnn.device import Device
 from mini_dnn.ops.resnet import ResNetShape
@@ -25,7 +26,7 @@ def test_a_table_says_what_is_wrong() -> None:
 
 def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Device) -> None:
     arrays = resnet.OPERATION.inputs(PROBLEM, 0)
-    with resnet.ours(find("networks/resnet18/v6_graph"), PROBLEM, arrays, emulator) as candidate:
+    with resnet.graph(find("networks/resnet18/v6_graph"), PROBLEM, arrays, emulator) as candidate:
         candidate.timed.args[0].replay()
         found = candidate.scores()
     off = np.abs(found - resnet.OPERATION.answer(PROBLEM, arrays)["scores"])
@@ -39,10 +40,13 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
-    monkeypatch.setattr(resnet, "_graph_ms", graph_ms)
-    rows = resnet.measure_steps(find("networks/resnet18/v6_graph"), PROBLEM, {}, emulator)
+    monkeypatch.setattr(whole_networks, "graph_ms", graph_ms)
+    rows = whole_networks.measure_steps(
+        find("networks/resnet18/v6_graph"), PROBLEM, {}, emulator, resnet.label
+    )
     assert sum(row["count"] for row in rows) == 10
     assert rows[0]["step"].startswith("conv1 stem_and_pool")
     assert rows[-1]["step"].startswith("head")
     assert all(row["us"] == pytest.approx(1) for row in rows)
     assert "10.0 us in all steps, 10.0 us as they follow each other" in capsys.readouterr().out
+    assert resnet.rate(rows, PROBLEM).startswith("convolutions behind the first: 8.0 us, ")

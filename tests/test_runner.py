@@ -73,7 +73,7 @@ def test_unwritten_output_is_nan(tmp_path: Path, device: Device) -> None:
     ("args", "message"),
     [
         (("x", "out", 3), "names a buffer 'out'; there are x, w, y"),
-        (("x", "y", 2**31), "passes 2147483648, which does not fit C's int; pass np.int64"),
+        (("x", "y", 2**31), "passes 2147483648, which does not fit in C's int; pass np.int64"),
     ],
 )
 def test_arguments_that_cannot_be(tmp_path: Path, emulator: Device, args: tuple, message: str) -> None:
@@ -94,7 +94,7 @@ def test_compile_error_names_file_and_line(tmp_path: Path, device: Device) -> No
 
 def test_refused_shape(tmp_path: Path, emulator: Device) -> None:
     variant = copies(tmp_path, refuses=lambda s: "R must be odd" if s.R % 2 == 0 else "")
-    with pytest.raises(VariantError, match=r"copies does not take \(2, 1, 5, 7\).*: R must be odd"):
+    with pytest.raises(VariantError, match=r"copies does not support \(2, 1, 5, 7\).*: R must be odd"):
         convolve(X, np.ones((1, 1, 2, 1), np.float32), variant, emulator)
 
 

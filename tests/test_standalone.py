@@ -225,7 +225,7 @@ class TestVerb:
         )
         assert "ARCH ?= 80\n" in (folder / "Makefile").read_text()
         assert main(words) == 2
-        assert "exists already; remove it" in capsys.readouterr().err
+        assert "already exists; remove it" in capsys.readouterr().err
 
     def test_takes_the_first_problem_that_the_variant_takes(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "mine").mkdir()
@@ -243,11 +243,11 @@ class TestVerb:
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            (["cpu", "--expand"], "there is no kernel to expand"),
+            (["cpu", "--expand"], "so it has no kernel to expand"),
             (["m3/cublas", "--expand"], "calls cuBLAS"),
             (["m3/ladder_gemm", "--expand"], "runs kernels of other variants"),
-            (["m2"], "--standalone goes with --expand"),
-            (["m2", "--expand", "--out", "x.cu"], "use one of them"),
+            (["m2"], "--standalone needs --expand"),
+            (["m2", "--expand", "--out", "x.cu"], "use only one of them"),
             (["gemm/v5", "--expand", "--arch", "75"], "gemm/v5_mma_async needs 80 or newer"),
             (["m1", "--expand", "--shapes", "70000,1,1,1,1,1,1"], "needs more blocks than a grid has"),
         ],

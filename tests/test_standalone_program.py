@@ -150,14 +150,9 @@ int main() {
 
 
 COMPILED = [
-    "gemm/v3",  # with gaps
-    "gemm/v5",
     "gemm/v8 256,256,2048,fp16,fp16",  # tensor maps, a cluster of four, an early start
     "gemm/v9",
-    "m2",
-    "m3/streams",
     "m3/constant_memory",
-    "layers/custom",
     "networks/lenet/tensor",
 ]
 

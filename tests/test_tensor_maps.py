@@ -258,11 +258,16 @@ def test_no_finding() -> None:
 @pytest.mark.parametrize(
     ("which", "kind", "what", "mark"),
     [
-        (1, "deadlock", "a wait for an mbarrier has no end", "// this wait"),
+        (1, "deadlock", "a wait for an mbarrier never ends", "// this wait"),
         (2, "misaligned", "address that tensor_load writes is not a multiple of 128", "// this load"),
-        (4, "async", "read of box.* while a tensor_load that is to fill it is under way", "// this read"),
-        (5, "async", "tensor_store from box.*, which was written with no fence_proxy_async", "// this store"),
-        (6, "async", "the block ends, and nobody has waited for the tensor_store", "// this store"),
+        (4, "async", "read of box.* while a tensor_load that will fill it is in flight", "// this read"),
+        (
+            5,
+            "async",
+            "tensor_store from box.*, which was written without a fence_proxy_async",
+            "// this store",
+        ),
+        (6, "async", "the block ends without waiting for the tensor_store", "// this store"),
     ],
 )
 def test_findings(which: int, kind: str, what: str, mark: str) -> None:
@@ -318,7 +323,7 @@ def test_strides_by_default() -> None:
 
 @pytest.mark.parametrize(("tensor_map", "message"), WRONG)
 def test_what_no_gpu_would_take(tensor_map: TensorMap, message: str) -> None:
-    with pytest.raises(VariantError, match=f"the tensor map of 'x' cannot be made: .*{message}"):
+    with pytest.raises(VariantError, match=f"the tensor map of 'x' cannot be created: .*{message}"):
         tensor_map.geometry((40, 136), "float16", 40 * 136 * 2)
 
 

@@ -11,11 +11,11 @@ from sampling import sampled
 
 from mini_dnn import conv2d
 from mini_dnn.cli import main
-from mini_dnn.cli.diff import compare
 from mini_dnn.device import Device
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant.differences import compare
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch, TensorMap
 
@@ -63,16 +63,16 @@ class TestDiff:
             copies.append(Variant("conv2d", "", folder=tmp_path / name, name=name))
         assert (
             compare(*copies, "kernel.cu", heads=False)[1]
-            == "kernel.cu: equal but for the comment at its head"
+            == "kernel.cu: equal except for the comment at its head"
         )
 
     def test_with_the_host(self, capsys: Output) -> None:
         assert main(["diff", "m1"]) == 0
-        assert "kernel.cu: m1/cpu runs on the host and has none" in capsys.readouterr().out
+        assert "kernel.cu: m1/cpu runs on the host and does not have this file" in capsys.readouterr().out
 
     def test_without_a_parent(self, capsys: Output) -> None:
         assert main(["diff", "cpu"]) == 2
-        assert "m1/cpu names no parent; name what to compare it with" in capsys.readouterr().err
+        assert "m1/cpu has no parent; name a variant to compare it with" in capsys.readouterr().err
 
 
 class TestShow:
@@ -196,13 +196,13 @@ class TestShow:
         assert text.startswith("// m2/unroll_gemm for conv2: (10000, 4, 40, 40)")
         assert main(["show", "m1", "--out", str(out)]) == 2
         assert out.read_text() == text
-        assert "exists already" in capsys.readouterr().err
+        assert "already exists" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            (["cpu", "--expand"], "there is no kernel to expand"),
-            (["m2", "--layer", "conv1"], "--at goes with --expand"),
+            (["cpu", "--expand"], "so it has no kernel to expand"),
+            (["m2", "--layer", "conv1"], "--at needs --expand"),
             (["m2", "--out", "no/such/folder/m2.cu"], "cannot be written"),
         ],
     )

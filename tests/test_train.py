@@ -209,10 +209,10 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "run", interrupted)
         assert main(command) == 130
-    assert "--resume goes on" in capsys.readouterr().out
+    assert "with --resume to continue" in capsys.readouterr().out
     assert not WEIGHTS.exists()
     assert main(command) == 2
-    assert "go on with --resume, or start anew with --force" in capsys.readouterr().err
+    assert "continue it with --resume, or start again with --force" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
     assert "resumed   after epoch 1 of 3" in capsys.readouterr().out
     network = lenet.build(np.random.default_rng(0))
@@ -227,7 +227,7 @@ def test_the_verb_replaces_no_file_unless_told(
     out.write_text("precious")
     command += ["--epochs", "1", "--out", str(out)]
     assert main(command) == 2
-    assert "mine.h5 exists already" in capsys.readouterr().err
+    assert "mine.h5 already exists" in capsys.readouterr().err
     assert out.read_text() == "precious"
     assert main([*command, "--force"]) == 0
     load(out, lenet.build(np.random.default_rng(0)))

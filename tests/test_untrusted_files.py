@@ -20,7 +20,6 @@ from mini_dnn.datasets import fashion_mnist, storage
 from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
 from mini_dnn.grading import rubric
-from mini_dnn.grading.cluster import read_profile
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
@@ -28,6 +27,7 @@ from mini_dnn.nn.weights import FORMAT, checksum, load, save, values, write_arra
 from mini_dnn.nn.weights import WeightsInfo as Info
 from mini_dnn.paths import ROOT, open_regular, read_regular
 from mini_dnn.report.load import load as load_results
+from mini_dnn.work import read_profile
 
 RECIPE = {"source": "a.gz md5:1"}
 
@@ -49,7 +49,7 @@ def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be read"):
             load_results([path])
         assert storage.read(path, RECIPE) is None
-        for read in (rubric.load, read_profile):
+        for read in (rubric.load, lambda path: read_profile(path, "slurm")):
             with pytest.raises(UsageError, match=r"a pipe|a device|Is a directory"):
                 read(path)
         name = fashion_mnist.PUBLISHED.splits["test"][0].packed_name
@@ -185,7 +185,7 @@ def test_attributes_that_make_no_sense(tmp_path: Path) -> None:
 def test_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     pipe, device, _, _ = odd_files(tmp_path)
     for path in (pipe, device):
-        with pytest.raises(UsageError, match="is no regular file; name one"):
+        with pytest.raises(UsageError, match="is not a regular file; name one"):
             check_output("--out", path, force=False)
     check_output("--out", tmp_path / "out.json", force=False)
     with pytest.raises(UsageError, match="cannot be written"):
@@ -198,7 +198,7 @@ def test_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     [
         (">&-", 0, ""),
         ("<&- >&- 2>&-", 0, ""),
-        (">/dev/full", 2, "error: the system says: No space left on device"),
+        (">/dev/full", 2, "error: the operating system reports: No space left on device"),
     ],
 )
 def test_standard_streams_may_be_closed_or_full(redirection: str, status: int, said: str) -> None:
@@ -225,10 +225,10 @@ json.dump([os.open(os.devnull, os.O_RDONLY), sys.stdout.name], open({str(tmp_pat
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (MemoryError("Unable to allocate 9 GiB"), "error: out of memory: Unable to allocate 9 GiB. Take a"),
+        (MemoryError("Unable to allocate 9 GiB"), "error: out of memory: Unable to allocate 9 GiB. Use a"),
         (
             OSError(5, "Input/output error", "somewhere"),
-            "error: the system says: Input/output error (some",
+            "error: the operating system reports: Input/output error (some",
         ),
     ],
 )

@@ -31,7 +31,7 @@ def test_out_of_bounds_of_a_buffer() -> None:
     finding = one(text, M1.source, buffer("x", (2, 1, 9, 21), 0x7F0000000000, 1512, "nchw"))
     assert (finding.kind, finding.kernel) == ("out-of-bounds", "conv_direct")
     assert finding.array == "x[n=2, c=0, h=0, w=0]"
-    assert finding.what.endswith("outside of global array x (2, 1, 9, 21), element 378 of 378")
+    assert finding.what.endswith("outside global array x (2, 1, 9, 21), element 378 of 378")
     assert finding.own is not None
     assert finding.place is not None
     assert (finding.place.file, finding.place.line) == ("kernel.cu", LOAD)
@@ -49,7 +49,7 @@ def test_before_a_buffer() -> None:
     )
     text = message("Invalid __global__ write of size 4 bytes", *details)
     finding = one(text, M2.source, buffer("y", (4,), 0x1000, 16))
-    assert finding.what.startswith("write of y[-1]: outside of global array y (4,), 1 ")
+    assert finding.what.startswith("write of y[-1]: outside global array y (4,), 1 ")
     assert finding.what.endswith(" before its start")
     assert one(text).notes == (
         "the address is 4 bytes before the nearest allocation at 0x1000 of size 16 bytes",
@@ -59,7 +59,7 @@ def test_before_a_buffer() -> None:
 def test_no_buffer_near() -> None:
     details = ("at k+0x10 in kernel.cu:40", "Address 0x10 is out of bounds")
     finding = one(message("Invalid __global__ atomic of size 4 bytes", *details))
-    assert finding.what == "update of 4 bytes outside of every array of global memory at 0x10"
+    assert finding.what == "update of 4 bytes outside all arrays of global memory at 0x10"
     assert finding.own is not None
     assert finding.own.does == "updates"
 
@@ -68,7 +68,7 @@ def test_shared_memory() -> None:
     details = (f"at gemm+0x160 in kernel.cu:{FILL}", WHO, "Address 0xc00 is out of bounds")
     finding = one(message("Invalid __shared__ write of size 4 bytes", *details))
     assert (finding.kind, finding.kernel) == ("out-of-bounds", "gemm")
-    assert "outside of every array of shared memory at 0xc00" in finding.what
+    assert "outside all arrays of shared memory at 0xc00" in finding.what
 
 
 def test_misaligned() -> None:
@@ -139,7 +139,7 @@ def test_uninitialised() -> None:
     text = message("Uninitialized __global__ memory read of size 4 bytes", *details)
     finding = one(text, M2.source, buffer("col", (2, 8), 0x1000, 64))
     assert finding.kind == "uninitialised"
-    assert finding.what == "read of col[0, 3] of global array col (2, 8), which nobody has written"
+    assert finding.what == "read of col[0, 3] of global array col (2, 8), which nothing has written"
 
 
 def test_an_unknown_message_is_kept() -> None:

@@ -204,7 +204,7 @@ def test_the_verb_trains_a_transformer(
 
 
 def test_a_network_says_which_data_it_takes() -> None:
-    with pytest.raises(UsageError, match="'cifar10' goes with --network vit"):
+    with pytest.raises(UsageError, match="'cifar10' needs --network vit"):
         MODELS["lenet"].load("cifar10", "test")
     assert MODELS["vit"].make("cifar10", rng()).forward(np.zeros((1, 3, 32, 32), np.float32)).shape == (1, 10)
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import vit
+import whole_networks
 
 from mini_dnn.device import Device
 from mini_dnn.ops.vit import VitShape
@@ -28,12 +29,9 @@ def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
     assert text.endswith("ours: 1.200 x torch.compile's best")
 
 
-def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(
-    emulator: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vit, "build_plans", lambda plans, device: None)
+def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Device) -> None:
     arrays = vit.OPERATION.inputs(PROBLEM, 0)
-    with vit.ours(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:
+    with vit.graph(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:
         candidate.timed.args[0].replay()
         found = candidate.scores()
     right = vit.centred(np.log(vit.OPERATION.answer(PROBLEM, arrays)["probabilities"]))
@@ -46,16 +44,16 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
-    monkeypatch.setattr(vit, "_graph_ms", graph_ms)
-    rows = vit.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator)
+    monkeypatch.setattr(whole_networks, "graph_ms", graph_ms)
+    rows = whole_networks.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator, vit.label)
     found = {row["step"].split()[0]: row["count"] for row in rows}
     assert found["cut"] == found["patches.linear"] == found["head"] == found["softmax"] == 1
     assert found["attention.heads.qkv"] == found["attention"] == found["mlp.up"] == 2
     assert all(row["us"] == pytest.approx(1) for row in rows)
-    assert "14 us in all steps, 14 us as they follow each other" in capsys.readouterr().out
+    assert "14.0 us in all steps, 14.0 us as they follow each other" in capsys.readouterr().out
 
 
 def test_nothing_is_begun_when_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
-    assert vit.Budget(float("inf")).left("this")
-    assert not vit.Budget(0.0).left("that")
+    assert whole_networks.Budget(float("inf")).left("this")
+    assert not whole_networks.Budget(0.0).left("that")
     assert capsys.readouterr().out == "  that: not measured, as --seconds are over\n"

@@ -185,8 +185,8 @@ def test_misuse(quick_emulator: EmulatorDevice, which: int, message: str) -> Non
     ("which", "kind", "what", "mark"),
     [
         (0, "misaligned", "address of a matrix_descriptor_128b is not a multiple of 1024", "which == 0"),
-        (5, "async", "wgmma_m64k16 from .* with no fence_proxy_async", "// here"),
-        (6, "async", "write of .* while a wgmma_m64k16 that is to read it", "// too early"),
+        (5, "async", "wgmma_m64k16 from .* without a fence_proxy_async", "// here"),
+        (6, "async", "write of .* while a wgmma_m64k16 that will read it", "// too early"),
     ],
 )
 def test_what_checked_mode_says(which: int, kind: str, what: str, mark: str) -> None:

@@ -126,7 +126,7 @@ def spoil(name: str, value: float) -> Callable[[Arrays], None]:
         (put("fc.bias", np.zeros(5, np.int64)), "'fc.bias' is int64, which"),
         (
             drop("conv1.weight"),
-            "'conv1.weight' is missing: this is no residual network.*found are 'bn1.bias'",
+            "'conv1.weight' is missing: this is not a residual network.*found are 'bn1.bias'",
         ),
         (spoil("bn1.weight", np.nan), "'bn1.weight' holds 1 numbers that are NaN or infinite"),
         (spoil("fc.weight", -np.inf), "'fc.weight' holds 1 numbers"),
@@ -169,9 +169,9 @@ def test_a_network_of_another_depth_is_told(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("in.safetensors", None, "there is no such file"),
-        ("in.safetensors", b"", "it is no safetensors file, or is cut short or damaged"),
-        ("in.npz", b"PK\x03\x04", "it is no NPZ file, or is cut short"),
-        ("in.bin", b"weights", "it is no safetensors, NPZ or HDF5 file"),
+        ("in.safetensors", b"", "it is not a valid safetensors file; it may be truncated or damaged"),
+        ("in.npz", b"PK\x03\x04", "it is not a valid NPZ file; it may be truncated"),
+        ("in.bin", b"weights", "it is not a valid safetensors, NPZ or HDF5 file"),
         ("in.pth", b"\x80\x02}q\x00.", "it is pickled, as PyTorch writes .pth files"),
     ],
 )
@@ -191,18 +191,18 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         assert convert(source) == 2
         said = capsys.readouterr().err
         assert str(source) in said
-        assert "cut short or damaged" in said
+        assert "truncated or damaged" in said
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["convert", "in.safetensors"], "takes IN OUT; found 1 files"),
-        (["show"], "takes FILE; found 0 files"),
+        (["convert", "in.safetensors"], "expects IN OUT; found 1 files"),
+        (["show"], "expects FILE; found 0 files"),
         (["convert", "in.safetensors", "out.pth"], "ends in .h5, .hdf5, .npz, .safetensors"),
         (["convert", "in.safetensors", "in.safetensors"], "name another file for the result"),
         (["convert", "in.safetensors", "none/out.h5"], "there is no folder"),
-        (["convert", "in.safetensors", "old.h5"], "old.h5 exists already"),
+        (["convert", "in.safetensors", "old.h5"], "old.h5 already exists"),
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
         (["show", "in.safetensors"], "does not say what it is; 'run.py weights convert' takes state dicts"),
     ],

@@ -125,9 +125,9 @@ MISUSES = [
         128,
         "wgmma_m64k16 {} is a product of all four warps of a warpgroup, and they have not made the same",
     ),
-    (10, 128, "wgmma_wait<0> {}: the sums that it is given are still under way, in the product of line"),
-    (11, 128, "wgmma_wait<1> {}: the sums that it is given are still under way, in the product of line"),
-    (12, 128, "wgmma_m64k16 {}: the block ends, and nobody has waited for this product"),
+    (10, 128, "wgmma_wait<0> {}: the sums passed to it are still in flight, in the product of line"),
+    (11, 128, "wgmma_wait<1> {}: the sums passed to it are still in flight, in the product of line"),
+    (12, 128, "wgmma_m64k16 {}: the block ends without waiting for this product"),
     (13, 96, "wgmma_m64k16 {} is a product of four warps, and a block of 96 threads ends with less"),
 ]
 
@@ -165,7 +165,7 @@ def test_what_checked_mode_says(checked: Kernels, which: int, kind: str, mark: s
 
 def test_b_is_written_before_the_wait(checked: Kernels) -> None:
     a, d = np.zeros((4, 128), np.uint32), np.zeros((12, 128), np.float32)
-    with pytest.raises(KernelError, match=r"write of b.* while a wgmma_m64k16 that is to read it") as caught:
+    with pytest.raises(KernelError, match=r"write of b.* while a wgmma_m64k16 that will read it") as caught:
         checked("too_early", (1,), (128,), a, d, d.copy())
     assert caught.value.finding.place is not None
     assert caught.value.finding.place.line == line_of(SOURCE, "// too early")

@@ -29,5 +29,5 @@ VARIANT = quads.variant(
     op="conv2d",
     parent="m3/sliding_window",
     precision="fp16",
-    idea="the image in quads is the tensor cores' operand; weights stay in registers, copies run beside",
+    idea="the image in quads is the tensor cores' operand; weights stay in registers, and copies overlap",
 )

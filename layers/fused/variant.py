@@ -31,5 +31,5 @@ VARIANT = quads.variant(
     ),
     parent="layers/custom",
     precision="fp16",
-    idea="a window of the pool lies in a few lanes: the convolution's output never leaves registers",
+    idea="a pooling window is held by a few lanes, so the output of the convolution never leaves registers",
 )

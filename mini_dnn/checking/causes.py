@@ -31,7 +31,7 @@ OF_ORDER = ("race", "uninitialised")  # how a missing barrier shows, in one orde
 OF_MEETINGS = ("divergence", "warp-mask", "deadlock")
 OF_INDICES = ("out-of-bounds", "misaligned")  # how a wrong index shows; so does a race of two writes
 OF_TWO_LINES = ("race", "async", "cluster")
-MET_LATER = "hidden in "  # how the note begins that `all_schedules` adds
+MET_LATER = "not found in "  # how the note begins that `all_schedules` adds
 
 
 @dataclass

@@ -56,11 +56,11 @@ def by_chance(
 
 def _finding(own: Sequence[tuple[str, Place]]) -> Finding:
     if not own:
-        what = "results change with what variables of a thread hold that nobody has set"
+        what = "the results depend on uninitialised variables of a thread"
         return Finding("uninitialised", what, cure=CURES["unset"])
     (name, at), *others = own
-    what = f"use of {name}, which not every path to this line has set: results change with what it holds"
-    more = tuple(f"so may be {one} at {place.file}:{place.line}" for one, place in others)
+    what = f"use of {name}, which not every path to this line has set: the results depend on its value"
+    more = tuple(f"the same may hold for {one} at {place.file}:{place.line}" for one, place in others)
     return Finding("uninitialised", what, own=Party(at, (), ()), array=name, cure=CURES["unset"], notes=more)
 
 

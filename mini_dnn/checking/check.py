@@ -12,11 +12,10 @@ import numpy as np
 
 from mini_dnn.checking.causes import OF_OUTPUTS
 from mini_dnn.checking.chance import by_chance
-from mini_dnn.checking.judge import judge
 from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
-from mini_dnn.checking.repeat import Runs, caught
+from mini_dnn.checking.repeat import Examples, Runs, caught
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.checking.streams import vain_wait
@@ -32,7 +31,7 @@ from mini_dnn.variant import Planned, Variant
 RUNS = 2  # on the same memory
 RUNS_AT_FIRST = 4  # at the first problem, in the first order: what a run leaves may show in a later one
 LARGE = 4 << 20  # bytes of a problem that takes so long that one run has to do, where there are others
-AGAIN = "the endless loop that was found would take its time again"
+AGAIN = "skipped because of the endless loop that was found"
 
 Progress = Callable[[int, int], None]  # problems done so far, and all
 
@@ -119,7 +118,7 @@ def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> 
 
     def plan(problem: Any) -> Planned:
         if problem not in known:
-            raise VariantError(f"there is no plan for {problem}, into which the batch had to be cut")
+            raise VariantError(f"there is no plan for {problem}, a part of a batch that had to be split")
         return known[problem]
 
     device = StreamEmulator()
@@ -192,11 +191,12 @@ class _Run:
             return try_some(self.device, self._part(problem), problem, self.operation, self.seed)
         arrays = self._inputs(trial, planned.precision)
         others = any(not result.refused for result in before)
+        examples = Examples(self.operation, planned, arrays, self.seed)
 
         def in_order(schedule: str) -> Finding | None:
             self.device.set_schedule(SCHEDULES.index(schedule), self.seed)
             runs = self._runs(planned, others, schedule == self.schedules[0])
-            return self._in_order(problem, planned, arrays, runs)
+            return self._in_order(problem, planned, examples, runs)
 
         found = all_schedules(in_order, self.schedules)
         if all(finding.kind in OF_OUTPUTS for finding in found):
@@ -230,20 +230,20 @@ class _Run:
             return trial.draw(trial.problem, precision, np.random.default_rng(self.seed))
         return self.operation.inputs(trial.problem, self.seed)
 
-    def _in_order(self, problem: Any, planned: Planned, arrays: Arrays, runs: int) -> Finding | None:
+    def _in_order(self, problem: Any, planned: Planned, examples: Examples, runs: int) -> Finding | None:
         """The first finding of so many runs, in an order that was chosen."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
         if planned.fits(self.device.free_bytes()):
-            return Runs(self.operation, planned, self.device, arrays, self.seed).check(runs)
+            return Runs(planned, self.device).check(examples.of(runs))
+        (example,) = examples.of(1)
         outputs: Arrays = {}
 
         def in_parts() -> None:
             nonlocal outputs
             self.device.follow_streams(False)
-            outputs = run_plans(self._part(problem), problem, arrays, self.device).outputs
+            outputs = run_plans(self._part(problem), problem, example.arrays, self.device).outputs
 
-        finding = caught(in_parts, planned, self.device)
-        return finding or judge(self.operation, problem, arrays, outputs, planned.precision)
+        return caught(in_parts, planned, self.device) or example.judge(outputs)
 
     def _part(self, problem: Any) -> Callable[[int], Planned]:
         """The plan for so many entries of a problem's batch."""

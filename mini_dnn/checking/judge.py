@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,48 +12,72 @@ from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import compare_all, wrong_elements
 from mini_dnn.ops.hints import hint, tail
 
-GRID = "the grid must cover the ragged tail: ceil_div(size, tile) blocks, and a bounds check in the kernel"
+GRID = (
+    "the grid must cover the last, partial tile: ceil_div(size, tile) blocks, with a bounds check in "
+    "the kernel"
+)
+
+
+class Example:
+    """Inputs of a problem and what they must give, computed once however many outputs are compared with it.
+
+    Parameters
+    ----------
+    arrays
+        What is given.
+    precision
+        What the variant claims: see `Operation.bound`.
+    """
+
+    def __init__(self, operation: Operation, problem: Any, arrays: Arrays, precision: str) -> None:
+        self.operation, self.problem, self.arrays, self.precision = operation, problem, arrays, precision
+
+    @cached_property
+    def expected(self) -> Arrays:
+        """The answer in float64."""
+        return self.operation.answer(self.problem, self.arrays)
+
+    @cached_property
+    def _bound(self) -> Arrays:
+        return self.operation.bound(self.problem, self.arrays, self.precision)
+
+    def judge(self, outputs: Arrays) -> Finding | None:
+        """What is wrong with outputs, if anything: elements that nobody wrote, or others than float64's."""
+        for name, array in self.problem.named("out").items():
+            wrong = wrong_elements(outputs[name], self.expected[name], self._bound[name])
+            unwritten = wrong & _fresh(outputs[name])
+            if unwritten.any():
+                return _unwritten(self.operation, name, array, unwritten)
+        result = compare_all(outputs, self.expected, self._bound)
+        if result.first is None:
+            return None
+        array = self.problem.arrays[result.array]
+        first = f"{result.array}{array.index(result.first)}"
+        what = (
+            f"{result.differing} of {result.elements} elements of {result.array} {array.shape} differ from "
+            f"float64; the first is {first}: found {result.found:.6g}, expected {result.expected:.6g}"
+        )
+        guess = hint(self.operation, self.problem, self.arrays, outputs, self.precision)
+        notes = (guess,) if guess else ()
+        return Finding("wrong", what, array=first, cure=self.operation.cure, notes=notes)
 
 
 def judge(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
 ) -> Finding | None:
-    """What is wrong with outputs, if anything: elements that nobody wrote, or others than float64's.
-
-    Parameters
-    ----------
-    arrays
-        What was given.
-    precision
-        What the variant claims: see `Operation.bound`.
-    """
-    expected = operation.answer(problem, arrays)
-    bound = operation.bound(problem, arrays, precision)
-    for name, array in problem.named("out").items():
-        wrong = wrong_elements(outputs[name], expected[name], bound[name])
-        unwritten = wrong & _fresh(outputs[name])
-        if unwritten.any():
-            return _unwritten(operation, name, array, unwritten)
-    result = compare_all(outputs, expected, bound)
-    if result.first is None:
-        return None
-    array = problem.arrays[result.array]
-    first = f"{result.array}{array.index(result.first)}"
-    what = (
-        f"{result.differing} of {result.elements} elements of {result.array} {array.shape} differ from "
-        f"float64; the first is {first}: found {result.found:.6g}, expected {result.expected:.6g}"
-    )
-    guess = hint(operation, problem, arrays, outputs, precision)
-    return Finding("wrong", what, array=first, cure=operation.cure, notes=(guess,) if guess else ())
+    """The same for outputs that are the only ones of their inputs: see `Example`."""
+    return Example(operation, problem, arrays, precision).judge(outputs)
 
 
 def judge_part(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
 ) -> Finding | None:
     """What is wrong with the elements of outputs that were written: some blocks did not run."""
-    expected = operation.answer(problem, arrays)
-    written = {name: np.where(_fresh(found), expected[name], found) for name, found in outputs.items()}
-    return judge(operation, problem, arrays, written, precision)
+    example = Example(operation, problem, arrays, precision)
+    written = {
+        name: np.where(_fresh(found), example.expected[name], found) for name, found in outputs.items()
+    }
+    return example.judge(written)
 
 
 def _fresh(output: np.ndarray) -> np.ndarray:
@@ -64,7 +89,8 @@ def _fresh(output: np.ndarray) -> np.ndarray:
 def _unwritten(operation: Operation, name: str, array: Array, missing: np.ndarray) -> Finding:
     first = f"{name}{array.index(np.unravel_index(int(np.argmax(missing)), missing.shape))}"
     what = (
-        f"{missing.sum()} of {missing.size} elements of {name} {array.shape} were written by no thread; the "
+        f"{missing.sum()} of {missing.size} elements of {name} {array.shape} were not written by any "
+        f"thread; the "
         f"first is {first}"
     )
     where = tail(missing, array, operation.axes)

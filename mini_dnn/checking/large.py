@@ -24,7 +24,7 @@ BLOCKS = 8  # of each launch
 LIMIT = 3_000_000  # steps of a block
 GPU_BYTES = 80 << 30  # of a large GPU: what does not fit there is cut by its batch here, too
 DENSE_BYTES = 16 << 20  # arrays up to this size, and an entry of the batch, have random values
-TOO_MUCH = "its blocks do too much each to try some of them at this size"
+TOO_MUCH = "each block does too much work to run some of them at this size"
 
 
 def try_some(
@@ -47,7 +47,7 @@ def try_some(
     try:
         planned = part(largest_part(part, problem, GPU_BYTES))
         if any(isinstance(step, Gemm) for step in planned.steps):
-            return Result(problem, refused="it calls cuBLAS, which is on GPUs alone")
+            return Result(problem, refused="it calls cuBLAS, which needs a GPU")
         with device.sample(BLOCKS, LIMIT):
             return Result(problem, _found(device, planned, operation, seed), sampled=True)
     except KernelError as error:
@@ -76,7 +76,7 @@ def _found(device: CheckedEmulator, planned: Planned, operation: Operation, seed
             name: _last_entry(buffers[name]).reshape(array.shape) for name, array in one.named("out").items()
         }
         found = judge_part(operation, one, last, outputs, planned.precision)
-        where = f"of the last entry of the batch of {problem.batch:,} alone"
+        where = f"only the last entry of the batch of {problem.batch:,} was compared"
         return replace(found, what=f"{found.what} ({where})") if found else None
     finally:
         execution.free()

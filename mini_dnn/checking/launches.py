@@ -27,20 +27,20 @@ SHARED_LIMIT = {75: 64 * KB, 80: 163 * KB, 86: 99 * KB, 89: 99 * KB, 90: 227 * K
 FIELDS = ("kernel", "grid", "block", "args", "shared_bytes", "stream", "cluster", "early")
 
 CURES = {
-    "threads": "take a smaller block, and more blocks, or let a thread compute several outputs",
-    "zero": "round up: ceil_div(size, tile) is never 0, and size // tile can be",
-    "block": "put the longest axis of the block into x",
-    "grid": "put the longest axis into grid.x, which takes 2,147,483,647 blocks",
-    "cluster": "take a cluster of at most 8 blocks, and round the grid up to a multiple of it: "
-    "blocks without work come to every cluster_sync, too",
-    "arch": "take a GPU of that kind, or launch without a cluster",
-    "shared": "take smaller tiles, or keep fewer of them at a time",
-    "static": "take smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
-    "name": 'spell it in variant.py as in kernel.cu, where it is declared extern "C" __global__',
-    "linkage": 'declare it extern "C" __global__; a template needs such a kernel that calls it',
-    "count": "give the launch one argument for each of the kernel's parameters, in their order",
+    "threads": "use smaller blocks and more of them, or let a thread compute several outputs",
+    "zero": "round up: ceil_div(size, tile) is never 0, but size // tile can be",
+    "block": "use x for the longest axis of the block",
+    "grid": "use grid.x for the longest axis, which allows 2,147,483,647 blocks",
+    "cluster": "use a cluster of at most 8 blocks, and round the grid up to a multiple of it: "
+    "blocks without work must also reach every cluster_sync",
+    "arch": "use such a GPU, or launch without a cluster",
+    "shared": "use smaller tiles, or keep fewer of them at a time",
+    "static": "use smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
+    "name": 'use the same name in variant.py and in kernel.cu, where it is declared extern "C" __global__',
+    "linkage": 'declare it extern "C" __global__; to use a template, call it from such a kernel',
+    "count": "pass one argument for each parameter of the kernel, in the same order",
     "constant": "declare it const __grid_constant__ ptx::TensorMap",
-    "type": "pass in variant.py what the kernel declares, or declare in kernel.cu what is passed",
+    "type": "pass the declared type in variant.py, or declare the passed type in kernel.cu",
 }
 
 
@@ -114,7 +114,7 @@ def _kernel(at: _At, kernels: Kernels) -> Finding | None:
     have = ", ".join(kernels.signatures) or "none"
     near = difflib.get_close_matches(launch.kernel, kernels.signatures, 1)
     mean = f"; did you mean '{near[0]}'?" if near else ""
-    what = f"there is no kernel '{launch.kernel}' in {at.source.name}: it has {have}{mean}"
+    what = f"there is no kernel '{launch.kernel}' in {at.source.name}, which has {have}{mean}"
     other = kernels.signatures[near[0]].place if near else None
     return at.finding("kernel", what, "name", other)
 
@@ -147,7 +147,7 @@ def _cluster(at: _At, arch: int) -> Finding | None:
     if fault := cluster_fault(launch.grid, launch.cluster_sizes):
         return at.finding("cluster", fault, "cluster")
     if launch.cluster_sizes != ALONE and arch < CLUSTER_ARCH:
-        what = f"{launch.kernel} is launched in clusters, which sm_{CLUSTER_ARCH} has and sm_{arch} lacks"
+        what = f"{launch.kernel} is launched in clusters, which need sm_{CLUSTER_ARCH}; this is sm_{arch}"
         return at.finding("cluster", what, "arch")
     return None
 
@@ -159,7 +159,7 @@ def _shared(at: _At, arch: int, static_bytes: Callable[[str], int]) -> Finding |
     if dynamic >= 0 and static + dynamic <= limit:
         return None
     what = (
-        f"a block of {launch.kernel} asks for {static + dynamic:,} bytes of shared memory "
+        f"a block of {launch.kernel} requests {static + dynamic:,} bytes of shared memory "
         f"({static:,} static, {dynamic:,} dynamic); sm_{arch} allows {limit:,} ({limit // KB} KB)"
     )
     return at.finding("shared_bytes", what, "shared")
@@ -180,7 +180,7 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
     for number, (parameter, argument) in enumerate(zip(taken, passed, strict=True), 1):
         if wanted := _wanted(parameter, argument):
             what = (
-                f"argument {number} of {launch.kernel} is {parameter.declaration} and takes {wanted}; "
+                f"argument {number} of {launch.kernel} is {parameter.declaration} and needs {wanted}; "
                 f"the launch passes {_words(argument)}"
             )
             return at.finding("args", what, "type", signature.place)

@@ -26,21 +26,21 @@ UNIT = 256  # registers that a warp is given at a time
 WARP = 32
 
 CURES = {
-    "call": "put __device__ before it, or __host__ __device__ if the host calls it, too",
-    "library": "in kernels CUDA has the functions of math.h, printf, malloc and assert; write the rest "
-    "yourself: max(a, b) and min(a, b) are there without std::",
-    "variable": "declare it constexpr if it is a number that never changes; else __constant__ or __device__, "
-    "with a CopyToSymbol that fills it, or pass it to the kernel as an argument",
-    "nvcc": "write it as CUDA C++ has it; g++, which compiles for the emulator, takes more",
-    "constant": "keep it in a buffer, which a kernel takes as const float* __restrict__, or copy it in parts "
+    "call": "declare it __device__, or __host__ __device__ if the host also calls it",
+    "library": "kernels can use the functions of math.h, printf, malloc and assert; write others "
+    "yourself; max(a, b) and min(a, b) are available without std::",
+    "variable": "declare it constexpr if its value never changes; otherwise declare it __constant__ or "
+    "__device__ and fill it with a CopyToSymbol, or pass it to the kernel as an argument",
+    "nvcc": "use only CUDA C++; g++, which compiles for the emulator, accepts more than nvcc",
+    "constant": "use a buffer, which the kernel gets as const float* __restrict__, or copy it in parts "
     "that fit: all __constant__ variables of a file share 64 KB",
-    "small": "declare the variable as large as what is copied, or copy to it a buffer that fits; if that "
-    "depends on the problem, say in refuses= which ones fit",
-    "symbol": "declare it __constant__ or __device__ in kernel.cu, outside of any namespace, and spell it so",
-    "registers": "take a smaller block, or declare the kernel __launch_bounds__(threads): then nvcc keeps to "
-    "what is there; or keep fewer values at a time",
-    "bounds": "launch at most so many threads, or declare __launch_bounds__ for the largest block",
-    "shared": "take smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
+    "small": "make the variable as large as the copy, or copy a buffer that fits; if this "
+    "depends on the problem, refuse the problems that do not fit with refuses=",
+    "symbol": "declare it __constant__ or __device__ in kernel.cu, outside any namespace, with the same name",
+    "registers": "use a smaller block, or declare the kernel __launch_bounds__(threads), so that nvcc limits "
+    "the registers; or keep fewer values at a time",
+    "bounds": "launch at most as many threads, or declare __launch_bounds__ for the largest block",
+    "shared": "use smaller tiles, or declare one extern __shared__ array and launch with shared_bytes",
 }
 CALLED = re.compile(
     r"calling a (?:constexpr )?__host__ function\(\"(?P<name>.*?)\"\) "
@@ -158,13 +158,13 @@ def _copy(planned: Planned, step: CopyToSymbol, verdict: Verdict, has: int) -> F
     declared = verdict.constants.get(step.symbol)
     other = Party(declared, (), ()) if declared else None
     if not has:
-        what = f"there is no variable {step.symbol} in {planned.source.name} that a copy could fill"
+        what = f"there is no variable {step.symbol} in {planned.source.name} to copy to"
         return Finding(
             "launch", what, own=own if own.place else None, array=step.symbol, cure=CURES["symbol"]
         )
     what = (
-        f"the copy of {step.buffer}, {array.nbytes:,} bytes, does not fit the variable {step.symbol}, which "
-        f"has {has:,}"
+        f"the copy of {step.buffer}, {array.nbytes:,} bytes, does not fit in the variable {step.symbol}, "
+        f"which has {has:,}"
     )
     return Finding("launch", what, "", own if own.place else other, step.symbol, other, CURES["small"])
 
@@ -175,7 +175,8 @@ def _bounds(planned: Planned, launch: Launch, verdict: Verdict) -> Finding | Non
     if not most or threads <= most:
         return None
     what = (
-        f"{launch.kernel} is declared __launch_bounds__({most}), and launched with {threads:,} threads a "
+        f"{launch.kernel} is declared __launch_bounds__({most}), but is launched with {threads:,} "
+        f"threads per "
         "block: a GPU refuses the launch"
     )
     other = Party(declared, (), ()) if declared else None
@@ -189,8 +190,8 @@ def _registers(planned: Planned, launch: Launch, verdict: Verdict) -> Finding | 
     if all_of_them <= REGISTERS:
         return None
     what = (
-        f"{launch.kernel} takes {each} registers a thread, {all_of_them:,} for a block of "
-        f"{_threads(launch):,} threads; a GPU has {REGISTERS:,} for a block, and refuses the launch"
+        f"{launch.kernel} uses {each} registers per thread, {all_of_them:,} for a block of "
+        f"{_threads(launch):,} threads; a GPU has {REGISTERS:,} per block and refuses the launch"
     )
     signature = Kernels(planned.source).signatures.get(launch.kernel)
     other = Party(signature.place, (), ()) if signature else None
@@ -265,12 +266,12 @@ class _Own:
         """A name of the host in code of a GPU."""
         own, declared = self.place(use.at), self.place(use.declared)
         if use.is_call and use.declared is None and _in_library(use.name):
-            what, cure = f"{use.kernel} calls {use.name}, which only the host has", "library"
+            what, cure = f"{use.kernel} calls {use.name}, which is only available on the host", "library"
         elif use.is_call:
             what = f"{use.kernel} calls {use.name}, a function without __device__, which a GPU cannot call"
             cure = "call"
         else:
-            what = f"{use.kernel} uses {use.name}, a variable of the host, which a GPU does not see"
+            what = f"{use.kernel} uses {use.name}, a host variable, which a GPU cannot access"
             cure = "variable"
         other = Party(declared, (), ()) if declared else None
         return Finding("compile", what, use.kernel, Party(own, (), ()), use.name, other, CURES[cure])
@@ -296,7 +297,7 @@ def _told(said: str, own: _Own) -> list[Finding]:
             by = called["by"] if called else "a kernel"
             found[name] = own.finding(Use(name, by, at, own.declared.host.get(name), is_call=bool(called)))
         else:
-            what = f"nvcc does not take it: {words}"
+            what = f"nvcc rejects it: {words}"
             found[name] = Finding("compile", what, own=Party(place, (), ()), cure=CURES["nvcc"])
     if _errors(said):  # nvcc ends at the first kind of mistake that it meets
         for name, use in known.items():

@@ -27,8 +27,8 @@ PROGRAM = ("-m", "mini_dnn.checking.workload")
 STAGES = 1 + len(sanitizer.SUBTOOLS)  # what progress counts
 LIMIT_S = 600.0  # of a process, with its start and its compiler, which a busy machine makes slow
 KERNELS_S = 60.0  # of the kernels at one problem, from their start
-REGISTERS = "a block's threads need more registers than an SM has: take a smaller block, or __launch_bounds__"
-ENDLESS = "look for a loop whose end is never reached, or a wait for what never comes"
+REGISTERS = "a block's threads need more registers than an SM has: use a smaller block, or __launch_bounds__"
+ENDLESS = "look for a loop that never ends, or a wait for an event that never happens"
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ def _plain(work: Program) -> list[Run]:
     done = tools.run(work.command("--kernels-s", str(KERNELS_S)), limit_s=LIMIT_S)
     endless, alone = done.status == -signal.SIGALRM, len(work.problems) == 1
     if endless and alone:
-        what = f"the kernels did not come to their end within {KERNELS_S:g} s"
+        what = f"the kernels did not finish within {KERNELS_S:g} s"
         return [Run(work.problems[0], "GPU", 0, launch=Finding("endless", what, cure=ENDLESS))]
     if done.timed_out and alone:
         raise MiniDnnError(
             f"{work.variant.name} cannot be checked on a GPU here: {work.problems[0]} took more than "
-            f"{LIMIT_S:g} s, though its kernels may only take {KERNELS_S:g}; try again when the machine is "
-            "less busy, or take smaller shapes"
+            f"{LIMIT_S:g} s, although its kernels may take only {KERNELS_S:g}; try again when the machine is "
+            "less busy, or use smaller shapes"
         )
     if done.status and not done.timed_out and not endless:
         message = done.output.partition("error: ")[2] or done.output

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.checking.judge import judge
+from mini_dnn.checking.judge import Example
 from mini_dnn.checking.streams import explain_clash, explain_order
 from mini_dnn.device.emulator.checked import KernelError
 from mini_dnn.device.emulator.checked_streams import StreamClash, StreamEmulator
@@ -22,8 +22,8 @@ from mini_dnn.variant import Planned
 
 MISMATCH = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
 STATE = (
-    "set back what a run changes before the next one begins: let the last block, or a launch of the plan, "
-    "clear it (count = 0); op times and every caller run a plan again and again on the same memory"
+    "reset the state that a run changes before the next run begins: let the last block, or a launch of the "
+    "plan, clear it (count = 0); a plan is run many times on the same memory"
 )
 ORDINALS = ("", "second", "third", "fourth")
 
@@ -85,9 +85,8 @@ class Repeated:
         return self._planned.copies_itself and self._planned.arrays[name].split
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Runs of one plan, one after the other, and what is found in them.
+class Examples:
+    """What the runs of one plan are given: the same in each order of blocks and threads, so it is made once.
 
     Parameters
     ----------
@@ -97,15 +96,33 @@ class Runs:
         That these are drawn from.
     """
 
-    operation: Operation
+    def __init__(self, operation: Operation, planned: Planned, first: Arrays, seed: int) -> None:
+        self._operation, self._planned, self._first, self._seed = operation, planned, first, seed
+        self._made: list[Example] = []
+
+    def of(self, runs: int) -> list[Example]:
+        """For so many runs, one after the other."""
+        while len(self._made) < runs:
+            self._made.append(self._next())
+        return self._made[:runs]
+
+    def _next(self) -> Example:
+        planned, arrays = self._planned, self._first
+        if self._made:
+            other = self._operation.inputs(planned.problem, self._seed + len(self._made))
+            arrays = {**arrays, **{name: other[name] for name in planned.problem.named("in")}}
+        return Example(self._operation, planned.problem, arrays, planned.precision)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one plan, one after the other, and what is found in them."""
+
     planned: Planned
     device: StreamEmulator
-    first: Arrays
-    seed: int
 
-    def check(self, runs: int) -> Finding | None:
-        """The first finding in so many runs on the same memory, each with inputs of its own."""
-        given = [self._inputs(run) for run in range(runs)]
+    def check(self, given: list[Example]) -> Finding | None:
+        """The first finding in runs on the same memory, each with inputs of its own."""
         try:
             finding, run = self._found(given)
             if finding is None or run == 0:
@@ -115,56 +132,45 @@ class Runs:
         finally:
             self.device.follow_streams(False)
 
-    def _inputs(self, run: int) -> Arrays:
-        if not run:
-            return self.first
-        problem = self.planned.problem
-        other = self.operation.inputs(problem, self.seed + run)
-        return {**self.first, **{name: other[name] for name in problem.named("in")}}
-
-    def _found(self, given: list[Arrays]) -> tuple[Finding | None, int]:
+    def _found(self, given: list[Example]) -> tuple[Finding | None, int]:
         """The first finding, and in which run: 0 is the first."""
         finding: Finding | None = None
         clean = 0
 
         def runs() -> None:
             nonlocal finding, clean
-            with closing(Repeated(self.planned, self.device, given[0])) as repeated:
-                for arrays in given:
-                    finding = self._judge(arrays, repeated.run(arrays))
+            with closing(Repeated(self.planned, self.device, given[0].arrays)) as repeated:
+                for example in given:
+                    finding = example.judge(repeated.run(example.arrays))
                     if finding:
+                        finding = explain_order(finding, self.planned, self.device)
                         return
                     clean += 1
 
         return caught(runs, self.planned, self.device) or finding, clean
 
-    def _judge(self, arrays: Arrays, outputs: Arrays) -> Finding | None:
-        planned = self.planned
-        finding = judge(self.operation, planned.problem, arrays, outputs, planned.precision)
-        return explain_order(finding, planned, self.device) if finding else None
-
-    def _of_state(self, finding: Finding, given: list[Arrays]) -> Finding:
+    def _of_state(self, finding: Finding, given: list[Example]) -> Finding:
         """A finding of a later run alone: with the line that reads what a run before has left."""
         left = self._left(given)
         which = ORDINALS[len(given) - 1]
         what = f"the first run is right, and the {which} one on the same memory is not: {finding.what}"
         notes = finding.notes
         if left and left.own:
-            notes = (*notes, f"{left.array} holds what the run before has left there")
+            notes = (*notes, f"{left.array} holds data that the previous run left there")
             own: Party | None = finding.own or left.own
             array = finding.array if finding.own else left.array
             finding = replace(finding, own=own, array=array, kernel=finding.kernel or left.kernel)
         return replace(finding, what=what, cure=STATE, notes=notes)
 
-    def _left(self, given: list[Arrays]) -> Finding | None:
+    def _left(self, given: list[Example]) -> Finding | None:
         """The first read, in the last run, of what launches of the runs before have written."""
 
         def runs() -> None:
-            with closing(Repeated(self.planned, self.device, given[0])) as repeated:
-                for arrays in given[:-1]:
-                    repeated.run(arrays)
+            with closing(Repeated(self.planned, self.device, given[0].arrays)) as repeated:
+                for example in given[:-1]:
+                    repeated.run(example.arrays)
                 self.device.forget_since(repeated.set_up_at)
-                repeated.run(given[-1])
+                repeated.run(given[-1].arrays)
 
         finding = caught(runs, self.planned, self.device)
         return finding if finding and finding.kind == "uninitialised" else None

@@ -78,8 +78,8 @@ class Report:
             alone = all(map(holds, problems)) and all(result.finding for result in kind)
             if alone and min(len(kind), others) >= TELLING:
                 note = (
-                    f"it is met only at problems with {words}, and all of these fail; a variant that is not "
-                    "meant for them says so with refuses="
+                    f"it occurs only at problems with {words}, and all of these fail; if the variant is not "
+                    "meant for them, refuse them with refuses="
                 )
                 return replace(finding, notes=(*finding.notes, note))
         return finding

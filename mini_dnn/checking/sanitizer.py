@@ -20,7 +20,7 @@ SUBTOOLS = {
     "memcheck": "accesses out of bounds or misaligned",
     "racecheck": "threads of a block that use shared memory without a barrier between them",
     "synccheck": "barriers that not all threads reach",
-    "initcheck": "reads of global memory that nobody wrote",
+    "initcheck": "reads of uninitialised global memory",
 }
 FOUND = 86  # exit status that means findings, and nothing else
 PRINT_LIMIT = 1000  # records that are printed; the summary counts all

@@ -37,5 +37,5 @@ def with_cause(cause: Finding, found: Sequence[Finding]) -> list[Finding]:
 def _noted(one: Mistake, first: str) -> Finding:
     if first in one.met:
         return one.told()
-    note = f"{MET_LATER}{first} order: met when blocks and threads run in {one.met[0]} order"
+    note = f"{MET_LATER}{first} order: found when blocks and threads run in {one.met[0]} order"
     return replace(one.told(), notes=(*one.finding.notes, note))

@@ -67,7 +67,7 @@ def vain_wait(planned: Planned) -> Finding | None:
         own = Party(step_place(planned.source, wait), (), ())
         cure = (
             f"put Record('{wait.event}', ...) after the steps that stream {wait.stream} has to wait for, and "
-            "before this wait: a stream does not wait for what is recorded later"
+            "before this wait: a stream does not wait for an event that is recorded later"
         )
         return Finding("launch", what, own=own if own.place else None, cure=cure)
     return None
@@ -86,21 +86,23 @@ def _read_before_copy(finding: Finding, planned: Planned, launch: _Given, name: 
     own, other = _party(planned, launch, False), _party(planned, brought, True)
     place = finding.own.place if finding.own else None
     notes = (*finding.notes, f"it is read at {place.file}:{place.line}: {place.code}" if place else "")
-    what = f"{launch} reads {finding.array}, which {brought} brings to the GPU only after it"
+    what = f"{launch} reads {finding.array}, which {brought} copies to the GPU only afterwards"
     if copy.stream == launch.step.stream:
-        cure = f"put the copy of {name} before the launch that reads it: a stream works in the plan's order"
+        cure = (
+            f"put the copy of {name} before the launch that reads it: a stream runs in the order of the plan"
+        )
         return replace(finding, what=what, own=own, other=other, cure=cure, notes=tuple(filter(None, notes)))
     cure = (
-        f"put the copy before the launch, with Record('{name}_is_there', {copy.stream}) behind it and "
-        f"Wait('{name}_is_there', {launch.step.stream}) ahead of the launch; or give both one stream"
+        f"put the copy before the launch, with Record('{name}_is_there', {copy.stream}) after it and "
+        f"Wait('{name}_is_there', {launch.step.stream}) before the launch; or use one stream for both"
     )
     return Finding("race", what, finding.kernel, own, finding.array, other, cure, tuple(filter(None, notes)))
 
 
 def _copied_before_written(finding: Finding, planned: Planned, copy: _Given) -> Finding:
     own = _party(planned, copy, False)
-    note = f"{copy} comes before any launch has written that"
-    cure = "put the copy to the host after the launches that write what it copies"
+    note = f"{copy} runs before any launch has written these elements"
+    cure = "put the copy to the host after the launches that write the data"
     return replace(finding, own=own, cure=cure, notes=(*finding.notes, note))
 
 
@@ -169,13 +171,13 @@ def _cure(array: Target, clash: Clash, first: _Given, second: _Given) -> str:
         and clash.first.kind == clash.second.kind == "launch"
         and not (clash.first_writes and not clash.second_writes)
     ):
-        own = f", or give each stream a {array.name} of its own in scratch="
+        own = f", or give each stream its own {array.name} in scratch="
     else:
-        own = ", or give both steps one stream"
+        own = ", or use one stream for both steps"
     event = f"{array.name}_is_done"
     behind = f"step {first.number}" if first.number else "the first"
     ahead = f"step {second.number}" if second.number else "the second"
     return (
-        f"put Record('{event}', {clash.first.stream}) behind {behind} and "
-        f"Wait('{event}', {clash.second.stream}) ahead of {ahead}{own}"
+        f"put Record('{event}', {clash.first.stream}) after {behind} and "
+        f"Wait('{event}', {clash.second.stream}) before {ahead}{own}"
     )

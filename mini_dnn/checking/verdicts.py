@@ -20,8 +20,8 @@ ACCESS = re.compile(
     r"(?P<verb>read|write|atomic).*?of size (?P<nbytes>[\d,]+)"
 )
 SHARED = re.compile(r"__shared__\s+([^;]+);")
-WAIT = "wait for the copy (cp.async.wait_group or the pipeline's wait), and then put a __syncthreads()"
-MASK = "name in the mask of __syncwarp() exactly the lanes that come there"
+WAIT = "wait for the copy (cp.async.wait_group or the pipeline's wait), then call __syncthreads()"
+MASK = "the mask of __syncwarp() must contain exactly the lanes that call it"
 UNWRITTEN = "Host API memory access error"  # a copy of y: the comparison tells more of what nobody wrote
 NOTHING = Party(None, (), ())
 
@@ -117,7 +117,7 @@ def _access(
     if any("misaligned" in line for line in record.details):
         address = record.address or 0
         what = (
-            f"access of {nbytes} bytes at an address that is {address % nbytes} past a multiple of {nbytes}"
+            f"access to {nbytes} bytes at an address that is {address % nbytes} past a multiple of {nbytes}"
         )
         return Finding("misaligned", what, kernel, own, cure=CURES["misaligned"])
     at = _allocation(record, allocations) if access["memory"] == "global" else None
@@ -127,10 +127,10 @@ def _access(
         return explain_fault(fault)
     where = "" if record.address is None else f" at 0x{record.address:x}"
     if kind == "uninitialised":
-        what = f"read of {nbytes} bytes of {access['memory']} memory{where}, which nobody has written"
+        what = f"read of {nbytes} bytes of {access['memory']} memory{where}, which nothing has written"
     else:
         verb = "update" if own.atomic else access["verb"]
-        what = f"{verb} of {nbytes} bytes outside of every array of {access['memory']} memory{where}"
+        what = f"{verb} of {nbytes} bytes outside all arrays of {access['memory']} memory{where}"
     near = [f"the address {line.removeprefix('and ')}" for line in record.details if "nearest" in line]
     return Finding(kind, what, kernel, own, cure=CURES[kind], notes=tuple(near))
 
@@ -152,7 +152,9 @@ def _race(record: Record, source: Path) -> Finding:
     where = f"shared array {name}" if name else "shared memory"
     at = "the same element of" if record.address is None else f"byte 0x{record.address:x} of"
     asynchronous = any("memcpy_async" in line for line in (record.headline, *record.details))
-    between = "before the asynchronous copy was waited for" if asynchronous else "with no barrier between"
+    between = (
+        "before the asynchronous copy was waited for" if asynchronous else "without a barrier between them"
+    )
     what = f"one thread {other.does} and another {own.does} {at} {where}, {between}"
     cure = "async" if asynchronous else "warp race" if _same_warp(own, other) else "race"
     kernel = record.places[0].kernel if record.places else ""
@@ -184,7 +186,7 @@ def _barrier(record: Record, kernel: str, own: Party) -> Finding:
     reason = record.headline.partition("detected.")[2].strip(" .").lower()
     if "divergent" in reason:
         group = "warp" if "warp" in reason else "block"
-        what = f"not all threads of the {group} come to the same barrier ({reason})"
+        what = f"not all threads of the {group} reach the same barrier ({reason})"
         return Finding("divergence", what, kernel, own, cure=CURES["divergence"])
-    what = f"a barrier is used wrongly: {reason or record.headline}"
+    what = f"a barrier is used incorrectly: {reason or record.headline}"
     return Finding("warp-mask", what, kernel, own, cure=MASK)

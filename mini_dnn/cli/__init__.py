@@ -23,10 +23,14 @@ VERBS = {  # and their modules
     "grade": "grade",
     "report": "report",
     "profile": "profile",
+    "explain": "explain",
     "diff": "diff",
     "show": "show",
     "new": "new",
     "hint": "hint",
+    "editor": "editor",
+    "handout": "handout",
+    "assign": "assign",
 }
 DEFAULT_VERB = "infer"
 
@@ -64,10 +68,10 @@ def _once(args: argparse.Namespace) -> int:
         return DIFFERS
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        return _failed(f"the system says: {error.strerror or error}{where}", WRONG_USE)
+        return _failed(f"the operating system reports: {error.strerror or error}{where}", WRONG_USE)
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
-        return _failed(f"out of memory{why}. Take a smaller --batch, or leave the machine more", WRONG_USE)
+        return _failed(f"out of memory{why}. Use a smaller --batch, or free memory", WRONG_USE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -112,8 +116,8 @@ def _open_standard_streams() -> None:
 def _parser(named: Iterable[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="run.py",
-        description="A network on Fashion-MNIST whose heavy work is done by CUDA kernels that you can read.",
-        epilog=f"Flags without a verb mean '{DEFAULT_VERB}': run.py --batch 10000 --impl m3",
+        description="Small networks whose heavy layers run in CUDA kernels that you can read.",
+        epilog=f"Flags without a verb belong to '{DEFAULT_VERB}': run.py --batch 10000 --impl m3",
     )
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     for name in named:

@@ -13,6 +13,7 @@ from typing import Any
 from mini_dnn import datasets, ops
 from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import add_force, check_output, only, problems_of
+from mini_dnn.cli.log import Trial, add_log, logged
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
@@ -21,6 +22,7 @@ from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Row, Skipped
+from mini_dnn.measuring.work_log import Tried
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant, find, mine, names
 
@@ -43,22 +45,24 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "bench",
         help="measure variants and write a results file",
-        description="Measure variants, each result compared with float64 first. With the name of an "
-        "operation: all its variants at the problems of the course, on random inputs. Without: the variants "
-        "of the network's layers, in the network, on images; others that --impl names, at their problems.",
+        description="Measure variants. Each result is first compared with float64. With the name of "
+        "an operation, measure all its variants at the problems of the course, on random inputs. "
+        "Without it, measure the variants of the network's layers in the network, on images; other "
+        "variants that --impl names are measured at their problems.",
     )
     parser.add_argument(
         "op",
         nargs="?",
         metavar="OPERATION|VARIANT",
-        help="a name that 'run.py list' shows; that of a variant is as with --impl",
+        help="a name that 'run.py list' shows; the name of a variant means the same as --impl",
     )
     parser.add_argument("--impl", nargs="+", help="variants, or 'all' (the default)")
-    parser.add_argument("--at", nargs="+", metavar="NAME", help="problems by name (default all)")
-    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
+    parser.add_argument("--at", nargs="+", metavar="NAME", help="names of problems (default all)")
+    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems as sizes, instead of --at")
     parser.add_argument(
         "--batch",
-        help=f"batches, with commas between (default: in the network {BATCHES}, else the problems' own)",
+        help=f"batches, separated by commas (default: {BATCHES} in the network, otherwise those of the "
+        "problems)",
     )
     parser.add_argument("--device", choices=DEVICES, default="cuda", help="default cuda")
     parser.add_argument("--data", choices=datasets.NAMES, default="auto", help="the data set (default auto)")
@@ -67,8 +71,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--budget", type=float, default=PUBLISHED.budget_s, help="seconds for one op's timed runs (default 5)"
     )
     parser.add_argument("--sweep", action="store_true", help="also time all candidates of searched variants")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results to FILE, as JSON")
     add_force(parser)
+    add_log(parser)
     bench_serving.add_flags(parser)
     parser.set_defaults(run=run)
 
@@ -81,10 +86,12 @@ def run(args: argparse.Namespace) -> int:
     check_output("--out", args.out, args.force)
     if not args.budget > 0:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+    if serving and (args.log or args.expect):
+        raise UsageError("--log and --expect go with op times alone; leave them out beside serving's flags")
     if serving:
         return bench_serving.run(args, variants, batches)
     asked = _asked(args, variants, batches)
-    with closing(open_device(args.device)) as device:
+    with closing(open_device(args.device)) as device, logged(args, variants) as trial:
         for variant in variants:
             check_runnable(variant, device)
         program = Program.load(args.data, args.data_dir) if asked.in_network else None
@@ -95,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
         if program:
             print(f"data      {program.data.name}, {program.data.origin}")
         setting = Setting(device, replace(PUBLISHED, budget_s=args.budget), CHECKED)
-        bench = Bench(setting, program.data.name if program else RANDOM, _printer(asked))
+        bench = Bench(setting, program.data.name if program else RANDOM, _printer(asked, trial))
+        trial.device, trial.verdict = device.description, "measured; agrees with float64"
         _measure(bench, program, asked, args)
     if args.out:
         print(f"written to {args.out}")
@@ -138,11 +146,11 @@ def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
     chosen = [*names(op or LAYER), *mine(op or LAYER)] if ALL in chosen else chosen
     variants = [find(name) for name in chosen]
     if not variants:
-        raise UsageError(f"{op} has no variants yet; 'run.py new' makes one from another")
+        raise UsageError(f"{op} has no variants yet; 'run.py new' makes one from another variant")
     if op:
         only(variants, op, "--impl")
     elif args.at or args.shapes:
-        only(variants, variants[0].op, "--at and --shapes go with variants of one operation; --impl")
+        only(variants, variants[0].op, "--at and --shapes need variants of one operation; --impl")
     return variants
 
 
@@ -166,7 +174,7 @@ def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Seque
         No such problem, or flags that do not go together.
     """
     if args.shapes and batches:
-        raise UsageError("--shapes has the sizes of the batches already; leave --batch out")
+        raise UsageError("--shapes already contains the sizes of the batches; remove --batch")
     elsewhere = args.op or args.at or args.shapes
     in_network = [] if elsewhere else [variant for variant in variants if variant.op == LAYER]
     at_random = [variant for variant in variants if variant not in in_network]
@@ -183,14 +191,12 @@ def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Seque
 def _batches(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(
-            f"--batch {text}: expected whole numbers with commas between, such as 100,1000,10000"
-        )
+        raise UsageError(f"--batch {text}: expected integers separated by commas, such as 100,1000,10000")
     return [int(word) for word in words]
 
 
-def _printer(asked: Asked) -> Callable[[Row | Skipped], None]:
-    """Print the head of a table; returns what prints its rows."""
+def _printer(asked: Asked, trial: Trial) -> Callable[[Row | Skipped], None]:
+    """Print the head of a table; returns what prints its rows and keeps them for the work log."""
     variants = [variant.name for variant in (*asked.in_network, *asked.at_random)]
     problems = [*ops.find(LAYER).course, *(name for _, name, _ in asked.problems)]
     width, wide = max(map(len, variants)), max(map(len, problems))
@@ -204,6 +210,16 @@ def _printer(asked: Asked) -> Callable[[Row | Skipped], None]:
         op = "none" if row.op_ms is None else f"{row.op_ms:.4f}"
         error = "" if row.median_error is None else f"{row.median_error:.1%}"
         accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
+        trial.add(
+            row.variant,
+            Tried(
+                problem=row.problem,
+                shape=row.shape,
+                op_ms=row.op_ms,
+                layer_ms=row.layer_ms,
+                max_error=row.max_error,
+            ),
+        )
         line = f"{row.variant:<{width}} {row.batch:>7}  {row.problem:<{wide}} {op:>10} {error:>6}"
         print(f"{line} {row.repeats:>5} {row.layer_ms:>9.1f}  {accuracy}".rstrip(), flush=True)
         if not row.settled:

@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mini_dnn.cli import bench_gpus
 from mini_dnn.datasets import SEND
 from mini_dnn.device import open_device
+from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import NETWORK, STEPS, Program, find_step
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Growth, Latency, Throughput
+from mini_dnn.measuring.served import all_forms
 from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant, find
@@ -54,9 +57,7 @@ class Asked:
                 )
         if self.sends:
             return self.sends
-        if self.program and variant.op == NETWORK:
-            return self.program.forms(variant)
-        return [name for name, problem in known.items() if not variant.limit_for(problem)]
+        return all_forms(variant, self.program)
 
     def service(self, variant: Variant, send: str, entries: int) -> Service:
         """A network with so many entries: images and trained weights, or random ones."""
@@ -92,6 +93,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help=f"what an image is on its way: {', '.join(SEND)} (default: for --latency the first, for "
         "--throughput all that can be)",
     )
+    group.add_argument("--gpus", metavar="all|N|LIST", help=f"for --throughput: {GPUS}")
     group.add_argument(
         "--requests", type=int, metavar="N", help=f"timed requests of --latency (default {REQUESTS})"
     )
@@ -106,7 +108,12 @@ def wanted(args: argparse.Namespace) -> bool:
         A flag was given that would have no effect.
     """
     asked = [name for name in MEASURES if getattr(args, name)]
-    goes_with = {"resident": MEASURES, "send": ("latency", "throughput"), "requests": ("latency",)}
+    goes_with = {
+        "resident": MEASURES,
+        "send": ("latency", "throughput"),
+        "requests": ("latency",),
+        "gpus": ("throughput",),
+    }
     if asked:
         goes_with |= {"impl": ("growth",), "batch": ("growth", "throughput")}
     for name, measures in goes_with.items():
@@ -127,6 +134,8 @@ def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[i
     ``others`` are variants whose growth is measured, too; ``batches`` are None for the defaults.
     """
     networks = [_network(name) for name in args.resident or ["whole"]]
+    if args.gpus:
+        return bench_gpus.run(args, networks, batches)
     with closing(open_device(args.device)) as device:
         asked = [name for name in MEASURES if getattr(args, name)]
         if not device.has_clock:

@@ -24,10 +24,13 @@ from mini_dnn.cli.common import (
     variant_of,
     write_json,
 )
+from mini_dnn.cli.log import add_log, logged
 from mini_dnn.cli.watch import add_watch
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.finding import Finding, Party
+from mini_dnn.device.sources import source_files
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.work_log import Tried
 from mini_dnn.paths import program
 from mini_dnn.progress import Bar
 from mini_dnn.variant import exercise, find
@@ -37,35 +40,35 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "check",
-        help="find what is wrong with a kernel, without a GPU or on one",
+        help="find mistakes in a kernel, with or without a GPU",
         description="Run a variant on the emulator in checked mode, or on a GPU under Compute Sanitizer, at "
-        "irregular shapes: accesses out of bounds, races, divergent barriers, reads of what nobody wrote, "
-        "impossible launches, outputs that nobody wrote, wrong results. Exit status: 0 clean; 1 findings, or "
-        "too little was run to tell; 2 wrong use.",
+        "irregular shapes. It finds accesses out of bounds, races, divergent barriers, uninitialised reads, "
+        "invalid launches, unwritten outputs and wrong results. Exit status: 0 clean; 1 findings, or too few "
+        "shapes were run for a verdict; 2 usage error.",
     )
     add_variant(parser)
     parser.add_argument(
         "--shapes",
         nargs="+",
         metavar="SIZES",
-        help="problems by their sizes, as 'run.py list' shows them: 2,1,9,21,3,2,5 (default: irregular ones, "
-        "and ordinary ones where the variant refuses some of these)",
+        help="problems as sizes, in the order that 'run.py list' shows: 2,1,9,21,3,2,5 (default: irregular "
+        "ones, and ordinary ones if the variant refuses some of these)",
     )
     parser.add_argument(
         "--device",
         choices=("emulator", "cuda"),
         default="emulator",
-        help="emulator (default, also where there is a GPU: it sees more), or cuda: compute-sanitizer",
+        help="emulator (default, even with a GPU, because it finds more), or cuda: compute-sanitizer",
     )
     parser.add_argument(
         "--arch",
         type=int,
         choices=SHARED_LIMIT,
-        help="the GPU that the emulator holds launches to, by its compute capability: 75 is 7.5 "
-        "(default 90); cuda takes what is there",
+        help="the GPU whose limits the emulator applies, by compute capability: 75 is 7.5 "
+        "(default 90); cuda uses the installed GPU",
     )
     parser.add_argument(
-        "--seed", type=_seed, default=0, help="of the inputs and the random order (default 0)"
+        "--seed", type=_seed, default=0, help="seed of the inputs and of the random order (default 0)"
     )
     parser.add_argument(
         "--schedules",
@@ -77,30 +80,38 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--limit",
         type=_steps,
         metavar="STEPS",
-        help="accesses of memory and arrivals at barriers after which the emulator takes a block for endless "
-        f"(default {STEP_LIMIT:,})",
+        help="number of memory accesses and barrier arrivals after which the emulator treats a block as "
+        f"endless (default {STEP_LIMIT:,})",
     )
     parser.add_argument(
         "--large",
         action="store_true",
-        help="on the emulator, run some blocks, the last ones among them, of problems with more than 2^31 "
-        "elements, too, or of those of --shapes, in memory that is taken where it is touched",
+        help="on the emulator, also run some blocks, including the last ones, of problems with more than "
+        "2^31 elements, or of those of --shapes; memory is allocated only where it is touched",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there too")
+    parser.add_argument(
+        "--problems",
+        action="store_true",
+        help="also print each finding as FILE:LINE: error: WHAT, for editors",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the verdict to FILE")
     add_force(parser)
+    add_log(parser)
     add_watch(parser)
     parser.set_defaults(run=run)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no seed: a whole number from 0 on is needed")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: expected an integer of 0 or more")
     return int(text)
 
 
 def _steps(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps: one or more is needed")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number of steps: expected an integer of 1 or more"
+        )
     return int(text)
 
 
@@ -108,32 +119,44 @@ def run(args: argparse.Namespace) -> int:
     """Check, and print the verdict; 1 if something was found, or if too little was run to tell."""
     variant = find(variant_of(args))
     if variant.plan is None:
-        raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to check; try m1")
+        raise UsageError(
+            f"{variant.name} is NumPy and runs on the host, so it has no kernels to check; try m1"
+        )
     check_output("--json", args.json, args.force)
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None
     if args.device == "cuda":
         for flag in ("arch", "schedules", "limit", "large"):
             if getattr(args, flag):
-                raise UsageError(f"--{flag} is for the emulator; --device cuda takes the GPU that is there")
-    with Bar("checking", len(problems or operation.check)) as bar:
-        if args.device == "cuda":
-            report = check_cuda(variant, problems, args.seed, bar.update)
-        else:
-            report = check(
-                variant,
-                problems,
-                args.seed,
-                bar.update,
-                args.arch or CheckedEmulator.arch,
-                args.schedules or SCHEDULES,
-                args.limit or STEP_LIMIT,
-                large=args.large,
-            )
+                raise UsageError(f"--{flag} is for the emulator; --device cuda uses the installed GPU")
+    if args.problems:
+        print(f"checking {variant.name}", flush=True)
+    with logged(args, [variant]) as trial:
+        with Bar("checking", len(problems or operation.check)) as bar:
+            if args.device == "cuda":
+                report = check_cuda(variant, problems, args.seed, bar.update)
+            else:
+                report = check(
+                    variant,
+                    problems,
+                    args.seed,
+                    bar.update,
+                    args.arch or CheckedEmulator.arch,
+                    args.schedules or SCHEDULES,
+                    args.limit or STEP_LIMIT,
+                    large=args.large,
+                )
+        trial.device, trial.ok = report.device, report.clean
+        trial.verdict = "clean" if report.clean else _summary(report)
+        trial.notes = [f"{finding.kind}: {finding.what}" for finding in report.findings]
+        for result in report.ran:
+            trial.add(variant.name, Tried(problem=str(result.problem), shape=result.problem.fields))
     show(report, Console(theme=THEME, highlighter=Verdict()))
+    if args.problems:
+        print(*problems_in(report, variant.source), sep="\n", end="\n" if report.findings else "")
     write_json("--json", args.json, report.as_dict())
     if report.clean and (reference := exercise.reference(variant.folder)):
-        print(f"next, compare it with the reference: {program('diff', variant.name, reference)}")
+        print(f"next: compare it with the reference: {program('diff', variant.name, reference)}")
     return 0 if report.clean else DIFFERS
 
 
@@ -176,13 +199,30 @@ def describe(report: Report) -> list[str]:
         if result.finding:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
-        some = ": some of its blocks" if result.sampled else ""
+        some = ", some of its blocks" if result.sampled else ""
         lines.append(f"{verdict:<15} {result.problem}{some}")
     for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         lines += [f"   shape    {problems[0]}{more}", f"   cure     {finding.cure}"]
     return [*lines, "", f"{report.variant}: {_summary(report)} (seed {report.seed})"]
+
+
+def problems_in(report: Report, source: Path) -> list[str]:
+    """A line for each place of a finding, as compilers print errors.
+
+    Where no place is known, it is the kernel's first line.
+    """
+    paths = {path.name: path for path in reversed(source_files(source))}
+    lines = []
+    for finding in report.findings:
+        told = f"{finding.kind}: {finding.what}"
+        own, other = (party.place if party else None for party in (finding.own, finding.other))
+        at = f"{paths.get(own.file, source)}:{own.line}" if own else f"{source}:1"
+        lines.append(f"{at}: error: {told}")
+        if other:
+            lines.append(f"{paths.get(other.file, source)}:{other.line}: note: the other one of '{told}'")
+    return lines
 
 
 def _summary(report: Report) -> str:
@@ -193,7 +233,7 @@ def _summary(report: Report) -> str:
     where += f"; {refused} more were not run" if refused else ""
     if report.enough:
         return f"{found} {where}"
-    return f"not enough was checked: {found} {where}, and a verdict needs {report.least} that ran"
+    return f"not enough was checked: {found} {where}, but a verdict needs {report.least}"
 
 
 def _details(finding: Finding) -> list[str]:
@@ -203,7 +243,7 @@ def _details(finding: Finding) -> list[str]:
     if finding.other:
         lines += _party("and", finding.other, finding.kernel)
     if finding.effects:
-        lines.append(f"   also     it shows as {effects_in_words(finding)}, too: mend this first")
+        lines.append(f"   also     it also causes: {effects_in_words(finding)}; fix this first")
     return lines + [f"   note     {note}" for note in finding.notes]
 
 

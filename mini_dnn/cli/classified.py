@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,8 +16,17 @@ from mini_dnn.errors import UsageError
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
+FORMATS = {  # flags, and what they say of themselves
+    "json": "write the classes there, as one object; - for standard output",
+    "jsonl": "the same as JSON lines, an object for each picture",
+    "csv": "the same as a table, a line for each class",
+    "parquet": "the same table in the format of Apache Parquet, by pyarrow",
+}
 COLUMNS = ("file", "rank", "class", "name", "probability", "error")
 DIGITS = 6  # of a probability
+GROUP = 5_000  # rows that are written at a time to a table by columns
+
+Row = tuple[str, int | None, int | None, str | None, float | None, str | None]  # of `COLUMNS`
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,8 @@ class Outputs:
 
     Parameters
     ----------
-    as_json, as_csv
-        Files, or ``-`` for standard output, or None.
+    files
+        By the names of `FORMATS`: files, or ``-`` for standard output, or None.
     force
         Whether files that exist may be replaced.
 
@@ -45,22 +54,33 @@ class Outputs:
         Nothing can be written there.
     """
 
-    def __init__(self, as_json: str | None, as_csv: str | None, force: bool) -> None:
-        self._files = {
-            flag: name for flag, name in (("--json", as_json), ("--csv", as_csv)) if name is not None
-        }
-        names = list(self._files.values())
-        if len(names) == 2 and (names[0] == names[1] or Path(names[0]).resolve() == Path(names[1]).resolve()):
-            raise UsageError(f"--json and --csv both name {names[0]}; name two files")
-        self._people = STDOUT not in names
+    def __init__(self, files: Mapping[str, str | None], force: bool) -> None:
+        self._files = {f"--{flag}": name for flag, name in files.items() if name is not None}
+        seen: dict[str | Path, str] = {}
+        for flag, name in self._files.items():
+            place = name if name == STDOUT else Path(name).resolve()
+            if place in seen:
+                raise UsageError(f"{seen[place]} and {flag} both name {name}; name two files")
+            seen[place] = flag
+        self._people = STDOUT not in seen
+        if self._files.get("--parquet") == STDOUT:
+            raise UsageError("--parquet -: such a file cannot be written to standard output; name a file")
+        if "--parquet" in self._files:
+            pyarrow()  # which is missing now, not after the work
         for flag, name in self._files.items():
             if name == STDOUT:
                 continue
             check_output(flag, Path(name), force=True)  # below it is stricter
             if Path(name).exists() and not force:
                 raise UsageError(
-                    f"{flag} {name} exists already; name another file, or replace it with --force"
+                    f"{flag} {name} already exists; name another file, or use --force to replace it"
                 )
+
+    @property
+    def kept(self) -> Path | None:
+        """The folder beside the first file where what is done is kept until all is; None without a file."""
+        files = [name for name in self._files.values() if name != STDOUT]
+        return Path(f"{files[0]}.parts") if files else None
 
     def head(self, text: str) -> None:
         """Say something about the run: on standard output, or on standard error if results go there."""
@@ -70,18 +90,26 @@ class Outputs:
     def open(self, about: Mapping[str, Any]) -> Iterator[Writer]:
         """A writer; its files take their names when it is closed without an error, and not before."""
         with ExitStack() as stack:
-            streams = {flag: stack.enter_context(_stream(name)) for flag, name in self._files.items()}
-            yield Writer(streams.get("--json"), streams.get("--csv"), self._people, about)
+            streams = {
+                flag: stack.enter_context(_stream(name))
+                for flag, name in self._files.items()
+                if flag != "--parquet"
+            }
+            table = self._files.get("--parquet")
+            rows = stack.enter_context(_parquet(Path(table))) if table else None
+            yield Writer(streams, rows, self._people, about)
 
 
 class Writer:
     """Writes each result as soon as it is there: memory does not grow with their number."""
 
     def __init__(
-        self, as_json: TextIO | None, as_csv: TextIO | None, people: bool, about: Mapping[str, Any]
+        self, streams: Mapping[str, TextIO], rows: Rows | None, people: bool, about: Mapping[str, Any]
     ) -> None:
-        self._json, self._people = as_json, people
+        self._json, self._lines = streams.get("--json"), streams.get("--jsonl")
+        as_csv = streams.get("--csv")
         self._table = csv.writer(as_csv, lineterminator="\n") if as_csv else None
+        self._rows, self._people = rows, people
         self._first = True
         if self._json:
             head = json.dumps(about, indent=1, default=str)
@@ -101,11 +129,13 @@ class Writer:
             self._json.write("\n  " if self._first else ",\n  ")
             self._json.write(json.dumps(_as_object(result)))
             self._first = False
-        if self._table and result.error:
-            self._table.writerow((result.file, "", "", "", "", result.error))
-        elif self._table:
-            for rank, (number, name, probability) in enumerate(result.classes, 1):
-                self._table.writerow((result.file, rank, number, name, round(probability, DIGITS), ""))
+        if self._lines:
+            self._lines.write(json.dumps(_as_object(result)) + "\n")
+        for row in _as_rows(result) if self._table or self._rows else ():
+            if self._table:
+                self._table.writerow(["" if value is None else value for value in row])
+            if self._rows:
+                self._rows.add(row)
 
     def end(self, figures: Mapping[str, Any]) -> None:
         """No more come; what is said of all of them."""
@@ -113,6 +143,67 @@ class Writer:
             rest = json.dumps(figures, indent=1, default=str)[2:]
             self._json.write(f"\n ],\n{rest}\n")
             self._json.flush()
+
+
+class Rows:
+    """Rows on their way to a Parquet file, a group of them at a time."""
+
+    def __init__(self, file: Path) -> None:
+        arrow, parquet = pyarrow()
+        self._arrow = arrow
+        self._schema = arrow.schema(
+            zip(
+                COLUMNS,
+                (
+                    arrow.string(),
+                    arrow.int32(),
+                    arrow.int32(),
+                    arrow.string(),
+                    arrow.float64(),
+                    arrow.string(),
+                ),
+                strict=True,
+            )
+        )
+        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
+        self._some: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """The next row; what no text can hold of the name of a file is escaped."""
+        file = row[0].encode(errors="backslashreplace").decode()
+        self._some.append((file, *row[1:]))
+        if len(self._some) == GROUP:
+            self._write()
+
+    def close(self) -> None:
+        """No more come."""
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        columns = zip(*self._some, strict=True) if self._some else ([] for _ in COLUMNS)
+        arrays = [self._arrow.array(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        self._some = []
+
+
+def pyarrow() -> tuple[Any, Any]:
+    """The packages pyarrow and pyarrow.parquet.
+
+    Raises
+    ------
+    UsageError
+        They are not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UsageError(
+            "--parquet: Parquet files are written by pyarrow, which is not installed: pip install -e "
+            "'.[parquet]'; or take --jsonl or --csv"
+        ) from error
+    return pyarrow, pyarrow.parquet
 
 
 def plain(name: str) -> str:
@@ -125,6 +216,20 @@ def _as_object(result: Classified) -> dict[str, Any]:
         return {"file": result.file, "error": result.error}
     classes = [{"class": k, "name": name, "probability": round(p, DIGITS)} for k, name, p in result.classes]
     return {"file": result.file, "classes": classes}
+
+
+def _as_rows(result: Classified) -> Iterator[Row]:
+    if result.error:
+        yield result.file, None, None, None, None, result.error
+    for rank, (number, name, probability) in enumerate(result.classes, 1):
+        yield result.file, rank, number, name, round(probability, DIGITS), None
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Rows]:
+    """A table that takes its name at the end."""
+    with replacing(path) as temporary, closing(Rows(temporary)) as rows:
+        yield rows
 
 
 @contextmanager

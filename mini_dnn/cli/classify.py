@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import os
 import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from mini_dnn.cli.classified import Classified, Outputs
+from mini_dnn.cli.classified import FORMATS, Classified, Outputs
+from mini_dnn.cli.classify_by import HOST, open_classifier
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.datasets import names
-from mini_dnn.device import DEVICES, Device, open_device
-from mini_dnn.errors import DeviceError, ShapeError, UsageError
-from mini_dnn.measuring.machine import cpu_name
-from mini_dnn.measuring.pictures import Classifier, Serve, top
+from mini_dnn.device import DEVICES
+from mini_dnn.device.gpus import GPUS
+from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.measuring.answers import Answers, Kept
+from mini_dnn.measuring.pictures import Classifier, Spent
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import read_regular
-from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
-from mini_dnn.pictures.sources import count, sources
+from mini_dnn.pictures.sources import SHARD, sources
 from mini_dnn.progress import Bar
-from mini_dnn.variant import Variant, find
+from mini_dnn.work import EXECUTORS
 
-HOST = "cpu"
 BATCH = 32
 MOST_RECIPE_BYTES = 1 << 16
 
@@ -80,10 +77,26 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="that decode pictures (default: one a core)")
-    parser.add_argument("--json", metavar="FILE", help="write the classes there; - for standard output")
-    parser.add_argument("--csv", metavar="FILE", help="the same as a table, a line for each class")
-    parser.add_argument("--force", action="store_true", help="replace files of --json and --csv that exist")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="that decode pictures, for each GPU (default: one a core)"
+    )
+    parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
+    parser.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        help="shards as items of processes, Slurm through submitit or by hand, Dask, or MPI",
+    )
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the executor needs, a TOML file")
+    parser.add_argument(
+        "--shard",
+        type=int,
+        default=SHARD,
+        metavar="N",
+        help="pictures that a GPU is given, and that are kept, at a time (default %(default)s)",
+    )
+    for name, words in FORMATS.items():
+        parser.add_argument(f"--{name}", metavar="FILE", help=words)
+    parser.add_argument("--force", action="store_true", help="replace files of results that exist")
     parser.set_defaults(run=run)
 
 
@@ -93,7 +106,6 @@ class Tally:
 
     right: int = 0  # that were classified
     failed: int = 0
-    parts: deque[Batch] = field(default_factory=deque)  # under way
 
     @property
     def done(self) -> int:
@@ -104,7 +116,7 @@ class Tally:
 def run(args: argparse.Namespace) -> int:
     """Classify; 0 if that was possible for all pictures, 1 if some could not be read."""
     _check_flags(args)
-    outputs = Outputs(args.json, args.csv, args.force)
+    outputs = Outputs({flag: getattr(args, flag) for flag in FORMATS}, args.force)
     classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
     if args.classes:
         classifier = replace(classifier, classes=_names(args.classes, classifier))
@@ -115,36 +127,31 @@ def run(args: argparse.Namespace) -> int:
             f"--top {args.top}: the network knows {len(classifier.classes)} classes; give 1 to that"
         )
     found = sources(args.pictures, args.list, classifier.recipe)
-    total = count(found)
-    parts = -(-total // args.batch)
     with ExitStack() as stack:
-        variant, device = _where(args, classifier, stack)
-        name = variant.name if variant else HOST
+        opened = open_classifier(args, classifier, found, outputs.kept, stack)
         describe = {
             "network": classifier.model.name,
             "weights": str(classifier.weights_file),
-            "impl": name,
-            "device": device.description if device else f"the host: {cpu_name()}, NumPy",
+            "impl": opened.impl,
+            "device": opened.device,
             "recipe": classifier.recipe.to_dict(),
         }
         say = outputs.head
-        say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {name}")
-        say(f"device    {describe['device']}")
+        say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {opened.impl}")
+        say(f"device    {opened.device}")
         say(f"weights   {classifier.weights_file}")
         if classifier.classes[0] == names.NUMBERED.format(0):
             say("          NOTE: nobody says what its classes are called; --classes FILE does, a name a line")
-        say(f"pictures  {total:,}: {classifier.recipe}\n")
-        serve: Serve = classifier.on_host
-        size = -(-total // parts)
-        if variant and device:
-            serve, size = stack.enter_context(classifier.on_device(variant, size, device))
+        say(f"pictures  {found.count:,}: {classifier.recipe}\n")
+        weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
+        about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
+        kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
         writer = stack.enter_context(outputs.open(describe))
-        feed = Feed(found, classifier.recipe, size, args.workers or len(os.sched_getaffinity(0)))
-        start = time.perf_counter()
-        tally = Tally()
-        with Bar("classifying", total) as bar:
-            for result in _classified(feed, serve, classifier, args.top, tally):
-                writer.add(result)
+        start, spent, tally = time.perf_counter(), Spent(), Tally()
+        with Bar("classifying", found.count) as bar:
+            for answers in opened.answers(kept, spent):
+                for result in _with_classes(answers, classifier, tally):
+                    writer.add(result)
                 bar.update(tally.done)
         seconds = time.perf_counter() - start
         writer.end(
@@ -152,24 +159,35 @@ def run(args: argparse.Namespace) -> int:
                 "classified": tally.right,
                 "failed": tally.failed,
                 "seconds": seconds,
-                "decoding_seconds": feed.decoding_s,
-                "waited_for_pictures_seconds": feed.waited_s,
-                "limit": _limit(feed, seconds),
+                "decoding_seconds": spent.decoding,
+                "waited_for_pictures_seconds": spent.waited,
+                "copying_seconds": spent.copying,
+                "network_seconds": spent.network,
+                "limit": limit(spent),
             }
         )
-    say(f"\n{tally.right:,} of {total:,} pictures in {seconds:.2f} s: {tally.right / seconds:,.1f} a second")
+    opened.remove()
+    kept.remove()
+    rate = f"{tally.right / seconds:,.1f} a second"
+    say(f"\n{tally.right:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.right:
-        say(f"limit     {_words(feed, seconds)}")
+        say(f"limit     {in_words(spent)}")
     if tally.failed:
-        print(f"{tally.failed:,} of {total:,} pictures could not be read", file=sys.stderr)
+        print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
     return DIFFERS if tally.failed else 0
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    for flag in ("top", "batch", "workers"):
+    if args.profile and not args.executor:
+        raise UsageError(f"--profile {args.profile} goes with --executor")
+    if args.gpus and args.executor:
+        raise UsageError("--gpus is for the GPUs of this machine, and --executor gives each worker one GPU")
+    for flag in ("top", "batch", "workers", "shard"):
         value = getattr(args, flag)
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value}: expected 1 or more")
+    if args.impl == HOST and args.gpus:
+        raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --gpus {args.gpus} out")
     if args.impl == HOST and args.device != "auto":
         raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --device {args.device} out")
 
@@ -202,83 +220,38 @@ def _recipe(path: Path | None) -> Recipe | None:
         ) from error
 
 
-def _where(
-    args: argparse.Namespace, classifier: Classifier, stack: ExitStack
-) -> tuple[Variant | None, Device | None]:
-    """The variant that runs the network, and on which device; neither where NumPy does."""
-    variant = find(args.impl) if args.impl not in (None, HOST) else None
-    op = classifier.known.operation.name
-    if variant and variant.op != op:
-        raise UsageError(
-            f"--impl {args.impl}: it computes {variant.op}, and {classifier.model.title} is the operation "
-            f"{op}; 'run.py list {op}' shows what computes it, and {HOST} does"
-        )
-    if args.impl == HOST:
-        return None, None
-    try:
-        device = open_device("cuda" if not variant and args.device == "auto" else args.device)
-    except DeviceError:
-        if variant or args.device != "auto":
-            raise
-        return None, None
-    stack.callback(device.close)
-    if not variant:
-        variant = classifier.best(device)
-    return variant, device
-
-
-def _classified(
-    feed: Feed, serve: Serve, classifier: Classifier, most: int, tally: Tally
-) -> Iterator[Classified]:
-    """Each picture in its order, as soon as it is classified or known to be broken."""
-
-    def pixels(batches: Iterable[Batch]) -> Iterator[np.ndarray]:
-        for batch in batches:
-            tally.parts.append(batch)
-            if len(batch.pixels):
-                yield batch.pixels
-
-    for probabilities in serve(pixels(feed)):
-        chosen = top(probabilities, most)
-        yield from _broken(tally)
-        yield from _with_classes(tally.parts.popleft(), probabilities, chosen, classifier, tally)
-    yield from _broken(tally)
-
-
-def _broken(tally: Tally) -> Iterator[Classified]:
-    """Pictures of the next batches, as far as none of them could be read."""
-    while tally.parts and not len(tally.parts[0].pixels):
-        batch = tally.parts.popleft()
-        for name, error in zip(batch.names, batch.errors, strict=True):
-            tally.failed += 1
-            yield Classified(name, error)
-
-
-def _with_classes(
-    batch: Batch, probabilities: np.ndarray, chosen: np.ndarray, classifier: Classifier, tally: Tally
-) -> Iterator[Classified]:
-    rows = iter(range(len(chosen)))
-    for name, error in zip(batch.names, batch.errors, strict=True):
+def _with_classes(answers: Answers, classifier: Classifier, tally: Tally) -> Iterator[Classified]:
+    """Each picture with the names of its classes."""
+    rows = zip(answers.classes.tolist(), answers.probabilities.tolist(), strict=True)
+    for name, error in zip(answers.names, answers.errors, strict=True):
         if error:
             tally.failed += 1
             yield Classified(name, error)
             continue
-        n = next(rows)
         tally.right += 1
-        classes = [(int(k), classifier.classes[k], float(probabilities[n, k])) for k in chosen[n]]
+        classes = [(k, classifier.classes[k], p) for k, p in zip(*next(rows), strict=True)]
         yield Classified(name, "", classes)
 
 
-def _limit(feed: Feed, seconds: float) -> str:
-    """What took most of the time: ``"decoding"`` or ``"network"``."""
-    return "decoding" if feed.waited_s > seconds / 2 else "network"
+def limit(spent: Spent) -> str:
+    """What took most of the time: ``"decoding"``, ``"copies"``, ``"results"`` or ``"network"``."""
+    shares = {
+        "network": spent.network,
+        "decoding": spent.waited,
+        "copies": spent.copying,
+        "results": spent.results,
+    }
+    return max(shares, key=shares.__getitem__)
 
 
-def _words(feed: Feed, seconds: float) -> str:
-    waited = f"{feed.waited_s / seconds:.0%} of the time"
-    decoding = f"decoding took {feed.decoding_s:.2f} s by {feed.workers} workers"
-    if _limit(feed, seconds) == "decoding":
-        return f"decoding: the network waited for pictures {waited}; {decoding}"
-    if not feed.decoding_s:
-        return f"the network: nothing had to be decoded, and it waited for pictures {waited}"
-    return f"the network: it waited for pictures {waited}; {decoding} beside it"
+def in_words(spent: Spent) -> str:
+    """The same for people."""
+    seconds = spent.seconds or 1.0
+    shares = [
+        f"the network {spent.network / seconds:.0%}",
+        f"waiting for pictures {spent.waited / seconds:.0%}",
+        f"copies on the host {spent.copying / seconds:.0%}",
+        f"classes {spent.results / seconds:.0%}",
+    ]
+    decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
+    return f"{limit(spent)}: of the time, {', '.join(shares)}{decoding}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +18,22 @@ from mini_dnn.variant import Variant
 DIFFERS = 1  # the run is complete, and its result is not what was expected
 WRONG_USE = 2  # something for the user to put right
 INTERRUPTED = 130
+ARCH = 90  # of the GPU, by its compute capability times ten, that code is shown for where none is named
 MARKS = frozenset(("impl", "variant", "checksum", "schema"))  # one is in each JSON file that we write
 EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # instead of an op time
+
+
+def say_lost(line: str) -> None:
+    """Say at once, on standard error, that a GPU of several is lost."""
+    print(f"WARNING: {line}", file=sys.stderr, flush=True)
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``: see `check_output`."""
     parser.add_argument(
-        "--force", action="store_true", help="replace an output file that another program wrote"
+        "--force",
+        action="store_true",
+        help="replace an existing output file even if another program wrote it",
     )
 
 
@@ -46,16 +55,16 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
         return
     if path.is_file() and not force and not _is_output(path):
         raise UsageError(
-            f"{flag} {path} exists, and it is not a file that mini_dnn wrote; name another file, or replace "
-            "it with --force"
+            f"{flag} {path} exists, but mini_dnn did not write it; name another file, or use --force "
+            "to replace it"
         )
     if path.is_dir():
         raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise UsageError(f"{flag} {path}: there is no folder {folder}; make it first")
+        raise UsageError(f"{flag} {path}: there is no folder {folder}; create it first")
     if path.exists() and not path.is_file():  # a device or a pipe, which a file would take the place of
-        raise UsageError(f"{flag} {path} is no regular file; name one, such as {folder / 'out.json'}")
+        raise UsageError(f"{flag} {path} is not a regular file; name one, such as {folder / 'out.json'}")
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b" ")
@@ -97,6 +106,19 @@ def _is_output(path: Path) -> bool:
     return isinstance(found, dict) and not MARKS.isdisjoint(found)
 
 
+def check_arch(variant: Variant, arch: int) -> int:
+    """The GPU that is asked for, by its compute capability times ten.
+
+    Raises
+    ------
+    UsageError
+        It is too old for the variant.
+    """
+    if arch < variant.min_arch:
+        raise UsageError(f"--arch {arch}: {variant.name} needs {variant.min_arch} or newer")
+    return arch
+
+
 def problems_of(
     operation: Operation,
     at: Sequence[str] | None = None,
@@ -123,7 +145,7 @@ def problems_of(
         There is no such problem, or both ways to name some were used.
     """
     if at and shapes:
-        raise UsageError("--at names problems of the course and --shapes gives sizes; use one of them")
+        raise UsageError("--at names problems of the course, and --shapes gives sizes; use only one of them")
     if batch is not None and batch < 1:
         raise UsageError(f"--batch {batch}: expected 1 or more")
     if shapes:
@@ -157,8 +179,9 @@ def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
     for variant in variants:
         if variant.op != op:
             raise UsageError(
-                f"{flag} {variant.name}: it computes {variant.op}, where {op} is asked for; 'run.py list "
-                f"{op}' shows what does, and 'run.py run --impl {variant.name}' runs it alone"
+                f"{flag} {variant.name}: it computes {variant.op}, but {op} is needed here; 'run.py list "
+                f"{op}' "
+                f"shows suitable variants, and 'run.py run --impl {variant.name}' runs this one"
             )
     return variants
 

@@ -11,18 +11,17 @@ from mini_dnn import datasets
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import DEVICES
 from mini_dnn.errors import UsageError
-from mini_dnn.grading import rubric, submission
+from mini_dnn.grading import rubric, similarity, submission
 from mini_dnn.grading.checks import NOT_TIMED
-from mini_dnn.grading.cluster import Profile, read_profile
 from mini_dnn.grading.confined.sandbox import Isolation
-from mini_dnn.grading.executors import EXECUTORS
 from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, PASSED, Grade
-from mini_dnn.grading.jobs import grade_as_jobs
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.submission import Submission
+from mini_dnn.variant.given import given
+from mini_dnn.work import EXECUTORS, Profile, find_engine, read_profile
 
 VERDICT_CHARACTERS = 500  # of what a submission may have worded
 
@@ -32,9 +31,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "grade",
         help="grade submissions by a rubric",
-        description="Grade submissions, each confined in processes of its own. Started again, it goes on "
-        "where it was stopped. Exit status: 0 all are graded, whatever they earned; 1 some could not be, by "
-        "no fault of theirs; 2 wrong use.",
+        description="Grade submissions, each isolated in its own processes. The same command continues a "
+        "run that was stopped. Exit status: 0 all submissions were graded; 1 some could not be graded, which "
+        "is not their fault; 2 usage error.",
     )
     parser.add_argument(
         "submissions",
@@ -50,7 +49,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help=f"a TOML file, or {', '.join(rubric.presets())}",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the results")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="submissions at a time (default 1)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="with --executor local: number of submissions to grade at a time (default 1)",
+    )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
@@ -60,33 +64,51 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--executor",
         choices=EXECUTORS,
         default="local",
-        help="this machine, or a Slurm cluster with a job a submission (default local)",
+        help="processes of this machine, Slurm through submitit or by hand, Dask, or MPI (default local)",
     )
     parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="with --executor slurm: what a job asks for, a TOML file"
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file with the resources of a job; if it has a table [gpu], all checks run without a GPU "
+        "first, and only submissions that pass are timed on one",
     )
     parser.add_argument(
-        "--names", action="store_true", help="the leaderboard names submissions, not random aliases"
+        "--names",
+        action="store_true",
+        help="show the names of submissions on the leaderboard instead of random aliases",
+    )
+    parser.add_argument(
+        "--similarity",
+        nargs="*",
+        metavar="GIVEN",
+        help="list submissions whose code is similar to that of another, or of a variant of this repository, "
+        "for the staff; GIVEN names variants whose code does not count, because students received them, as "
+        "'run.py handout --keep' does",
     )
     parser.add_argument(
         "--weak-isolation",
         action="store_true",
-        help="go on where the system cannot keep submissions apart: only if you trust every one of them",
+        help="continue even if the system cannot isolate submissions; use it only if you trust all of them",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Grade, with a line a submission, and write the results."""
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected 1 or more; there are {os.cpu_count()} processors")
-    if args.profile and args.executor != "slurm":
-        raise UsageError(f"--profile {args.profile} is for --executor slurm; add that, or leave it out")
+    if args.jobs is not None and args.executor != "local":
+        raise UsageError(
+            f"--jobs {args.jobs} is for --executor local; with {args.executor}, the profile says how many "
+            "jobs run at a time"
+        )
+    start = None if args.similarity is None else given(args.similarity, "--similarity")
     setting = Setting(
         rubric=rubric.load(args.rubric),
         out=args.out,
         device=args.device,
-        jobs=args.jobs,
+        jobs=args.jobs or 1,
         data=args.data,
         data_dir=args.data_dir,
         weak_isolation=args.weak_isolation,
@@ -95,16 +117,20 @@ def run(args: argparse.Namespace) -> int:
     check_setting(setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None)
     print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
     grades, failures = _graded(args, submissions, setting)
-    write_all(grades, args.out, anonymous=not args.names)
+    pairs = None if start is None else similarity.compare(submissions, setting.rubric, start)
+    write_all(grades, args.out, anonymous=not args.names, pairs=pairs)
     _print_notes(grades)
+    if pairs:
+        print(f"NOTE: {len(pairs)} pairs have similar code: see {args.out / 'staff' / 'similarity.md'}")
     kept = {file.stem for file in (args.out / "grades").glob("*.json")} - {one.name for one in submissions}
     if kept:
         print(
-            f"NOTE: tables and leaderboard are of the {len(grades)} that were named; {len(kept)} more have "
-            f"grades in {args.out / 'grades'}: name all submissions to have all in the tables"
+            f"NOTE: tables and leaderboard contain the {len(grades)} submissions that were named; "
+            f"{len(kept)} "
+            f"more have grades in {args.out / 'grades'}: name all submissions to include them"
         )
     for name, why in failures.items():
-        print(f"{name}: NOT GRADED, by no fault of its own: {one_line(why, VERDICT_CHARACTERS)}")
+        print(f"{name}: NOT GRADED, which is not its fault: {one_line(why, VERDICT_CHARACTERS)}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
     return DIFFERS if failures else 0
 
@@ -115,12 +141,13 @@ def _graded(
     """Grades, and why others have none."""
     lines = _Lines(len(submissions))
     try:
-        if args.executor == "slurm":
-            profile = read_profile(args.profile) if args.profile else Profile()
-            return grade_as_jobs(submissions, setting, args.rubric, "slurm", profile, lines)
-        return grade_all(submissions, setting, lines)
+        profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+        engine = find_engine(args.executor, profile, setting.jobs)
+        timed = setting.rubric.performance and setting.device != "emulator"
+        gpu = find_engine(args.executor, profile.gpu) if profile.gpu and timed else None
+        return grade_all(submissions, setting, lines, engine, gpu)
     except KeyboardInterrupt:
-        print(f"stopped: grades so far are in {args.out / 'grades'}; the same command goes on from there")
+        print(f"stopped: the grades so far are in {args.out / 'grades'}; use the same command to continue")
         raise
 
 
@@ -134,8 +161,9 @@ def _print_notes(grades: Sequence[Grade]) -> None:
     untimed = sum(any(check.message == NOT_TIMED for check in grade.checks) for grade in grades)
     if untimed:
         print(
-            f"NOTE: {untimed} of them have no points for performance, as the emulator has no clock; grade "
-            "again with --device cuda on a machine with a GPU"
+            f"NOTE: {untimed} of them have no points for performance, because the emulator cannot "
+            f"measure GPU time; "
+            "grade again with --device cuda on a machine with a GPU"
         )
 
 

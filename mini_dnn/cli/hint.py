@@ -13,8 +13,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "hint",
         help="the next hint for an exercise",
-        description="Show the next hint for the first blank that is left in an exercise, which "
-        "'run.py new --exercise' makes. Each call says a little more; the last hint is the answer.",
+        description="Show the next hint for the first remaining blank of an exercise ('run.py new "
+        "--exercise' makes one). Each call shows a more detailed hint; the last hint is the answer.",
     )
     parser.add_argument("name", metavar="EXERCISE", help="its name or path")
     parser.set_defaults(run=run)

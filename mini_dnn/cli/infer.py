@@ -13,9 +13,11 @@ from typing import Any
 
 from mini_dnn import datasets, ops
 from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
+from mini_dnn.cli.infer_gpus import on_gpus, team_of
 from mini_dnn.cli.watch import add_watch
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
+from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step, network_of
 from mini_dnn.measuring.layerwise import (
@@ -38,7 +40,7 @@ from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.running.compute import best
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, default_of, find
 
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 CHECKED = 200  # images whose probabilities are compared with float64
@@ -55,12 +57,18 @@ Figures = dict[str, Any]
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser("infer", help="classify test images (what run.py does without a verb)")
-    parser.add_argument("--batch", type=int, default=10000, help="images, from the first on (default 10000)")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=10000,
+        help="number of test images, starting with the first (default 10000)",
+    )
     parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
     parser.add_argument(
         "--impl",
-        help="the variant of the network's convolutions or attention: a name of 'run.py list', or a path "
-        "(default m3; for attention the best one for the device; cpu, the default of resnet18, is NumPy)",
+        help="the variant that runs the network's convolutions or attention: a name from 'run.py list', or a "
+        "path (default m3; for attention the best one for the device; cpu is NumPy, and the default of "
+        "resnet18)",
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
@@ -70,29 +78,30 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--weights", type=Path, help="an HDF5 file (default: the shipped weights for the data)"
     )
-    parser.add_argument("--repeat", type=int, default=10, help="timed repeats of an op on a GPU (default 10)")
+    parser.add_argument("--repeat", type=int, default=10, help="timed runs of each op on a GPU (default 10)")
     parser.add_argument(
-        "--check", action="store_true", help="compare each layer that a variant runs with float64"
+        "--check", action="store_true", help="compare each layer that runs in a variant with float64"
     )
     parser.add_argument(
         "--resident",
         metavar="STEP",
-        help=f"run every layer on the device, by {_steps()}, or the path of a network variant, "
-        "instead of --impl",
+        help=f"instead of --impl, run every layer on the device, with {_steps()}, or the path of "
+        "a network variant",
     )
     parser.add_argument(
         "--linear",
         metavar="NAME|PATH",
-        help="run linear layers by a variant of the matrix product, such as gemm/v3 (default: NumPy)",
+        help="run linear layers in a variant of the matrix product, such as gemm/v3 (default: NumPy)",
     )
     parser.add_argument(
         "--send",
         choices=SEND,
         default=SEND[0],
-        help="with --resident: what an image is on its way to the device; what is not float32 (for LeNet of "
-        "86x86) is made so there (default float32)",
+        help="with --resident: the type of the images that are copied to the device; other types than "
+        "float32 (86x86 for LeNet) are converted there (default float32)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--gpus", metavar="all|N|LIST", help=f"with --resident: {GPUS}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add_force(parser)
     add_watch(parser)
     parser.set_defaults(run=run)
@@ -107,14 +116,15 @@ def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
     start = time.perf_counter()
     model = MODELS[args.network]
-    variant = (
-        find_step(args.resident, model.name) if args.resident else _variant(model, args.impl or model.impl)
-    )
+    default = default_of(model.layer, model.impl)
+    variant = find_step(args.resident, model.name) if args.resident else _variant(model, args.impl or default)
     linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
-        device = None
-        if variant is None or variant.host is None or linear:
+        device, team = None, None
+        if args.gpus:
+            pass  # each process opens its own
+        elif variant is None or variant.host is None or linear:
             device = open_device(args.device)
             stack.callback(device.close)
             if linear:
@@ -124,10 +134,15 @@ def run(args: argparse.Namespace) -> int:
         if variant is None:
             assert device is not None, "opened where no variant is named"
             variant = best(ops.find(model.layer), program.attention(args.batch), device)
-        _print_head(variant, linear, device, program, args.batch)
+        if args.gpus:
+            team = stack.enter_context(team_of(variant, program, args))
+        device_text = team.description if team else _device_text(device)
+        _print_head(variant, linear, device_text, program, args.batch)
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing)
-        if args.resident:
+        if team:
+            found, layers = on_gpus(variant, program, args, team)
+        elif args.resident:
             found, layers = _resident(variant, program, args, setting)
         else:
             found, layers = _layer_by_layer(variant, linear, program, args, setting)
@@ -138,10 +153,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"total {total_s:.1f} s")
     figures = {
         "network": model.name,
-        "impl": args.resident or args.impl or model.impl or variant.name,
+        "impl": args.resident or args.impl or default or variant.name,
         "linear": args.linear,
-        "device": device.name if device else "host",
-        "device_name": _device_text(device),
+        "device": team.kind if team else device.name if device else "host",
+        "device_name": device_text,
         "data": program.data.name,
         "batch": args.batch,
         "accuracy": found,
@@ -163,32 +178,34 @@ def _variant(model: Model, name: str) -> Variant | None:
     variant = find(name)
     if other := network_of(variant):
         more = f" and --network {other}" if other != model.name else ""
-        raise UsageError(f"--impl {name}: it computes a whole network; take --resident {name}{more}")
+        raise UsageError(f"--impl {name}: it computes a whole network; use --resident {name}{more}")
     others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
     if others:
         raise UsageError(
-            f"--impl {name}: it computes {variant.op}, and {model.title} has layers of {model.layer}, which "
-            f"'run.py list {model.layer}' shows; or add --network {others[0]}"
+            f"--impl {name}: it computes {variant.op}, but the layers of {model.title} are "
+            f"{model.layer}; choose a variant from 'run.py list {model.layer}', or add --network {others[0]}"
         )
     return only([variant], model.layer, "--impl")[0]
 
 
 def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Variant | None) -> None:
     if args.batch < 1:
-        raise UsageError(f"--batch {args.batch}: a batch has one image or more")
+        raise UsageError(f"--batch {args.batch}: expected 1 or more images")
     if args.repeat < 1:
-        raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
+        raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
     if args.impl and args.resident:
         raise UsageError(
-            f"--resident {args.resident} runs every layer by one variant, and --impl {args.impl} names one "
-            "for some layers; use one of them"
+            f"--resident {args.resident} runs every layer in one variant, and --impl {args.impl} names a "
+            "variant for some layers; use only one of them"
         )
+    if args.gpus and not args.resident:
+        raise UsageError(f"--gpus {args.gpus} needs --resident, which runs every layer on the GPUs")
     if linear and args.resident:
-        raise UsageError("--linear goes with --impl: --resident runs every layer by one variant")
+        raise UsageError("--linear needs --impl, because --resident runs every layer in one variant")
     if variant is not None and variant.host is not None and not linear and args.device != "auto":
-        raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
+        raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --device {args.device}")
     if args.send != "float32" and not args.resident:
-        raise UsageError(f"--send {args.send} goes with --resident: a convolution takes float32 images")
+        raise UsageError(f"--send {args.send} needs --resident, because a convolution needs float32 images")
     check_output("--json", args.json, args.force)
 
 
@@ -196,14 +213,12 @@ def _device_text(device: Device | None) -> str:
     return device.description if device else f"the host: {cpu_name()}, NumPy"
 
 
-def _print_head(
-    variant: Variant, linear: Variant | None, device: Device | None, program: Program, batch: int
-) -> None:
+def _print_head(variant: Variant, linear: Variant | None, device: str, program: Program, batch: int) -> None:
     data = program.data
     print(f"variant   {variant.name}: {variant.idea}")
     if linear:
         print(f"linear    {linear.name}: {linear.idea}")
-    print(f"device    {_device_text(device)}")
+    print(f"device    {device}")
     print(f"data      {data.name}, {batch:,} of {len(data.labels):,} test images, {data.origin}")
     if data.note:
         print(f"          NOTE: {data.note}")
@@ -293,10 +308,10 @@ def _resident(
 def _verdict(expected: float | None, agrees: bool, program: Program) -> str:
     info = program.info
     if info.dataset != program.data.name:
-        return f"the weights were trained on {info.dataset}, so there is nothing to compare with"
+        return f"not compared: the weights were trained on {info.dataset}"
     if expected is None:
         known = ", ".join(f"{n:,}" for n in sorted(info.accuracies))
-        return f"the weights state it for a batch of {known} only"
+        return f"not compared: the weights store it only for batches of {known}"
     if agrees:
         return f"agrees with {expected:.4f}, stored with the weights"
     return f"DIFFERS from {expected:.4f}, stored with the weights: --check finds the layer"

@@ -13,15 +13,18 @@ from mini_dnn.ops import Operation
 from mini_dnn.variant import SHORT_NAMES, Variant, climbed, find, mine, names
 
 USE = (
-    "--impl takes a short name, a name, its unique beginning, or the path to any folder with variant.py and "
+    "--impl accepts a short name, a full name, the unique beginning of a name, or the path of any folder "
+    "with variant.py and "
     "kernel.cu."
 )
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
-    parser = verbs.add_parser("list", help="show the variants that --impl takes")
-    parser.add_argument("op", nargs="?", metavar="OPERATION", help="those of one operation (default all)")
+    parser = verbs.add_parser("list", help="list the operations and the variants that --impl accepts")
+    parser.add_argument(
+        "op", nargs="?", metavar="OPERATION", help="list the variants of this operation only (default all)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -54,7 +57,7 @@ def _print_head(console: Console, operation: Operation, count: int) -> None:
     problems = ", ".join(operation.course)
     console.print(f"[bold underline]{operation.name}[/]: {escape(operation.about)}")
     console.print(f"     problems {problems}, or --shapes {operation.usage}")
-    console.print("" if count else "     no variants yet: run.py new makes one from another\n")
+    console.print("" if count else "     no variants yet; 'run.py new' makes one from another variant\n")
 
 
 def _print_variant(console: Console, name: str, variant: Variant, width: int) -> None:

@@ -16,21 +16,24 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "new",
-        help="start a variant of your own from another",
-        description="Copy a variant's folder and make that variant the parent of the new one. The new folder "
-        "runs at once, as its parent does; then change kernel.cu and variant.py. With --exercise, the copy's "
-        "kernel has blanks to fill; 'run.py hint' helps.",
+        help="start a variant of your own from another one",
+        description="Copy the folder of a variant and make this variant the parent of the new one. "
+        "The new folder runs immediately, with the same results as its parent. Then change kernel.cu "
+        "and variant.py. With --exercise, the kernel of the copy has blanks to fill, and 'run.py "
+        "hint' prints hints.",
     )
     parser.add_argument(
         "name",
         nargs="?",
         metavar="FOLDER",
-        help="its name: my_idea and m3/my_idea are created in mine/, which git ignores; or a path, such as "
+        help="the name: my_idea and m3/my_idea are created in mine/, which git ignores; or a path, such as "
         "./my_idea",
     )
     start = parser.add_mutually_exclusive_group(required=True)
     start.add_argument("--from", dest="source", metavar="NAME", help="the variant to start from")
-    start.add_argument("--exercise", metavar="NAME", help="the variant whose kernel is to be completed")
+    start.add_argument(
+        "--exercise", metavar="NAME", help="make an exercise from this variant: its kernel with blanks"
+    )
     parser.set_defaults(run=run)
 
 
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     name = f"{MINE}/{args.name}" if is_own(args.name) else str(folder)
     verb = [] if source.op == ops.DEFAULT else ["run"]  # without a verb: in the course's network
     emulated = program(*verb, "--impl", name, "--device", "emulator", "--batch", "100")
-    print(f"{folder} holds kernel.cu and variant.py, copied from {source.name}. Next:")
+    print(f"{folder} contains kernel.cu and variant.py, copied from {source.name}. Next:")
     print(f"\nrun it, without a GPU:\n  {emulated}")
     print(f"\ncompare the result with float64:\n  {emulated} --check")
     print(f"\nlook for races, wrong indices and missing barriers:\n  {program('check', name)}")
@@ -61,8 +64,8 @@ def _exercise(args: argparse.Namespace) -> int:
     folder = create(given, source, exercise.make)
     name = f"{MINE}/{given}" if is_own(given) else str(folder)
     print(f"{folder / 'kernel.cu'} has {len(blanks)} blanks, BLANK_1 to BLANK_{len(blanks)}. Next:")
-    print("\nreplace them, and answer the questions at the head of the file")
-    print(f"\nget a hint for the first blank that is left:\n  {program('hint', name)}")
+    print("\nreplace them, and answer the questions in the header of the file")
+    print(f"\nget a hint for the first remaining blank:\n  {program('hint', name)}")
     print(f"\nrepeat until it finds nothing:\n  {program('check', name)}")
     print(f"\ncompare with the reference:\n  {program('diff', name, source.name)}")
     return 0

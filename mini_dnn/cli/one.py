@@ -17,12 +17,14 @@ from mini_dnn.cli.common import (
     variant_of,
     write_json,
 )
+from mini_dnn.cli.log import add_log, logged
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import ceilings
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting, measure
 from mini_dnn.measuring.roof import roof
+from mini_dnn.measuring.work_log import Tried
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import find
 
@@ -35,23 +37,24 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "run",
         help="run one variant at a problem: op time, share of the roofline, error",
-        description="Run one variant of any operation at problems of the course, or at given sizes, on "
-        "random inputs. Exit status: 0 as expected, 1 a result differs from float64, 2 wrong use.",
+        description="Run one variant of any operation on random inputs, at problems of the course or at "
+        "given sizes. Exit status: 0 as expected; 1 a result differs from float64; 2 usage error.",
     )
     add_variant(parser)
     parser.add_argument(
-        "--at", nargs="+", metavar="NAME", help="problems by name (default all of the course)"
+        "--at", nargs="+", metavar="NAME", help="names of problems (default: all problems of the course)"
     )
-    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
-    parser.add_argument("--batch", type=int, help="entries of the batch, instead of the problem's")
+    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems as sizes, instead of --at")
+    parser.add_argument("--batch", type=int, help="size of the batch (default: that of the problem)")
     parser.add_argument("--check", action="store_true", help="compare with float64")
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
-    parser.add_argument("--repeat", type=int, default=10, help="timed repeats on a GPU (default 10)")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default 0)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--repeat", type=int, default=10, help="timed runs on a GPU (default 10)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add_force(parser)
+    add_log(parser)
     parser.set_defaults(run=run_verb)
 
 
@@ -59,23 +62,28 @@ def run_verb(args: argparse.Namespace) -> int:
     """Run at each problem and report. A result that differs from float64 ends it with an error."""
     variant = find(variant_of(args))
     if args.repeat < 1:
-        raise UsageError(f"--repeat {args.repeat}: an op time needs one repeat or more")
+        raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
     if variant.host is not None and args.device != "auto":
-        raise UsageError(f"{variant.name} is NumPy and runs on the host; leave --device {args.device} out")
+        raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --device {args.device}")
     check_output("--json", args.json, args.force)
     with ExitStack() as stack:
         device = None
         if variant.host is None:
             device = open_device(args.device)
             stack.callback(device.close)
+        trial = stack.enter_context(logged(args, [variant]))
         clock = device is not None and device.has_clock
         problems = problems_of(variant.operation, args.at, args.shapes, args.batch, None if clock else MOST)
         left_out = [] if clock or args.at or args.shapes else _too_large(problems)
         print(f"variant   {variant.name}: {variant.idea}")
         name = device.description if device else f"the host: {cpu_name()}, NumPy"
         print(f"device    {name}", flush=True)
+        trial.device = name
         if left_out:
-            print(f"NOTE: without a GPU these would take long; name one with --at: {', '.join(left_out)}")
+            print(
+                f"NOTE: skipped, because these problems take long without a GPU; use --at to run one: "
+                f"{', '.join(left_out)}"
+            )
             problems = {title: p for title, p in problems.items() if title not in left_out}
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing, None if args.check else 0)
@@ -86,6 +94,8 @@ def run_verb(args: argparse.Namespace) -> int:
             print(f"\n{variant.op}{name_of_it}  {problem}", flush=True)
             arrays = variant.operation.inputs(problem, args.seed)
             rows.append(_report(measure(variant, title, problem, arrays, setting), rates))
+            trial.add(variant.name, _tried(rows[-1]))
+        trial.verdict = "agrees with float64" if args.check else "ran; not compared with float64"
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
     return 0
 
@@ -115,6 +125,12 @@ def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
         "max_error": comparison and comparison.max_error,
         "state": measured.state,
     }
+
+
+def _tried(row: Mapping[str, Any]) -> Tried:
+    """A row of `_report` for the work log."""
+    figures = {name: row[name] for name in ("op_ms", "layer_ms", "of_roofline", "max_error")}
+    return Tried(problem=row["name"], shape=row["problem"], **figures)
 
 
 def _print_op_time(measured: Measured, rates: Mapping[str, float]) -> float | None:

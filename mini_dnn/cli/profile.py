@@ -1,24 +1,37 @@
-"""Verb ``profile``: what a variant's kernels do on a GPU, by NVIDIA's tools, in plain words."""
+"""Verb ``profile``: what a variant's kernels do, by NVIDIA's tools or by the emulator, in plain words."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from mini_dnn.checking import sanitizer
-from mini_dnn.cli.common import add_variant, problems_of, variant_of
+from mini_dnn.cli.common import (
+    add_force,
+    add_variant,
+    check_output,
+    problems_of,
+    variant_of,
+    write_json,
+)
+from mini_dnn.cli.log import add_log, logged
+from mini_dnn.device import open_device
 from mini_dnn.device.tools import find_tool
-from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.profiling import advice, ncu, nsys
+from mini_dnn.errors import DeviceError, MiniDnnError, UsageError
+from mini_dnn.measuring.work_log import Tried
+from mini_dnn.profiling import advice, emulated, ncu, nsys
+from mini_dnn.profiling.gpus import GPUS, gpu
 from mini_dnn.profiling.job import Job, rehearse
 from mini_dnn.variant import Variant, find
 
 FINDINGS = 1  # exit status: the checks are complete and found something
-BATCHES = {"ncu": 1000, "nsys": 1000, "sanitizer": 10}  # the checkers slow a kernel down a hundred times
+# The checkers slow a kernel down a hundred times, and the emulator is slower still.
+BATCHES = {"ncu": 1000, "nsys": 1000, "sanitizer": 10, "emulator": 4}
 PROGRAMS = {"ncu": "ncu", "nsys": "nsys", "sanitizer": "compute-sanitizer"}
 
 
@@ -26,45 +39,65 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "profile",
-        help="profile or check a variant's kernels with NVIDIA's tools",
-        description="Run one of NVIDIA's tools around a variant at its operation's problems, such as the two "
-        "layers of the course's network, on random data, and say what it found. ncu: hardware counters of "
-        "each kernel. nsys: what kernels and copies take. sanitizer: wrong accesses, races, barriers, "
-        "uninitialised reads; status 1 if any.",
+        help="profile or check a variant's kernels, with or without a GPU",
+        description="Run a variant under one of NVIDIA's tools, or in the emulator, on random data, at the "
+        "problems of its operation, such as the two layers of the course's network, and explain the results. "
+        "ncu: hardware counters of each kernel. nsys: times of kernels and copies. sanitizer: invalid "
+        "accesses, races, barriers, uninitialised reads; the status is 1 if there are any. emulator: the "
+        "counters that follow from addresses, per source line, and a bracket of the time; it needs no GPU, "
+        "and is the default on a machine without one.",
     )
     add_variant(parser, "m3")
-    parser.add_argument("--tool", choices=BATCHES, required=True, help="which tool")
     parser.add_argument(
-        "--batch", type=int, help="entries of the batch (default 1000; 10 for the sanitizer, which is slow)"
+        "--tool", choices=BATCHES, help="which tool (default: emulator if there is no GPU, else ncu)"
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        help="size of the batch (default 1000; 10 for the sanitizer, 4 for the emulator)",
     )
     parser.add_argument(
         "--at",
         "--layer",
         nargs="+",
         metavar="NAME",
-        help="problems by name, as 'run.py list' shows them (default all)",
+        help="names of problems, as shown by 'run.py list' (default all)",
     )
-    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems by their sizes, instead")
+    parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems as sizes, instead of --at")
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("profiles"),
         metavar="DIR",
-        help="default profiles/: a folder each run",
+        help="default profiles/, with one folder per run",
     )
     parser.add_argument(
         "--subtool",
         choices=(*sanitizer.SUBTOOLS, "all"),
         help="one of the sanitizer's checkers (default all)",
     )
+    parser.add_argument(
+        "--gpu",
+        default="h200",
+        metavar="NAME",
+        help=f"of --tool emulator: for which GPU, of {', '.join(GPUS)} (default h200)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="of --tool emulator: write all counters by line and array"
+    )
+    add_force(parser)
+    add_log(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Profile and describe; 1 if the sanitizer found something."""
     variant = find(variant_of(args))
+    args.tool = args.tool or _default_tool()
     _check(args, variant)
     problems = _problems(args, variant)
+    if args.tool == "emulator":
+        return _emulator(args, variant, problems)
     find_tool(PROGRAMS[args.tool])  # before any work
     job = Job(variant, problems, _folder(args.out, variant, args.tool))
     try:
@@ -78,7 +111,12 @@ def run(args: argparse.Namespace) -> int:
         *(f"{name:<10}{problem}" for name, problem in problems.items()),
     ]
     print("\n".join(head), flush=True)
-    body, status = {"ncu": _ncu, "nsys": _nsys, "sanitizer": _sanitizer}[args.tool](job, args.subtool)
+    with logged(args, [variant]) as trial:
+        body, status = {"ncu": _ncu, "nsys": _nsys, "sanitizer": _sanitizer}[args.tool](job, args.subtool)
+        trial.device, trial.ok, trial.verdict = gpu, status == 0, f"profiled with {args.tool}"
+        trial.notes = [line for line in body if line.strip()]
+        for name, problem in problems.items():
+            trial.add(variant.name, Tried(problem=name, shape=problem.fields))
     (job.folder / "summary.txt").write_text("\n".join([*head, "", *body]) + "\n")
     print(f"\nkept in {job.folder}")
     return status
@@ -87,10 +125,64 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, variant: Variant) -> None:
     if variant.plan is None:
         raise UsageError(
-            f"{variant.name} is NumPy and runs on the host: it has no kernels to profile; try m1"
+            f"{variant.name} is NumPy and runs on the host, so it has no kernels to profile; try m1"
         )
     if args.subtool and args.tool != "sanitizer":
-        raise UsageError(f"--subtool {args.subtool} goes with --tool sanitizer; --tool is {args.tool}")
+        raise UsageError(f"--subtool {args.subtool} needs --tool sanitizer; --tool is {args.tool}")
+    if args.json and args.tool != "emulator":
+        raise UsageError(f"--json {args.json} needs --tool emulator; --tool is {args.tool}")
+    if args.tool == "emulator" and variant.needs_gpu:
+        raise UsageError(f"{variant.name} does not run on the emulator: {variant.needs_gpu}; try --tool ncu")
+
+
+def _default_tool() -> str:
+    """Counters of the GPU if there is one, else those of the emulator."""
+    try:
+        with closing(open_device("cuda")):
+            return "ncu"
+    except DeviceError as error:
+        print(f"tool      emulator (no GPU: {error})")
+        return "emulator"
+
+
+def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> int:
+    """Count in the emulator; problems that would take it too long are named and left out."""
+    chosen = gpu(args.gpu)
+    if chosen.arch < variant.min_arch:
+        raise UsageError(
+            f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer, and {chosen.name} is "
+            f"sm_{chosen.arch}; name another with --gpu"
+        )
+    check_output("--json", args.json, args.force)
+    small = {name: problem for name, problem in problems.items() if problem.flops <= emulated.MOST_FLOPS}
+    most = f"{emulated.MOST_FLOPS / 1e9:.0f} GFLOP"
+    if not small:
+        name, problem = next(iter(problems.items()))
+        raise UsageError(
+            f"{name}, {problem}, is {problem.flops / 1e9:.1f} GFLOP, and counting takes too long beyond "
+            f"{most}; give smaller sizes with --shapes, or a smaller --batch: what a kernel does wrong is "
+            "the same there"
+        )
+    print(f"variant   {variant.name}: {variant.idea}")
+    print(f"device    emulator, counted; occupancy and times for {chosen.name}", flush=True)
+    for name in problems.keys() - small.keys():
+        print(f"{name:<10}left out: it is more than {most}, which takes too long here")
+    found = {}
+    with logged(args, [variant]) as trial:
+        trial.device, trial.verdict = "emulator, counted", "counted; the result was not compared"
+        for name, problem in small.items():
+            larger = None if args.shapes or args.batch else variant.operation.course.get(name)
+            profile = found[name] = emulated.profile(variant, problem, chosen, larger)
+            lines = _say(["", *emulated.summary(name, profile)])
+            trial.notes += [line.strip() for line in lines if line.strip()]
+            figures = {
+                f"{kernel.kernel}: {metric}": float(value)
+                for kernel in profile.kernels
+                for metric, value in kernel.metrics.items()
+            }
+            trial.add(variant.name, Tried(problem=name, shape=problem.fields, counters=figures))
+    write_json("--json", args.json, emulated.as_json(variant, found))
+    return 0
 
 
 def _problems(args: argparse.Namespace, variant: Variant) -> Mapping[str, Any]:
@@ -100,7 +192,7 @@ def _problems(args: argparse.Namespace, variant: Variant) -> Mapping[str, Any]:
     refused = [name for name, limit in limits.items() if limit]
     if refused and (args.at or args.shapes or len(refused) == len(problems)):
         name = refused[0]
-        raise UsageError(f"{variant.name} does not take {name}, {problems[name]}: {limits[name]}")
+        raise UsageError(f"{variant.name} does not support {name}, {problems[name]}: {limits[name]}")
     return {name: problem for name, problem in problems.items() if not limits[name]}
 
 
@@ -111,7 +203,9 @@ def _folder(out: Path, variant: Variant, tool: str) -> Path:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise MiniDnnError(f"the folder {folder} cannot be made: {error}; name another with --out") from error
+        raise MiniDnnError(
+            f"the folder {folder} cannot be created: {error}; name another one with --out"
+        ) from error
     return folder
 
 
@@ -123,7 +217,7 @@ def _say(lines: list[str]) -> list[str]:
 def _ncu(job: Job, _: str | None) -> tuple[list[str], int]:
     lines: list[str] = []
     for layer in job.problems:
-        print(f"\n{layer}: ncu runs each kernel some 40 times, for one counter after another ...", flush=True)
+        print(f"\n{layer}: ncu runs each kernel some 40 times, to collect all counters ...", flush=True)
         launches, report = ncu.profile(job, layer)
         lines += _say([*_kernels(layer, launches), "", f"the whole report: ncu-ui {report}"])
     return lines, 0
@@ -147,7 +241,7 @@ def _nsys(job: Job, _: str | None) -> tuple[list[str], int]:
 
 
 def _sanitizer(job: Job, subtool: str | None) -> tuple[list[str], int]:
-    print("\neach checker runs every thread's accesses in slow motion ...", flush=True)
+    print("\neach checker monitors every access of every thread, which is slow ...", flush=True)
     lines: list[str] = []
     status = 0
     for name in sanitizer.SUBTOOLS if subtool in (None, "all") else [subtool]:

@@ -6,14 +6,18 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring import work_log
 from mini_dnn.measuring.savings import Savings
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import Results, load, results_files
 from mini_dnn.report.stale import not_looked_up
+from mini_dnn.report.work_log_page import write_work_log
 
 OUT = Path("build/report")
+LOG_OUT = Path("build/work-log")
 MOST_NAMED = 10  # variants in a line
 OUT_OF_DATE = 1  # exit status
 
@@ -25,23 +29,36 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "results",
         nargs="*",
         type=Path,
-        help="files that bench wrote, or folders (default benchmarks/results)",
+        help="results files written by bench, or folders (default benchmarks/results)",
     )
     parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="DIR", help=f"write it there (default {OUT})"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help=f"folder for the report (default {OUT}; for a work log {LOG_OUT})",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace files of a folder that holds no report of mini_dnn"
+        "--force",
+        action="store_true",
+        help="write into a folder even if it does not contain a mini_dnn report",
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="make the page of a work log instead: choices, evidence, result",
     )
     parser.add_argument("--readmes", action="store_true", help="rewrite the tables in the READMEs instead")
     parser.add_argument(
-        "--check", action="store_true", help="only say whether the tables in the READMEs are up to date"
+        "--check", action="store_true", help="only check whether the tables in the READMEs are up to date"
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report, or do the READMEs' tables."""
+    if args.log:
+        return _work_log(args)
     results = load(results_files(args.results))
     _say_doubts(results)
     if args.readmes or args.check:
@@ -51,8 +68,20 @@ def run(args: argparse.Namespace) -> int:
         return _readmes([board for board in found if board.device == device], savings, args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
-    written = write_report(results, args.out, args.force)
-    print(f"{len(results.rows)} rows of {len(results.records)} files; open {args.out / 'index.html'}")
+    written = write_report(results, args.out or OUT, args.force)
+    print(f"{len(results.rows)} rows of {len(results.records)} files; open {written[0]}")
+    print("also written: " + ", ".join(path.name for path in written[1:]))
+    return 0
+
+
+def _work_log(args: argparse.Namespace) -> int:
+    if args.results or args.readmes or args.check:
+        raise UsageError("--log makes the page of a work log alone; leave results files and other flags out")
+    log = work_log.read(args.log)
+    for damaged in log.damaged:
+        print(f"note: line {damaged.line} of {args.log} is damaged and left out: {damaged.why}")
+    written = write_work_log(log, args.out or LOG_OUT, args.force)
+    print(f"{len(log.entries)} entries of {args.log}; open {written[0]}")
     print("also written: " + ", ".join(path.name for path in written[1:]))
     return 0
 
@@ -61,12 +90,12 @@ def _say_doubts(results: Results) -> None:
     """What figures rest on that nobody has looked at."""
     if results.unverified:
         names = ", ".join(path.name for path in results.unverified)
-        print(f"note: not verified, as older versions wrote no checksum: {names}")
+        print(f"note: not verified, because older versions did not write a checksum: {names}")
     if outside := not_looked_up(results):
         names = ", ".join(outside[:MOST_NAMED]) + f" and {len(outside) - MOST_NAMED} more" * (
             len(outside) > MOST_NAMED
         )
-        print(f"note: not looked up, as these are no variants of this checkout: {names}")
+        print(f"note: not looked up, because these are not variants of this checkout: {names}")
 
 
 def _readmes(of_device: Sequence[Board], savings: Sequence[Savings], only_check: bool) -> int:
@@ -77,7 +106,7 @@ def _readmes(of_device: Sequence[Board], savings: Sequence[Savings], only_check:
             print(f"{name}: up to date")
         elif only_check:
             behind = True
-            print(f"{name}: its table is not that of the results; write it anew: run.py report --readmes")
+            print(f"{name}: its table does not match the results; update it: run.py report --readmes")
         else:
             path.write_text(should_be, encoding="utf-8")
             print(f"{name}: written")

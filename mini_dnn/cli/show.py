@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from mini_dnn.checking.launches import SHARED_LIMIT, shared_limit
-from mini_dnn.cli.common import problems_of
+from mini_dnn.cli.assembly import assembled, listing
+from mini_dnn.cli.common import ARCH, check_arch, problems_of
+from mini_dnn.device.assembly import PTX, SASS
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.machine import commit
 from mini_dnn.progress import busy
@@ -19,40 +21,52 @@ from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.standalone import Origin, standalone
 
-ARCH = 90  # of the GPU whose blocks are shown where none is named
-
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "show",
         help="print a variant's kernel, or export it as one .cu or as a program",
-        description="Print a variant's kernel. With --expand it is one self-contained .cu for one "
-        "problem, such as a layer of the course's network: local files inlined, definitions written out, "
-        "launches in a comment. With --standalone it is a folder with that file, a host program and a "
-        "Makefile: 'make && ./main' needs nvcc alone, checks the kernel against float64 and times it.",
+        description="Print the kernel of a variant. With --expand, print one self-contained .cu file for "
+        "one problem, such as a layer of the course's network: included files are inlined, definitions "
+        "are written "
+        "out, and a comment lists the launches. With --standalone, write a folder with this file, a host "
+        "program and a Makefile: 'make && ./main' needs only nvcc, checks the kernel against float64 and "
+        "measures it. With --ptx or --sass, print the code that nvcc generates, below the source lines that "
+        "it comes from.",
     )
     parser.add_argument("impl", metavar="NAME", help="the variant")
-    parser.add_argument("--expand", action="store_true", help="make it stand alone")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--expand", action="store_true", help="print one self-contained file")
+    form.add_argument("--ptx", action="store_true", help="print PTX, registers, spills and shared memory")
+    form.add_argument("--sass", action="store_true", help="the same with machine code, which needs nvdisasm")
     parser.add_argument(
         "--at",
         "--layer",
         metavar="NAME",
-        help="the problem that --expand is for (default: the first one that the variant takes)",
+        help="the problem for --expand, --ptx and --sass (default: the first one that the variant supports)",
     )
-    parser.add_argument("--shapes", metavar="SIZES", help="the same by its sizes, such as 1,1,86,86,4,7,7")
+    parser.add_argument("--shapes", metavar="SIZES", help="the problem as sizes, such as 1,1,86,86,4,7,7")
     parser.add_argument(
         "--arch",
         type=int,
         choices=SHARED_LIMIT,
-        help="the GPU that --expand is for, by its compute capability: 75 is 7.5 (default 90)",
+        help="the GPU for --expand, --ptx and --sass, by compute capability: 75 is 7.5 (default 90)",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there instead of printing it")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.add_argument(
         "--standalone",
         type=Path,
         metavar="FOLDER",
         help="with --expand: write a new folder with the kernel, a host program and a Makefile",
+    )
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=("c", "cupy"),
+        help="with --standalone: the host program's language, CUDA C++ (default) or Python with CuPy",
     )
     parser.set_defaults(run=run)
 
@@ -60,17 +74,23 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the kernel."""
     variant = find(args.impl)
-    if not args.expand:
-        for flag in ("at", "shapes", "arch", "standalone"):
-            if getattr(args, flag):
-                raise UsageError(f"--{flag} goes with --expand; the kernel file itself serves all problems")
+    for flag in ("at", "shapes", "arch", "standalone"):
+        if getattr(args, flag) and not (args.expand or (flag != "standalone" and (args.ptx or args.sass))):
+            raise UsageError(f"--{flag} needs --expand, because the kernel file itself is for all problems")
+    if args.form and not args.standalone:
+        raise UsageError("--as needs --standalone FOLDER, which writes a program")
     if args.standalone and args.out:
-        raise UsageError("--standalone writes a folder and --out a file; use one of them")
+        raise UsageError("--standalone writes a folder, and --out writes a file; use only one of them")
     if args.standalone:
         _take_home(variant, args)
         return 0
-    if args.expand:
-        arch, (name, problem) = _arch(variant, args.arch), _problem(variant, args.at, args.shapes)
+    if args.ptx or args.sass:
+        text, language = _assembly(variant, args), "text"
+    elif args.expand:
+        arch, (name, problem) = (
+            check_arch(variant, args.arch or ARCH),
+            _problem(variant, args.at, args.shapes),
+        )
         text, language = expand(variant, problem, name, shared_limit(arch), arch), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
@@ -83,16 +103,24 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _assembly(variant: Variant, args: argparse.Namespace) -> str:
+    """What nvcc makes of the kernels, for a problem."""
+    arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
+    with busy(f"nvcc compiles {variant.name} ..."):
+        kernels = assembled(variant, problem, arch, SASS if args.sass else PTX)
+    return listing(kernels, variant, f"{name}, {problem}", arch)
+
+
 def _take_home(variant: Variant, args: argparse.Namespace) -> None:
     """Write the folder."""
     _check_folder(args.standalone)
-    arch, (name, problem) = _arch(variant, args.arch), _problem(variant, args.at, args.shapes)
+    arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
     origin = Origin(name, _commit())
     with busy(f"float64 answers for {problem} ..."):
-        files = standalone(variant, problem, origin, arch, shared_limit(arch))
+        files = standalone(variant, problem, origin, arch, shared_limit(arch), args.form or "c")
     _write_folder(args.standalone, files)
     print(f"written to {args.standalone}: {', '.join(files)}")
-    print(f"next: cd {args.standalone} && make && ./main")
+    print(f"next: cd {args.standalone} && {'python main.py' if args.form == 'cupy' else 'make && ./main'}")
 
 
 def _commit() -> str:
@@ -108,24 +136,10 @@ def _problem(variant: Variant, at: str | None, shapes: str | None) -> tuple[str,
     return (taken or list(asked.items()))[0]
 
 
-def _arch(variant: Variant, asked: int | None) -> int:
-    """The GPU that is asked for.
-
-    Raises
-    ------
-    UsageError
-        It is too old for the variant.
-    """
-    arch = asked or ARCH
-    if arch < variant.min_arch:
-        raise UsageError(f"--arch {arch}: {variant.name} needs {variant.min_arch} or newer")
-    return arch
-
-
 def _check_folder(folder: Path) -> None:
     """Refuse, before the work, a folder that is there already and has something in it."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UsageError(f"--standalone {folder} exists already; remove it, or name a new folder")
+        raise UsageError(f"--standalone {folder} already exists; remove it, or name another folder")
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -142,7 +156,7 @@ def _write(path: Path, text: str) -> None:
         with path.open("x") as file:  # never over another file
             file.write(text)
     except FileExistsError as error:
-        raise UsageError(f"--out {path} exists already; remove it, or name another file") from error
+        raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
     except OSError as error:
         raise MiniDnnError(f"--out {path} cannot be written: {error}") from error
 

@@ -13,13 +13,13 @@ import numpy as np
 from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError
-from mini_dnn.grading.locks import locked
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
+from mini_dnn.work.locks import locked
 
 NUMBER_OF_CLASSES = 10  # of every data set here
 FOLDER = Path("checkpoints")  # of the files, unless flags name others
@@ -35,8 +35,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "train",
         help="train a network in NumPy and write its weights",
-        description="Train a network in NumPy on the CPU. Each epoch ends with a checkpoint, so that "
-        "--resume takes up a training that was stopped; it ends with the same weights.",
+        description="Train a network in NumPy on the CPU. A checkpoint is written after each epoch, and "
+        "--resume continues a training that was stopped; the final weights are the same.",
     )
     parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
     parser.add_argument("--data", choices=ALL, default="auto", help="the data set (default auto)")
@@ -48,17 +48,20 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--description",
         type=Path,
         metavar="FILE",
-        help="JSON of a residual network's sizes, to train that one",
+        help="train the residual network whose sizes this JSON file contains",
     )
     parser.add_argument("--seed", type=int, default=0, help="default %(default)s")
-    parser.add_argument("--limit", type=int, metavar="N", help="learn from the first N training images only")
+    parser.add_argument("--limit", type=int, metavar="N", help="train on the first N training images only")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.h5", help=f"the weights (default {FOLDER}/NETWORK-DATA.h5)"
+        "--out", type=Path, metavar="FILE.h5", help=f"file for the weights (default {FOLDER}/NETWORK-DATA.h5)"
     )
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="default: beside --out; removed at the end"
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="default: in the same folder as --out; removed at the end",
     )
-    parser.add_argument("--resume", action="store_true", help="go on where the checkpoint stands")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     parser.add_argument("--force", action="store_true", help="replace the files of an earlier training")
     parser.set_defaults(run=run)
 
@@ -92,7 +95,7 @@ def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.ra
         return model.make(train.name, rng)
     if model.described is None:
         takes = " or ".join(name for name, other in MODELS.items() if other.described)
-        raise UsageError(f"--description goes with --network {takes}: {model.title} has one size")
+        raise UsageError(f"--description needs --network {takes}: {model.title} has only one size")
     sizes = ResNetSizes.from_file(args.description)
     shape, classes = (sizes.channels, sizes.image, sizes.image), int(train.labels.max()) + 1
     if shape != train.images.shape[1:] or sizes.classes < classes:
@@ -106,7 +109,7 @@ def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.ra
 def _alone(path: Path) -> AbstractContextManager[None]:
     """A file that no other training writes meanwhile, by whatever name it calls it."""
     path = path.resolve()
-    refusal = f"another training is writing {path}; wait for its end, or name another file"
+    refusal = f"another training is writing {path}; wait until it ends, or name another file"
     return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
 
 
@@ -134,7 +137,8 @@ def _limited(data: ImageSet, limit: int | None) -> ImageSet:
         return data
     if not 1 <= limit <= len(data.labels):
         raise UsageError(
-            f"--limit {limit}: {data.name} has {len(data.labels)} training images; give 1 to that"
+            f"--limit {limit}: {data.name} has {len(data.labels)} training images; expected 1 up to this "
+            f"number"
         )
     return replace(data, images=data.images[:limit], labels=data.labels[:limit])
 
@@ -148,10 +152,11 @@ def _files(args: argparse.Namespace, dataset: str) -> tuple[Path, Path]:
     if out.resolve() == checkpoint.resolve():
         raise UsageError(f"--out and --checkpoint both name {out}; name two files")
     if out.exists() and not args.force:
-        raise UsageError(f"{out} exists already; name another file with --out, or replace it with --force")
+        raise UsageError(f"{out} already exists; name another file with --out, or use --force to replace it")
     if checkpoint.exists() and not (args.resume or args.force):
         raise UsageError(
-            f"{checkpoint} holds a training that was stopped; go on with --resume, or start anew with --force"
+            f"{checkpoint} contains a training that was stopped; continue it with --resume, or start "
+            f"again with --force"
         )
     return out, checkpoint
 
@@ -172,7 +177,9 @@ def _train(trainer: Trainer, checkpoint: Path) -> None:
 def _stopped(trainer: Trainer, checkpoint: Path) -> str:
     if trainer.epoch == 0:
         return "stopped in the first epoch, before the first checkpoint"
-    return f"stopped; {checkpoint} holds the epochs that are complete: the same command with --resume goes on"
+    return (
+        f"stopped; {checkpoint} contains the complete epochs; use the same command with --resume to continue"
+    )
 
 
 def _command(model: Model, settings: Settings, dataset: str, args: argparse.Namespace) -> str:

@@ -18,7 +18,7 @@ PAUSE_S = 0.3  # between two looks at the files
 def add_watch(parser: argparse.ArgumentParser) -> None:
     """Add the flag to a verb."""
     parser.add_argument(
-        "--watch", action="store_true", help="do it again each time the variant's files change, until Ctrl-C"
+        "--watch", action="store_true", help="repeat each time a file of the variant changes, until Ctrl-C"
     )
 
 
@@ -28,7 +28,7 @@ def watch(name: str, once: Callable[[], int]) -> int:
     while True:
         before = _state(folder)
         status = once()
-        print(f"\nwatching {folder}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"\nwatching {folder}; press Ctrl-C to stop", file=sys.stderr, flush=True)
         try:
             while _state(folder) == before:
                 time.sleep(PAUSE_S)

@@ -25,24 +25,27 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "weights",
-        help="convert weights of torchvision or timm, download some, or show what a file holds",
-        description="'convert IN OUT' makes a file of weights from a state dict of torchvision or timm, "
-        "which is given as safetensors, NPZ or HDF5. 'fetch [OUT]' downloads published weights and converts "
-        "them. 'show FILE' prints what a file says about itself. OUT ends in .h5, .npz or .safetensors.",
+        help="convert weights of torchvision or timm, download weights, or show the attributes of a file",
+        description="'convert IN OUT' makes a file of weights from a state dict of torchvision or "
+        "timm in safetensors, NPZ or HDF5. 'fetch [OUT]' downloads published weights and converts "
+        "them. 'show FILE' prints the attributes of a file. OUT ends in .h5, .npz or .safetensors.",
     )
     parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--network", choices=NETWORKS, default=NETWORKS[0], help="default %(default)s")
     parser.add_argument(
-        "--image", type=int, metavar="PIXELS", help="side of its images (default 224; 28 for a stem of 3×3)"
+        "--image", type=int, metavar="PIXELS", help="side of the images (default 224; 28 for a stem of 3×3)"
     )
     parser.add_argument(
-        "--description", type=Path, metavar="FILE", help="JSON of its sizes (default: as its arrays tell)"
+        "--description",
+        type=Path,
+        metavar="FILE",
+        help="JSON file with the sizes (default: inferred from the arrays)",
     )
     parser.add_argument(
-        "--data", help="what it was trained on (default imagenet where there are 1,000 classes)"
+        "--data", help="the data that it was trained on (default imagenet if there are 1,000 classes)"
     )
-    parser.add_argument("--force", action="store_true", help="replace OUT where it exists")
+    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
     parser.set_defaults(run=run)
 
 
@@ -57,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     most, least = len(ACTIONS[args.action]), sum(not word.startswith("[") for word in ACTIONS[args.action])
     if not least <= len(args.files) <= most:
         raise UsageError(
-            f"'run.py weights {args.action}' takes {' '.join(ACTIONS[args.action])}; found "
+            f"'run.py weights {args.action}' expects {' '.join(ACTIONS[args.action])}; found "
             f"{len(args.files)} files"
         )
     if args.image is not None and args.image < 1:
-        raise UsageError(f"--image {args.image}: an image has a pixel or more")
+        raise UsageError(f"--image {args.image}: expected 1 or more pixels")
     if args.action == "show":
         for key, value in describe(args.files[0]).items():
             print(f"{key:15} {value}")
@@ -93,12 +96,12 @@ def _dataset(state: StateDict) -> str:
 def _check_out(out: Path, force: bool, source: Path | None = None) -> None:
     """Refuse a file that cannot be written, before the work."""
     if not stores.kind_of(out):
-        raise UsageError(f"{out}: a file of weights ends in {', '.join(stores.KINDS)}; name one that does")
+        raise UsageError(f"{out}: expected a file name that ends in {', '.join(stores.KINDS)}")
     check_output("OUT", out, force=True)  # below it is stricter
     if source and out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(f"{out} is what is to be converted; name another file for the result")
+        raise UsageError(f"{out} is the input file; name another file for the result")
     if out.exists() and not force:
-        raise UsageError(f"{out} exists already; name another file, or replace it with --force")
+        raise UsageError(f"{out} already exists; name another file, or use --force to replace it")
 
 
 def _write(

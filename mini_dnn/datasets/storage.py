@@ -63,7 +63,7 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
     except FileNotFoundError:
         return None
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # how h5py meets a bad file
-        _log.warning("the cache %s is damaged (%s); the images are made anew", path, error)
+        _log.warning("the cache %s is damaged (%s); the images are created again", path, error)
         return None
 
 
@@ -81,7 +81,7 @@ def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
                 raw.write(seal)
     except (OSError, RuntimeError) as error:  # h5py reports a full disk on closing as RuntimeError
         _log.warning(
-            "no cache: %s cannot be written (%s); the images will be made anew each time", path, error
+            "no cache: %s cannot be written (%s); the images will be created again each time", path, error
         )
 
 

@@ -11,8 +11,10 @@ NO_GPU = " (no GPU: "  # in a description, before the reason and a closing brack
 __all__ = ["DEVICES", "NO_GPU", "Device", "check_name", "open_device"]
 
 
-def open_device(name: str = "auto") -> Device:
+def open_device(name: str = "auto", index: int = 0) -> Device:
     """Open a device: ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
+
+    Of several GPUs it is the one with the number ``index``.
 
     ``auto`` never hides its choice: the device's ``description`` says what runs, and why no GPU does.
 
@@ -27,7 +29,7 @@ def open_device(name: str = "auto") -> Device:
     from mini_dnn.device.cuda import CudaDevice
 
     try:
-        return CudaDevice()
+        return CudaDevice(index)
     except DeviceError as error:
         if name == "cuda":
             raise

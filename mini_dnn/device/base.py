@@ -64,11 +64,12 @@ class MappedBuffer:
         fault = self.geometry.fault(self.buffer.nbytes)
         if not fault and address % UNIT:
             fault = (
-                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, where tensor copies "
-                "must begin: copy it to a buffer of its own first"
+                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, but tensor "
+                f"copies must "
+                "start at such a multiple: copy it to a separate buffer first"
             )
         if fault:
-            raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be made: {fault}")
+            raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be created: {fault}")
         return address, self.geometry
 
 

@@ -39,7 +39,7 @@ def cache_dir() -> Path:
     if asked:
         if not _usable(Path(asked)):
             raise DeviceError(
-                f"MINI_DNN_CACHE is {asked!r}, and files cannot be written there; name a folder of your own, "
+                f"MINI_DNN_CACHE is {asked!r}, but files cannot be written there; name a folder of your own, "
                 "or unset it to use ~/.cache/mini_dnn"
             )
         return Path(asked).resolve()
@@ -51,7 +51,7 @@ def cache_dir() -> Path:
     if _usable(private) and private.stat().st_uid == os.getuid():  # what lies there is loaded as code
         return private
     raise DeviceError(
-        f"neither {home} nor {private} can be written, so compiled kernels have no place; "
+        f"neither {home} nor {private} is writable, so compiled kernels cannot be stored; "
         "set MINI_DNN_CACHE to a folder that you own"
     )
 
@@ -86,8 +86,9 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
         write_atomically(_spare() / path.name, _sealed(data))
     except OSError as error:
         raise DeviceError(
-            f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, takes compiled "
-            f"kernels ({error.strerror}); make room there, or set MINI_DNN_CACHE and TMPDIR to other folders"
+            f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, is usable for "
+            f"compiled kernels ({error.strerror}); free some space there, or set MINI_DNN_CACHE and "
+            f"TMPDIR to other folders"
         ) from error
     return _spare() / path.name
 
@@ -100,7 +101,7 @@ def store(path: Path, data: bytes) -> bool:
     try:
         write_atomically(path, _sealed(data), 0o644)  # others may share the folder
     except OSError as error:
-        say(f"{path.parent} does not take what was compiled ({error.strerror}), so it is not kept")
+        say(f"{path.parent} cannot store the compiled kernel ({error.strerror}), so it is not kept")
         return False
     return True
 
@@ -115,7 +116,7 @@ def stored(path: Path) -> bytes | None:
     except OSError as error:
         return say(f"{path} cannot be read ({error.strerror}), so it is compiled again")
     if owner not in _trusted():
-        return say(f"{path} is another user's, whose code is not run, so it is compiled again")
+        return say(f"{path} belongs to another user, so it is not used and the kernel is compiled again")
     data = content[:-CHECKSUM_BYTES]
     if hashlib.sha256(data).digest() != content[-CHECKSUM_BYTES:]:
         return say(f"{path} is damaged, so it is compiled again")
@@ -151,7 +152,7 @@ def _spare() -> Path:
 @cache
 def say(what: str) -> None:
     """Say once that the cache cannot be used, and what to do."""
-    todo = "Make room, remove the file, or set MINI_DNN_CACHE to another folder"
+    todo = "Free some space, remove the file, or set MINI_DNN_CACHE to another folder"
     _log.warning("the cache of compiled kernels: %s. %s", what, todo)
 
 

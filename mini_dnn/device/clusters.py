@@ -24,7 +24,9 @@ def cluster_fault(grid: tuple[int, ...], cluster: tuple[int, ...]) -> str:
         return f"cluster {cluster} has {blocks} blocks; CUDA allows {MAX_CLUSTER} in a cluster"
     for axis, size, count in zip("xyz", three_sizes(cluster), three_sizes(grid), strict=True):
         if count % size:
-            return f"grid.{axis} is {count:,} in grid {grid}, which is no multiple of cluster.{axis} = {size}"
+            return (
+                f"grid.{axis} is {count:,} in grid {grid}, which is not a multiple of cluster.{axis} = {size}"
+            )
     return ""
 
 

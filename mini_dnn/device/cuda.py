@@ -236,7 +236,7 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         """Bytes that may still be allocated."""
-        with self._errors("the GPU does not say how much memory is free"):
+        with self._errors("the GPU does not report its free memory"):
             return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
 
     def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentCudaBuffer:
@@ -277,6 +277,25 @@ class CudaDevice:
         if number not in self._streams:
             self._streams[number] = self._cuda.Stream(NON_BLOCKING)
         return self._streams[number]
+
+
+def bus_ids() -> list[str]:
+    """PCI bus ids of all GPUs, in the order of their numbers; no GPU is opened.
+
+    Raises
+    ------
+    DeviceError
+        PyCUDA or the driver is missing, or there is no GPU.
+    """
+    cuda = _driver()
+    try:
+        cuda.init()
+        found = [cuda.Device(index).pci_bus_id() for index in range(cuda.Device.count())]
+    except cuda.Error as error:
+        raise DeviceError(f"the GPUs cannot be counted: {error}") from error
+    if not found:
+        raise DeviceError("the driver reports no GPU")
+    return found
 
 
 def _driver() -> Any:

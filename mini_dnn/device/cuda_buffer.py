@@ -54,7 +54,7 @@ class LentCudaBuffer(CudaBuffer):
 def own(buffer: Buffer | Scalar) -> CudaBuffer:
     """The buffer, if it is one of this GPU and not freed."""
     if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
-        raise DeviceError(f"{buffer!r} is no buffer of this GPU, or was freed")
+        raise DeviceError(f"{buffer!r} is not a buffer of this GPU, or was freed")
     return buffer
 
 

@@ -109,7 +109,9 @@ class CudaKernel:
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
         status, nbytes = self._driver.cuFuncGetAttribute(attribute, self._function)
         if failed := reason(self._driver, status):
-            raise LaunchError(f"the driver does not say how much shared memory {self._what} uses: {failed}")
+            raise LaunchError(
+                f"the driver does not report how much shared memory {self._what} uses: {failed}"
+            )
         return int(nbytes)
 
     def launch(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
@@ -162,7 +164,7 @@ class CudaKernel:
             if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # one behind the last
                 return tuple(spans)
             if failed := reason(driver, status):
-                raise LaunchError(f"the driver does not tell the parameters of {self._what}: {failed}")
+                raise LaunchError(f"the driver does not report the parameters of {self._what}: {failed}")
             spans.append(slice(start, start + nbytes))
 
     def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:

@@ -1,4 +1,4 @@
-"""The words of a finding: one statement, the places in the source, and the usual cure."""
+"""The text of a finding: one statement, the places in the source, and the usual cure."""
 
 from __future__ import annotations
 
@@ -13,57 +13,61 @@ FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 
 CURES = {
     "out-of-bounds": "guard the access with the bounds of the array (if (p < P && q < Q) ...), "
-    "or size the array for the largest index, halo included",
-    "race": "put a __syncthreads() between the two: after a tile is filled and before it is read, "
-    "and again before it is filled anew",
-    "warp race": "put a __syncthreads() between the two, or a __syncwarp() if the array is this warp's "
-    "alone: lanes of a warp do not run in step, and see a WMMA store only after it",
-    "same element": "each element needs a thread of its own: check the index, and that threads past the end "
-    "return (if (pixel >= P * Q) return;)",
-    "overlap": "put a __syncthreads() between the two, if both mean this element; if not, two arrays overlap "
-    "in shared memory: check where each begins, and how large it is, halo included",
-    "read only": "the read-only cache need not see writes of the same launch: read by a plain pointer "
-    "(no __ldg, no __restrict__) after the barrier or fence between, or write to another buffer",
+    "or make the array large enough for the largest index, including the halo",
+    "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
+    "and again before it is overwritten",
+    "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
+    "the array: the lanes of a warp do not run in lockstep, and see a WMMA store only after a barrier",
+    "same element": "only one thread may write each element: check the index, and check that threads beyond "
+    "the end return (if (pixel >= P * Q) return;)",
+    "overlap": "put a __syncthreads() between the two accesses if both are meant for this element; "
+    "otherwise, "
+    "two arrays overlap in shared memory: check the start and the size of each, including the halo",
+    "read only": "the read-only cache may not see writes of the same launch: read through a plain pointer "
+    "(without __ldg or __restrict__) after a barrier or fence, or write to another buffer",
     "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
-    "cluster race": "put a cluster_sync() between the two: before others use what a block has written, and "
-    "again before it is written anew; relaxed arrivals order no writes: they only tell a block that waits "
-    "for them that it may write again what others have read",
-    "block race": "let each block write elements of its own (check the grid and the index), "
-    "or use atomicAdd where sums of several blocks meet; to hand a value over, write it, call "
-    "__threadfence(), and only then set a flag by an atomic, which the other block waits for",
-    "cluster barrier": "let all threads of all blocks of the cluster come to it, outside of any branch; it "
-    "does not wait for threads that have returned",
+    "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
+    "block "
+    "has written, and again before the data are overwritten; a relaxed arrival does not order writes: it "
+    "only "
+    "lets a waiting block overwrite data that others have read",
+    "block race": "let each block write its own elements (check the grid and the index), "
+    "or use atomicAdd to combine the sums of several blocks; to pass a value to another block, write it, "
+    "call "
+    "__threadfence(), and then set a flag with an atomic; the other block waits for the flag",
+    "cluster barrier": "let all threads of all blocks of the cluster reach the barrier, outside any branch; "
+    "it does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
-    "before it, but skip the work and still come to every __syncthreads()",
-    "warp-mask": "all lanes that the mask names must come to the call: take it out of the branch, let lanes "
-    "without work pass a zero, and return only after it; the lanes of a mask are those that call",
-    "group": "all threads of the group must come to the call: take it out of the branch or loop, let those "
-    "without work pass a zero, and return only after it; or make the group inside of the branch, of the "
+    "before it; let them skip the work and still reach every __syncthreads()",
+    "warp-mask": "all lanes in the mask must reach the call: move it out of the branch, let lanes "
+    "without work pass a zero, and return only after it; the mask must contain exactly the lanes that call",
+    "group": "all threads of the group must reach the call: move it out of the branch or loop, let threads "
+    "without work pass a zero, and return only after it; or create the group inside the branch from the "
     "threads that are there: coalesced_threads()",
-    "tile": "give all lanes the address of the tile's first element and one leading dimension; "
-    "which lane moves which element is left to WMMA",
-    "product": "all four warps of a warpgroup come to each product, outside of any branch, and all their "
-    "lanes pass the same descriptor: compute it from numbers that they share, not from threadIdx",
-    "registers": "all four warps of a warpgroup come to the same setmaxnreg, outside of any branch that "
-    "tells them apart: branch on threadIdx.x / 128",
-    "endless": "see that the loop's variable changes and its condition can become false, for every thread; "
-    "a thread waits for others of its block at a barrier, not in a loop",
-    "uninitialised": "write the element first, in every case: "
-    "threads outside of the image or the tile store 0.0f",
-    "unset": "give it a value where it is declared (float acc = 0.0f; float acc[4] = {};), and fragments by "
-    "fill_fragment or a load; see that each path to this line has set it",
+    "tile": "pass the address of the tile's first element and the same leading dimension in all lanes; "
+    "WMMA decides which lane moves which element",
+    "product": "all four warps of a warpgroup must reach each product, outside any branch, and all their "
+    "lanes must pass the same descriptor: compute it from values that they share, not from threadIdx",
+    "registers": "all four warps of a warpgroup must reach the same setmaxnreg, outside any branch that "
+    "separates them: branch on threadIdx.x / 128",
+    "endless": "check that the loop variable changes and that the condition becomes false for every thread; "
+    "a thread must wait for other threads of its block at a barrier, not in a loop",
+    "uninitialised": "write the element first, in all cases: "
+    "let threads outside the image or the tile store 0.0f",
+    "unset": "initialise it in its declaration (float acc = 0.0f; float acc[4] = {};), or a fragment with "
+    "fill_fragment or a load; check that each path to this line sets it",
     "misaligned": "a vector access needs an address that is a multiple of its size: "
-    "use it only where the row length is a multiple of the vector, else access single elements",
+    "use it only if the row length is a multiple of the vector length, otherwise access single elements",
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
-    "fault": "look at how the index or pointer on this line is computed",
+    "fault": "check how the index or pointer on this line is computed",
 }
 
 
 READ_ONLY = {
-    "__ldg": "by __ldg",
-    "const __restrict__": "that the kernel was also given as const __restrict__",
+    "__ldg": "with __ldg",
+    "const __restrict__": "through a const __restrict__ pointer",
 }
-HARMLESS = "harmless on the GPUs of today, which keep one of the two; by the rules of CUDA it is a race"
+HARMLESS = "harmless on current GPUs, which keep one of the two values; by the rules of CUDA it is a race"
 
 
 @dataclass(frozen=True)
@@ -193,10 +197,10 @@ def _out_of_bounds(f: Fault) -> Finding:
     if f.subscript is not None:
         side = re.search(r"\[(\d+)\]", f.type)
         last = f" (0 to {int(side[1]) - 1})" if side else ""
-        what = f"index {f.subscript} is outside of an array declared as {f.type}{last}"
+        what = f"index {f.subscript} is outside an array declared as {f.type}{last}"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     if f.detail == "local":
-        what = f"access of a {f.type} beyond the end of a variable of the thread's own"
+        what = f"access to a {f.type} beyond the end of a thread's own variable"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     count = prod(f.array.shape)
     end = count * f.array.itemsize
@@ -206,11 +210,11 @@ def _out_of_bounds(f: Fault) -> Finding:
     flat = offset // f.array.itemsize
     verb = "update" if f.own.atomic else "write" if f.own.write else "read"
     if not f.array.memory or abs(f.offset) > FAR:
-        what = f"{verb} at an address that belongs to no array, and is near none"
+        what = f"{verb} at an address that is neither in nor near any array"
         return Finding(f.kind, what, f.kernel, f.own, cure=CURES["fault"])
     index = f.array.index(offset)
     where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
-    what = f"{verb} of {index}: outside of {f.array}, {where}"
+    what = f"{verb} of {index}: outside {f.array}, {where}"
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
 
 
@@ -218,21 +222,21 @@ def _race(f: Fault) -> Finding:
     index = f.array.index(f.offset)
     where = f"{index} of {f.array}"
     if f.detail in READ_ONLY:
-        what = f"read of {where} {READ_ONLY[f.detail]}, which this launch has written"
+        what = f"read of {where} {READ_ONLY[f.detail]}, although this launch has written it"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["read only"])
     if f.own.block != f.other.block and f.array.memory == "shared":
-        cure, between = "cluster race", "with no barrier of the cluster between that orders memory"
+        cure, between = "cluster race", "without a cluster barrier between them that orders memory"
         where += f" in block {f.home}"
     elif f.own.block != f.other.block:
-        cure, between = "block race", "and blocks are not ordered"
+        cure, between = "block race", "and nothing orders the two blocks"
     elif f.own.write and f.other.write and f.array.memory == "global":
         cure, between = "same element", "and nothing orders them"
     elif f.own.write and f.other.write and f.own.place != f.other.place:
-        cure, between = "overlap", "with no __syncthreads() between"
+        cure, between = "overlap", "without a __syncthreads() between them"
     elif f.own.warp == f.other.warp and f.array.memory == "shared":
-        cure, between = "warp race", "with no __syncwarp() or __syncthreads() between"
+        cure, between = "warp race", "without a __syncwarp() or __syncthreads() between them"
     else:
-        cure, between = "race", "with no __syncthreads() between"
+        cure, between = "race", "without a __syncthreads() between them"
     what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
     if f.detail == "same value":
         what = f"two threads write {where}, {between}; both write the same value"
@@ -242,14 +246,17 @@ def _race(f: Fault) -> Finding:
 
 def _uninitialised(f: Fault) -> Finding:
     if not f.array.name and f.type:
-        what = f"use of a {f.type} that was never set: it has any value"
+        what = f"use of a {f.type} that was never initialised: its value is undefined"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["unset"])
     index = f.array.index(f.offset)
-    by = "no thread of the block" if f.array.memory == "shared" else "nobody"
-    what = f"read of {index} of {f.array}, which {by} has written"
+    by = "no thread of the block has" if f.array.memory == "shared" else "nothing has"
+    what = f"read of {index} of {f.array}, which {by} written"
     notes: tuple[str, ...] = ()
     if f.array.memory == "shared" and f.exited:
-        notes = (f"{f.exited} threads of the block had returned before: what they should load is missing",)
+        notes = (
+            f"{f.exited} threads of the block had returned before: the elements that they should load "
+            f"are missing",
+        )
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind], notes=notes)
 
 
@@ -259,5 +266,5 @@ def _misaligned(f: Fault) -> Finding:
             f"the leading dimension of a WMMA tile is {f.offset} bytes; it must be a multiple of {f.nbytes}"
         )
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["pitch"])
-    what = f"access of a {f.type} at an address that is {f.offset} past a multiple of {f.nbytes} bytes"
+    what = f"access to a {f.type} at an address that is {f.offset} past a multiple of {f.nbytes} bytes"
     return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])

@@ -30,6 +30,28 @@ def find_nvcc() -> Path | None:
     return next((p for p in places if p.is_file()), None)
 
 
+def require_nvcc(why: str, instead: str = "") -> Path:
+    """The CUDA compiler.
+
+    Parameters
+    ----------
+    why, instead
+        For the message: what it is needed for, and what works without it.
+
+    Raises
+    ------
+    DeviceError
+        There is none.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise DeviceError(
+            f"nvcc was not found: {why}. Install the CUDA toolkit, or put its bin folder on PATH, or set "
+            f"CUDA_HOME{instead}"
+        )
+    return nvcc
+
+
 def nvcc_arch(arch: int) -> str:
     """What nvcc calls a GPU of compute capability ``arch / 10``: ``"sm_80"``, ``"sm_90a"``."""
     return ARCHITECTURES.get(arch, f"sm_{arch}")
@@ -45,12 +67,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     CompileError
         The file does not compile; the message shows nvcc's words and the source lines they name.
     """
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise DeviceError(
-            "nvcc was not found: a GPU run compiles its kernels. Install the CUDA toolkit, or put its bin "
-            "folder on PATH, or set CUDA_HOME; --device emulator needs only g++"
-        )
+    nvcc = require_nvcc("a GPU run compiles its kernels", "; --device emulator needs only g++")
     flags = [*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items())]
     stamp = nvcc.resolve().stat()
     name = key(source_hash(source), *flags, str(nvcc), stamp.st_mtime_ns, stamp.st_size)
@@ -65,7 +82,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
         with busy(f"nvcc compiles {source.parent.name} ..."):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            messages = _explain(done.stderr or done.stdout)
+            messages = explained(done.stderr or done.stdout)
             if match := TOO_MUCH_SHARED.search(messages):
                 raise SharedMemoryError(f"{source} does not compile for {arch}:\n{messages}", match[1])
             raise CompileError(f"{source} does not compile for {arch}:\n{messages}")
@@ -74,7 +91,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     return cubin
 
 
-def _explain(messages: str) -> str:
+def explained(messages: str) -> str:
     """Messages of nvcc, each error with the source line that it names."""
     lines = []
     for line in messages.strip().splitlines():

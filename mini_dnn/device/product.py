@@ -66,7 +66,9 @@ class Product:
         """
         sizes = (self.m, self.n, self.k, self.batch, *(pitch for _, _, pitch in self.lines))
         if self.layout not in LAYOUTS or not all(1 <= size <= LARGEST for size in sizes):
-            return f"{self} is no product that cuBLAS takes: sizes are 1 to {LARGEST:,}, layouts {LAYOUTS}"
+            return (
+                f"{self} is not a product that cuBLAS supports: sizes are 1 to {LARGEST:,}, layouts {LAYOUTS}"
+            )
         kinds = {name: np.dtype(array.dtype).name for name, array in arrays.items()}
         if kinds["a"] != kinds["b"] or kinds["c"] not in TYPES.get(kinds["a"], ()):
             known = "; ".join(f"{given} into {' or '.join(into)}" for given, into in TYPES.items())

@@ -11,9 +11,8 @@ from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
 # Modules that decide what is launched; the others say what problems, plans and variants are
-HOST_HALVES = tuple(
-    f"mini_dnn.{name}" for name in ("quads", "plans.implicit", "plans.implicit_rows", "plans.residual")
-)
+PLANS = ("elements", "implicit", "implicit_rows", "residual", "residual_layers")
+HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 
@@ -41,10 +40,17 @@ def source_files(source: Path) -> list[Path]:
 
 
 def python_files(description: Path) -> list[Path]:
-    """A ``variant.py`` and those of `HOST_HALVES` that it imports; itself first."""
-    imported = _imported(description.read_text(encoding="utf-8"))
-    halves = [name for name in HOST_HALVES if name in imported]
-    return [description, *(PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py") for name in halves)]
+    """A ``variant.py`` and those of `HOST_HALVES` that it, or one of them, imports; itself first."""
+    files = [description]
+    for file in files:  # grows while it is read
+        imported = _imported(file.read_text(encoding="utf-8"))
+        halves = [
+            PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+            for name in HOST_HALVES
+            if name in imported
+        ]
+        files += [half for half in halves if half not in files]
+    return files
 
 
 def _imported(text: str) -> set[str]:

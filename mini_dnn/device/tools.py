@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ USUAL_PLACES = (  # below /
 INSTALL = {
     "ncu": "Nsight Compute: it is part of the CUDA toolkit (package nsight-compute)",
     "nsys": "Nsight Systems: NVIDIA's package nsight-systems-cli, or the CUDA toolkit's full installer",
+    "nvdisasm": "it with the CUDA toolkit, or by 'pip install nvidia-cuda-nvdisasm'",
     "compute-sanitizer": "Compute Sanitizer: it is part of the CUDA toolkit (package cuda-sanitizer-api)",
 }
 KNOWN_FAILURES = (
@@ -84,6 +86,7 @@ def find_tool(name: str) -> Path:
     candidates = [Path(os.environ[home], "bin", name) for home in HOMES if os.environ.get(home)]
     for place in USUAL_PLACES:
         candidates += sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # the newest version first
+    candidates += sorted(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"))
     found = next((path for path in candidates if path.is_file()), None)
     if found is not None:
         return found
@@ -115,7 +118,7 @@ def run(command: Sequence[str], log: Path | None = None, limit_s: float | None =
         )
     except OSError as error:
         raise MiniDnnError(
-            f"{command[0]} cannot be started: {error}; look whether it may be executed, or install it anew"
+            f"{command[0]} cannot be started: {error}; check whether it is executable, or install it again"
         ) from error
     timed_out = False
     try:

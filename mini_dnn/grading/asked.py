@@ -86,7 +86,8 @@ class Rubric:
     hidden_checked: Trials | None = None
     performance: Performance | None = None
     op: str = ops.DEFAULT
-    digest: str = ""  # of the file
+    text: str = field(default="", repr=False)  # of the file
+    digest: str = ""  # of that text
 
     @property
     def operation(self) -> Operation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +23,11 @@ from mini_dnn.ops.hints import hint
 from mini_dnn.running.verify import verify
 
 HINT_ELEMENTS = 1 << 20  # of the outputs: beyond, the search for a likely mistake takes too long
-NOT_TIMED = "not measured: the emulator has no clock, and CPU time does not predict GPU time"
-HIDDEN_MESSAGE = "a test that is not shown failed"
+NOT_TIMED = "not measured: the emulator cannot measure GPU time, and CPU time does not predict it"
+HIDDEN_MESSAGE = "a hidden test failed"
 TRIALS = 3  # before what fails for inputs that are not shown counts as made for those that are
 UNSTEADY = (
-    "right in one run and wrong in another: a race, or memory that nobody has written? run.py check "
+    "right in one run and wrong in another: this may be a race or uninitialised memory; run.py check "
     "finds both"
 )
 
@@ -70,11 +70,11 @@ class Judge:
         """Plans and kernels of the problems that are shown."""
         head, staff = self._subject.head, f"claims {self._subject.head.precision}"
         if head.op != self._operation.name:
-            return Outcome(FAILED, f"it computes {head.op}; {self._operation.name} is asked for")
+            return Outcome(FAILED, f"it computes {head.op}, but {self._operation.name} is required")
         if head.host:
-            asked = "a kernel is asked for: plan= in variant.py, and kernel.cu"
+            asked = "a kernel is required: plan= in variant.py, and kernel.cu"
             if not self._asked.host:
-                return Outcome(FAILED, f"it is a NumPy function on the host, and {asked}")
+                return Outcome(FAILED, f"it is a NumPy function on the host, but {asked}")
             return Outcome(PASSED, staff=staff)
         for problem in self._rubric.correct.problems:
             if self._refusal(problem):
@@ -107,23 +107,20 @@ class Judge:
             with _noted(f"{problem}, inputs made to show the precision"):
                 wrong = self._wrong(*probe) if probe else ""
             if wrong:
-                what = f"less exact than {precision}, the least that is allowed"
+                what = f"less precise than {precision}, the lowest precision that is allowed"
                 return Outcome(FAILED, f"the result is {what}, or wrong for inputs made to show that", wrong)
         if wrongs:
             return _partly("\n".join(wrongs.values()), len(right), len(shown.problems))
-        return Outcome(PASSED, staff=f"also with fresh inputs of seed {seed}")
+        return Outcome(PASSED, staff=f"also with new inputs of seed {seed}")
 
     def _wrong_as_shown(self, problem: Any) -> str:
         """What is wrong at a problem with the inputs that are shown, in words; empty if nothing is."""
         if refusal := self._refusal(problem):
-            return f"{problem}: this shape is asked for, and the variant refuses it: {refusal}"
-        for seed in self._rubric.correct.seeds:
-            what = f"{problem}, inputs of seed {seed}"
-            with _noted(what):
-                wrong = self._wrong(problem, self._operation.inputs(problem, seed))
-            if wrong:
-                again = f"run.py run {self._asked.name} --shapes {problem.text} --seed {seed} --check"
-                return f"{what}:\n{wrong}\nreproduce it: {again}"
+            return f"{problem}: this shape is required, but the variant refuses it: {refusal}"
+        if found := self._first_wrong(problem, self._rubric.correct.seeds):
+            seed, wrong = found
+            again = f"run.py run {self._asked.name} --shapes {problem.text} --seed {seed} --check"
+            return f"{problem}, inputs of seed {seed}:\n{wrong}\nreproduce it: {again}"
         return ""
 
     def _refusal(self, problem: Any) -> str:
@@ -134,16 +131,14 @@ class Judge:
     def _unlike_shown(self, problem: Any, fresh: np.random.Generator, wrong: str) -> Outcome:
         """What is right for the inputs that are shown, and wrong for others: always so, or now and then."""
         for _ in range(TRIALS):
-            for seed in self._rubric.correct.seeds:
-                with _noted(f"{problem}, inputs of seed {seed}"):
-                    shown = self._wrong(problem, self._operation.inputs(problem, seed))
-                if shown:
-                    return Outcome(FAILED, f"{problem}, inputs of seed {seed}: {UNSTEADY}\n{shown}")
+            if found := self._first_wrong(problem, self._rubric.correct.seeds):
+                seed, shown = found
+                return Outcome(FAILED, f"{problem}, inputs of seed {seed}: {UNSTEADY}\n{shown}")
             with _noted(f"{problem}, other inputs"):
                 other = self._wrong(problem, self._operation.draw(problem, fresh))
             if not other:
                 return Outcome(FAILED, f"{problem}: {UNSTEADY}", wrong)
-        raise Cheat(f"{problem}: right for the inputs that are shown, wrong for others of the same shape")
+        raise Cheat(f"{problem}: right for the published inputs, wrong for other inputs of the same shape")
 
     def hidden(self) -> Outcome:
         """The same at problems that are not shown."""
@@ -166,13 +161,19 @@ class Judge:
         assert self._rubric.hidden is not None, "the rubric was checked"
         if refusal := self._refusal(problem):
             return f"{problem}: refused: {refusal}"
-        for seed in self._rubric.hidden.seeds:
-            what = f"{problem}, seed {seed}"
-            with _noted(what):
+        if found := self._first_wrong(problem, self._rubric.hidden.seeds):
+            seed, wrong = found
+            return f"{problem}, seed {seed}: {wrong}"
+        return ""
+
+    def _first_wrong(self, problem: Any, seeds: Iterable[int]) -> tuple[int, str] | None:
+        """The first seed whose inputs give a wrong result, and what is wrong, in words."""
+        for seed in seeds:
+            with _noted(f"{problem}, inputs of seed {seed}"):
                 wrong = self._wrong(problem, self._operation.inputs(problem, seed))
             if wrong:
-                return f"{what}: {wrong}"
-        return ""
+                return seed, wrong
+        return None
 
     def accuracy(self) -> Outcome:
         """The network's accuracy, compared with NumPy's."""
@@ -242,7 +243,7 @@ class Judge:
             return ""
         known = problem.arrays
         unwritten = sum(int(np.isnan(known[name].without_gap(y)).sum()) for name, y in outputs.items())
-        notes = f"; {unwritten} are NaN: no thread wrote them, or they come from such an element" * (
+        notes = f"; {unwritten} are NaN: no thread wrote them, or they depend on such an element" * (
             unwritten > 0
         )
         small = sum(array.size for array in outputs.values()) < HINT_ELEMENTS
@@ -300,6 +301,6 @@ def _finding(finding: Mapping[str, Any], count: int) -> str:
         lines += [f"note: {note}" for note in finding.get("notes", [])]
         lines += [f"cure: {finding['cure']}"] if finding.get("cure") else []
     except (KeyError, TypeError, AttributeError, RecursionError):
-        lines = ["a finding that cannot be read"]
-    more = f"\n{count - 1} more: run.py check shows them" if count > 1 else ""
+        lines = ["an unreadable finding"]
+    more = f"\n{count - 1} more findings: run.py check shows them" if count > 1 else ""
     return "\n".join(lines)[:4000] + more

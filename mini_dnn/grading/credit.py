@@ -50,7 +50,7 @@ def judge(
         steps.pop("checked, hidden", None)
     findings, stop, is_alone = Findings(), "", False
     if subject.head.needs_gpu and not has_clock:
-        stop = f"not run: the emulator cannot: {subject.head.needs_gpu}"
+        stop = f"not run, because the emulator cannot run it: {subject.head.needs_gpu}"
     for name, step in steps.items():
         if name in HIDDEN and not is_alone and not stop:
             subject.close()  # what may have been told to others meanwhile ends here
@@ -64,7 +64,7 @@ def judge(
             findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
             variant.op_ms = None if outcome.ends or "performance" in lost else variant.op_ms
         if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
-            stop = f"not run, as '{name}' failed"
+            stop = f"not run, because '{name}' failed"
     findings.op_ms = variant.op_ms
     return findings
 
@@ -101,4 +101,4 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
 def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
     if not check.points or check.name.rpartition(": ")[2] not in lost:
         return check
-    return replace(check, points=0.0, message=f"{check.message} (no credit, as '{name}' failed)".strip())
+    return replace(check, points=0.0, message=f"{check.message} (no credit, because '{name}' failed)".strip())

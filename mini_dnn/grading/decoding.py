@@ -75,7 +75,7 @@ def decode_head(text: bytes) -> Head:
         ):
             arch = _whole(min_arch, "min_arch of the variant", 0, MAX_ARCH)
             return Head(op, precision, arch, needs_gpu[:MAX_TEXT], host)
-    raise VariantError("variant.py answers with something that is no variant")
+    raise VariantError("the answer of variant.py is not a variant")
 
 
 def decode(text: bytes, problem: Any, head: Head, source: Path) -> Planned:
@@ -105,12 +105,12 @@ def decode_values(values: Any, problem: Any, head: Head, source: Path) -> Planne
         }:
             pass
         case _:
-            raise VariantError("variant.py answers with something that is no plan")
+            raise VariantError("the answer of variant.py is not a plan")
     if len(setup) + len(steps) > MAX_STEPS:
-        raise VariantError(f"a plan of {len(setup) + len(steps)} steps; the most is {MAX_STEPS}")
+        raise VariantError(f"a plan of {len(setup) + len(steps)} steps; at most {MAX_STEPS} are allowed")
     for what, named in (("scratch buffers", scratch), ("definitions", defines)):
         if len(named) > MAX_NAMES:
-            raise VariantError(f"a plan with {len(named)} {what}; the most is {MAX_NAMES}")
+            raise VariantError(f"a plan with {len(named)} {what}; at most {MAX_NAMES} are allowed")
     given = problem.arrays
     taken = sorted(set(scratch) & set(given))
     if taken:
@@ -139,7 +139,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise VariantError(f"variant.py answers with something that is no JSON: {error}") from error
+        raise VariantError(f"the answer of variant.py is not valid JSON: {error}") from error
 
 
 def _array(name: str, values: Any) -> Array:
@@ -187,7 +187,7 @@ def _step(values: Any, buffers: _Buffers) -> Step:
             return Record(_name(event), _stream(stream))
         case {"wait": str(event), "stream": stream}:
             return Wait(_name(event), _stream(stream))
-    raise VariantError(f"a step of the plan that is none: {str(values)[:200]}")
+    raise VariantError(f"an invalid step of the plan: {str(values)[:200]}")
 
 
 def _product(names: Sequence[str], values: Sequence[Any], buffers: _Buffers) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _launch(
 ) -> Launch:
     what = f"the launch of {_name(kernel)}"
     if not 1 <= len(grid) <= 3 or not 1 <= len(block) <= 3 or len(args) > MAX_ARGUMENTS:
-        raise VariantError(f"{what}: grid {grid}, block {block}; expected one to three sizes of each")
+        raise VariantError(f"{what}: grid {grid}, block {block}; expected one to three sizes for each")
     return Launch(
         kernel,
         tuple(_whole(size, what, 1, limit) for size, limit in zip(grid, GRID_LIMIT, strict=False)),
@@ -317,7 +317,7 @@ def _buffer(name: Any, buffers: _Buffers) -> str:
 
 def _name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise VariantError(f"{text[:100]!r} is no name in C")
+        raise VariantError(f"{text[:100]!r} is not a valid name in C")
     return text
 
 
@@ -328,7 +328,7 @@ def _stream(value: Any) -> int:
 def _whole(value: Any, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
     if type(value) is not int or not least <= value <= most:
         raise VariantError(
-            f"{what} has {str(value)[:100]}; expected a whole number from {least} to {most}: a // b or "
+            f"{what} has {str(value)[:100]}; expected an integer from {least} to {most}: a // b or "
             "ceil_div(a, b)"
         )
     return value

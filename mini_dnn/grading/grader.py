@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from mini_dnn.device.emulator.compiler import find_compiler
@@ -26,7 +29,7 @@ from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, G
 from mini_dnn.grading.network import Examination
 from mini_dnn.grading.subject import DeviceInfo, Subject, look
 from mini_dnn.grading.submission import Submission
-from mini_dnn.grading.turns import turn
+from mini_dnn.grading.turns import alone_with, turn
 from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
@@ -68,6 +71,8 @@ class Grader:
     ----------
     work
         Folder for temporary files.
+    beside
+        Folder that all graders of a run on this machine share: they take turns. Otherwise it is ``work``.
 
     Raises
     ------
@@ -75,17 +80,18 @@ class Grader:
         The device cannot be opened, or its kernels could change the clock.
     """
 
-    def __init__(self, setting: Setting, work: Path) -> None:
-        self._setting, self._work = setting, work
+    def __init__(self, setting: Setting, work: Path, beside: Path | None = None) -> None:
+        self._setting, self._work, self._beside = setting, work, beside or work
         self._local = threading.local()
         self._servers: list[ForkServer] = []
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._reference_lock = threading.Lock()
         self._reference: float | None = None
         rubric = setting.rubric
         if shutil.which("readelf") is None:
             raise DeviceError(
-                "readelf was not found, and grading looks with it at what kernels call; install binutils"
+                "readelf was not found, but grading needs it to analyse the calls of kernels; install "
+                "binutils"
             )
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
@@ -94,7 +100,7 @@ class Grader:
         if self._device.has_clock and self._device.reaches_host and not setting.weak_isolation:
             raise DeviceError(
                 f"kernels on {self._device.description} can address all memory of the process that launches "
-                "them, and so change the times that it takes. Load the driver with `options nvidia-uvm "
+                "them, so they could change the measured times. Load the driver with `options nvidia-uvm "
                 "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
                 "submission"
             )
@@ -112,8 +118,8 @@ class Grader:
         """The device, for people."""
         return self._device.description
 
-    def grade(self, one: Submission) -> Grade:
-        """Grade a submission; whatever it does is part of its grade."""
+    def grade(self, one: Submission, variants: Sequence[str] | None = None) -> Grade:
+        """Grade a submission, or some of its variants; whatever it does is part of its grade."""
         started, since = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
         made: list[Check] = []
         cheats: list[str] = []
@@ -121,6 +127,8 @@ class Grader:
         folder = Path(tempfile.mkdtemp(dir=self._work))
         try:
             for asked in self._setting.rubric.variants:
+                if variants is not None and asked.name not in variants:
+                    continue
                 findings = self._variant(one, asked, folder / asked.name.replace("/", "-"))
                 made += findings.checks
                 cheats += [f"{asked.name}: {findings.cheat}"] if findings.cheat else []
@@ -153,7 +161,7 @@ class Grader:
                 findings = _one_check(asked, status, one.missing(asked.name, self._setting.rubric))
                 return _as_submitted(findings, copy, folder)
             submission.write(submission.read(source), copy)
-            with turn(self._work / "turn.lock") as now, self._subject(copy, folder / "cache") as subject:
+            with turn(self._beside / "turn.lock") as now, self._subject(copy, folder / "cache") as subject:
                 findings = judge(self._ground, asked, subject, self._device.has_clock, now.alone)
         except (SubmissionError, VariantError) as error:
             findings = _one_check(asked, FAILED, str(error).removeprefix(FORBIDDEN))
@@ -181,7 +189,9 @@ class Grader:
                 self._looked(device.name, apart=True)
             except DeviceError:
                 self._apart = False
-        return replace(device, turn=(lambda: self._turn) if device.has_clock else nullcontext)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").replace("/", "-")
+        gpu = partial(alone_with, self._beside / f"gpu-{visible}.lock")
+        return replace(device, turn=gpu if device.has_clock else nullcontext)
 
     def _looked(self, device: str, apart: bool) -> DeviceInfo:
         server = ForkServer(self._work, apart)
@@ -229,8 +239,9 @@ def _refuse_full_disk(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE_BYTES:
         raise MiniDnnError(
-            f"the disk with {folder} is full: {free >> 20} MB are left, {LEAST_FREE_BYTES >> 20} are needed; "
-            "free some, or name another folder with --out"
+            f"the disk with {folder} is full: {free >> 20} MB are free, but {LEAST_FREE_BYTES >> 20} are "
+            f"needed; free "
+            "some space, or name another folder with --out"
         )
 
 

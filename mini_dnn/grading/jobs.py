@@ -1,110 +1,97 @@
-"""Grading as jobs, one a submission: each is ``run.py grade`` of its own, with its own folder of results.
+"""What a worker does for each submission: the function of the items of a grading run.
 
-Below the folder of results lie ``jobs/`` (scripts and logs) and ``parts/NAME/`` (what the job of that
-submission wrote). A grade is taken over to ``grades/NAME.json``, from where a stopped run goes on.
+Everything that a worker needs is in plain values, the rubric's text among them, so that it may run on another
+machine that sees the same folders.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sys
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from mini_dnn.grading import submission
-from mini_dnn.grading.cluster import Profile
-from mini_dnn.grading.executors import logs, run_on
-from mini_dnn.grading.grader import Setting
-from mini_dnn.grading.grades import Grade
-from mini_dnn.grading.run import Progress, stored
+from mini_dnn.errors import DeviceError
+from mini_dnn.grading import rubric
+from mini_dnn.grading.grader import Grader, Setting
+from mini_dnn.grading.stages import of_stage
 from mini_dnn.grading.submission import Submission
-from mini_dnn.paths import ROOT, write_atomically
+from mini_dnn.paths import remove_abandoned, workplace
+
+PREFIX = "mini_dnn-grade-"
 
 
-def grade_as_jobs(
-    submissions: Sequence[Submission],
-    setting: Setting,
-    rubric: str,
-    executor: str,
-    profile: Profile,
-    progress: Progress = lambda grade, known: None,
-) -> tuple[list[Grade], dict[str, str]]:
-    """Grade each submission that has no grade yet, in a job of its own.
+def shared(setting: Setting, stage: str, beside: Path | None) -> dict[str, Any]:
+    """What all submissions of a stage share; ``beside`` is for workers of this machine alone."""
+    return {
+        "rubric": setting.rubric.text,
+        "stage": stage,
+        "out": str(setting.out.resolve()),
+        "device": setting.device,
+        "data": setting.data,
+        "data_dir": str(setting.data_dir.resolve()) if setting.data_dir else "",
+        "weak_isolation": setting.weak_isolation,
+        "beside": str(beside) if beside else "",
+    }
 
-    Parameters
-    ----------
-    rubric
-        File or preset that the setting's rubric was read from.
-    executor, profile
-        See `executors.run_on`.
 
-    Returns
-    -------
-    grades, failures
-        As `run.grade_all` gives them.
+def value_of(one: Submission, variants: list[str] | None = None) -> dict[str, Any]:
+    """A submission as an item's value; of which variants, where that is not all of the rubric's."""
+    return {"name": one.name, "folder": str(one.folder), "variants": variants}
+
+
+@contextmanager
+def grading(common: Mapping[str, Any]) -> Iterator[Callable[[Any, int], Any]]:
+    """A grader: the function of an item gives a grade as plain values."""
+    whole = Setting(
+        rubric=rubric.parse(common["rubric"]),
+        out=Path(common["out"]),
+        device=common["device"],
+        data=common["data"],
+        data_dir=Path(common["data_dir"]) if common["data_dir"] else None,
+        weak_isolation=common["weak_isolation"],
+    )
+    setting = replace(whole, rubric=of_stage(whole.rubric, common["stage"]))
+    with _places(common) as (work, beside), Grader(setting, work, beside) as grader:
+
+        def compute(value: Any, seed: int) -> Any:
+            one = Submission(value["name"], Path(value["folder"]))
+            return json.loads(grader.grade(one, value["variants"]).to_json())
+
+        yield compute
+
+
+@contextmanager
+def _places(common: Mapping[str, Any]) -> Iterator[tuple[Path, Path]]:
+    """Folders of a worker: its own, and the one that it shares with others of its run on this machine."""
+    if common["beside"]:
+        beside = Path(common["beside"])
+        with tempfile.TemporaryDirectory(dir=beside, ignore_cleanup_errors=True) as work:
+            yield Path(work), beside
+        return
+    remove_abandoned(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+    with workplace(PREFIX) as work:
+        yield work, _beside(common["out"])
+
+
+def _beside(out: str) -> Path:
+    """A folder of this user in the machine's place for temporary files, the same for all workers of a run.
 
     Raises
     ------
-    UsageError, DeviceError, DataError
-        Nothing can be submitted.
+    DeviceError
+        Somebody else has made it.
     """
-    grades: dict[str, Grade] = {}
-    for one in submissions:
-        known = stored(one, setting)
-        if known:
-            grades[one.name] = known
-            progress(known, True)
-    left = [one for one in submissions if one.name not in grades]
-
-    def collect(done: int) -> None:
-        for one in left:
-            grade = _taken_over(one, setting) if one.name not in grades else None
-            if grade:
-                grades[one.name] = grade
-                progress(grade, False)
-
-    folder = setting.out / "jobs"
-    commands = [_command(one, setting, rubric) for one in left]
-    codes = run_on(executor, profile, commands, folder, collect) if left else []
-    collect(len(left))  # files that a network file system showed later than the end of their jobs
-    failures = {
-        one.name: f"its job ended {_how(code)}; what it printed is in {logs(command, folder)}"
-        for one, command, code in zip(left, commands, codes, strict=True)
-        if one.name not in grades
-    }
-    return [grades[one.name] for one in submissions if one.name in grades], failures
-
-
-def _command(one: Submission, setting: Setting, rubric: str) -> list[str]:
-    file = Path(rubric)
-    words = [sys.executable, str(ROOT / "run.py"), "grade", str(one.folder)]
-    words += ["--rubric", str(file.resolve()) if file.is_file() else rubric]
-    words += ["--out", str(_part(one, setting).resolve()), "--device", setting.device, "--data", setting.data]
-    words += ["--data-dir", str(setting.data_dir.resolve())] if setting.data_dir else []
-    return words + ["--weak-isolation"] * setting.weak_isolation
-
-
-def _part(one: Submission, setting: Setting) -> Path:
-    return setting.out / "parts" / one.name
-
-
-def _taken_over(one: Submission, setting: Setting) -> Grade | None:
-    """The grade that a job has written, now also in this run's folder; None if there is none."""
-    (inner,) = submission.named([one.folder])
-    file = _part(one, setting) / "grades" / f"{inner.name}.json"
-    if not file.exists() or stored(inner, replace(setting, out=_part(one, setting))) is None:
-        return None
-    record = json.loads(file.read_text())
-    record["grade"]["submission"] = one.name
-    content = json.dumps(record, indent=1) + "\n"
-    write_atomically(setting.out / "grades" / f"{one.name}.json", content.encode())
-    return stored(one, setting)
-
-
-def _how(code: int | None) -> str:
-    return (
-        "without a status: by its time limit, by hand, or with its node"
-        if code is None
-        else f"with status {code}"
-    )
+    top = Path(tempfile.gettempdir()) / f"mini_dnn-turns-{os.getuid()}"
+    top.mkdir(mode=0o700, exist_ok=True)
+    found = top.lstat()
+    if found.st_uid != os.getuid() or top.is_symlink() or found.st_mode & 0o077:
+        raise DeviceError(f"{top} is not this user's own folder; remove it, or set TMPDIR")
+    beside = top / hashlib.sha256(out.encode()).hexdigest()[:16]
+    beside.mkdir(mode=0o700, exist_ok=True)
+    return beside

@@ -119,7 +119,7 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
     op_ms, late_ms = statistics.median(samples), statistics.median(late)  # one wait may hit a busy host
     refused = ""
     if late_ms > max(LATE_MS, LATE_PART * op_ms):
-        refused = f"the device went on working for {late_ms:.2f} ms after the clock had stopped"
+        refused = f"the device continued to work for {late_ms:.2f} ms after the clock had stopped"
     return Measured(op_ms, tuple(samples), floor_ms, (before, gpu_state(device)), refused)
 
 
@@ -156,10 +156,10 @@ def _call(
         found = np.empty_like(arrays[name])
         device.copy_out(buffers[name], found)
         if not np.array_equal(_bits(found), _bits(arrays[name])):
-            return ms, late_ms, f"a kernel changed the input {name}; inputs are read only"
+            return ms, late_ms, f"a kernel changed the input {name}; inputs are read-only"
     beside = execution.written_beside()
     if beside:
-        return ms, late_ms, f"a kernel wrote {beside}; run.py check says which line does"
+        return ms, late_ms, f"a kernel wrote {beside}; run.py check reports the line"
     return ms, late_ms, ""
 
 

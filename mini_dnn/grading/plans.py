@@ -64,7 +64,7 @@ def encode_values(planned: Planned) -> dict[str, Any]:
         It needs kernels of other variants: a submission is graded by its own.
     """
     if planned.codes or planned.views:
-        raise VariantError(f"{planned.name}: its plan runs kernels of other variants; expected its own alone")
+        raise VariantError(f"{planned.name}: its plan runs kernels of other variants; expected only its own")
     return {
         "problem": list(planned.problem.numbers),
         "scratch": {name: _encode_array(array) for name, array in planned.scratch.items()},

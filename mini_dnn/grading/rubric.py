@@ -67,11 +67,11 @@ from mini_dnn import ops
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
 from mini_dnn.grading.asked import Accuracy, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
-from mini_dnn.grading.tables import MOST_BYTES, TomlTable
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.paths import read_regular
 from mini_dnn.variant import find
+from mini_dnn.work.tables import MOST_BYTES, TomlTable
 
 PRESETS = Path(__file__).parent / "rubrics"
 CHECKS = ("correct", "hidden", "accuracy", "checked", "performance")
@@ -101,20 +101,22 @@ def load(name: str | Path) -> Rubric:
             f"no rubric '{name}' ({error.strerror}): expected a TOML file, or one of {', '.join(presets())}"
         ) from error
     try:
-        return _rubric(TomlTable(tomllib.loads(text.decode())), hashlib.sha256(text).hexdigest())
+        return parse(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"rubric {path} is no TOML: {error}") from error
+        raise UsageError(f"rubric {path} is not valid TOML: {error}") from error
     except MiniDnnError as error:
         raise UsageError(f"rubric {path}: {error}") from error
 
 
-def _rubric(top: TomlTable, digest: str) -> Rubric:
+def parse(text: str) -> Rubric:
+    """Read the text of a rubric; errors are those of `tomllib` and of `TomlTable`."""
+    top = TomlTable(tomllib.loads(text))
     operation = ops.find(top.choice("op", ops.names(), ops.DEFAULT))
     precision = top.choice("precision", PRECISIONS, "fp32")
     variants = tuple(_variant(table, precision) for table in top.tables("variant"))
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
-        raise UsageError(f"each [[variant]] needs a name of its own; found {', '.join(names)}")
+        raise UsageError(f"each [[variant]] needs a distinct name; found {', '.join(names)}")
     rubric = Rubric(
         name=top.text("name"),
         variants=variants,
@@ -130,15 +132,16 @@ def _rubric(top: TomlTable, digest: str) -> Rubric:
         else None,
         performance=_performance(top.table("performance"), operation) if "performance" in top else None,
         op=operation.name,
-        digest=digest,
+        text=text,
+        digest=hashlib.sha256(text.encode()).hexdigest(),
     )
     top.finish()
     for variant in variants:
         for check in variant.points:
             if getattr(rubric, check) is None:
                 raise UsageError(
-                    f"{variant.name} has points for '{check}', and there is no table [{check}]; "
-                    "add it, or take the points out"
+                    f"{variant.name} has points for '{check}', but there is no table [{check}]; "
+                    "add it, or remove the points"
                 )
     return rubric
 
@@ -176,8 +179,8 @@ def _limits(table: TomlTable) -> Limits:
 def _accuracy(table: TomlTable, operation: Operation) -> Accuracy:
     if operation.name != ops.DEFAULT:
         raise UsageError(
-            f"[accuracy] is that of a network whose layers compute {ops.DEFAULT}, and the rubric asks for "
-            f"{operation.name}; take the table out"
+            f"[accuracy] needs a network whose layers compute {ops.DEFAULT}, but the rubric is for "
+            f"{operation.name}; remove the table"
         )
     accuracy = Accuracy(table.integer("batch"), table.number("tolerance", Accuracy.tolerance))
     table.finish()
@@ -213,7 +216,7 @@ def _check_reference(name: str, asked: Performance, operation: Operation) -> Non
     reference = find(name)
     if reference.op != operation.name:
         raise UsageError(
-            f"performance.reference {name} computes {reference.op}, and the rubric asks for {operation.name}"
+            f"performance.reference {name} computes {reference.op}, but the rubric is for {operation.name}"
         )
     limits = [reference.limit_for(problem) for problem in asked.problems.values()]
     if reference.host is not None or any(limits):

@@ -1,30 +1,32 @@
 """Grade many submissions: side by side, each alone, resumed where an earlier run was stopped.
 
 The folder of results holds ``grades/NAME.json`` for each submission, written whole as soon as it is graded,
-with hashes of what was graded and by which rubric. A submission whose file is there and whose hashes match is
-not graded again.
+with the hash of what was graded and by which rubric. A submission whose file is there and whose hash matches
+is not graded again. Workers grade, and an engine has them: see `mini_dnn.work`.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
-from mini_dnn.grading import submission
+from mini_dnn.grading import jobs, submission
 from mini_dnn.grading.confined.sandbox import Isolation, code_folders
-from mini_dnn.grading.grader import Grader, Setting
+from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import Grade
-from mini_dnn.grading.locks import locked
+from mini_dnn.grading.stages import CPU, GPU, WHOLE, merged, passed
 from mini_dnn.grading.submission import Submission
-from mini_dnn.paths import PACKAGE, write_atomically
+from mini_dnn.paths import PACKAGE
+from mini_dnn.work import Engine, Item, Local, Work, run_items
+from mini_dnn.work.items import Record, write_record
+from mini_dnn.work.locks import locked
 
-VERSION = 4  # of how grading is done: a new number grades everything again
+VERSION = 5  # of how grading is done: a new number grades everything again
 
 Progress = Callable[[Grade, bool], None]  # a grade, and whether it was there already
 
@@ -40,26 +42,39 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
     isolation = Isolation()
     if not setting.weak_isolation and not isolation.full:
         raise UsageError(
-            f"this system cannot keep submissions apart: {isolation}. Grade on another one, or add "
+            f"this system cannot isolate submissions: {isolation}. Grade on another system, or add "
             "--weak-isolation if you trust every submission"
         )
     secret = [setting.out.resolve(), *(one.folder for one in submissions)]
     secret += [rubric_file.resolve()] if rubric_file else []
     if setting.out.resolve().is_relative_to(PACKAGE):  # a new folder there would be readable
-        raise UsageError(f"--out {setting.out} lies in {PACKAGE}, among the code; name another folder")
+        raise UsageError(f"--out {setting.out} is inside the package {PACKAGE}; name another folder")
     for path in secret:
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):
                 raise UsageError(
-                    f"{path} lies in {folder}, which every submission can read, as Python, packages or a "
-                    "compiler are there; move it"
+                    f"{path} lies in {folder}, which every submission can read, because it contains "
+                    f"Python, packages "
+                    "or a compiler; move the file"
                 )
 
 
 def grade_all(
-    submissions: Sequence[Submission], setting: Setting, progress: Progress = lambda grade, known: None
+    submissions: Sequence[Submission],
+    setting: Setting,
+    progress: Progress = lambda grade, known: None,
+    engine: Engine | None = None,
+    gpu: Engine | None = None,
 ) -> tuple[list[Grade], dict[str, str]]:
     """Grade each submission that has no grade yet.
+
+    Parameters
+    ----------
+    engine
+        Where; otherwise by so many processes of this machine as the setting says.
+    gpu
+        Where GPUs are. With it, grading has two stages: ``engine`` makes all checks in the emulator, and
+        ``gpu`` times what has passed.
 
     Returns
     -------
@@ -72,84 +87,88 @@ def grade_all(
     UsageError, DeviceError, DataError
         Nothing can be graded at all.
     """
-    with _folder_of_our_own(setting.out) as work:
-        grades: dict[str, Grade] = {}
-        failures: dict[str, str] = {}
+    with _folder_of_our_own(setting.out) as folder:
+        used = engine or Local(setting.jobs)
+        beside = folder if isinstance(used, Local) else None
+        run = _Run(submissions, setting, progress, beside)
+        if gpu is None:
+            run.whole(used)
+        else:
+            run.in_stages(used, gpu)
+    return [run.grades[one.name] for one in submissions if one.name in run.grades], run.failures
+
+
+class _Run:
+    """Grades and failures of a run, as they come."""
+
+    def __init__(
+        self, submissions: Sequence[Submission], setting: Setting, progress: Progress, beside: Path | None
+    ) -> None:
+        self._submissions, self._setting = submissions, setting
+        self._progress, self._beside = progress, beside
+        self.grades: dict[str, Grade] = {}
+        self.failures: dict[str, str] = {}
+
+    def whole(self, engine: Engine) -> None:
+        """All checks at once."""
+
+        def heard(name: str, record: Record, known: bool) -> None:
+            self._keep(_grade(record), known)
+
+        items = [self._item(one) for one in self._submissions]
+        found = run_items(self._work(items, self._setting, WHOLE), engine, self._setting.out / "jobs", heard)
+        self.failures = found.failures
+
+    def in_stages(self, engine: Engine, gpu: Engine) -> None:
+        """Checks in the emulator for all; then times of what has passed."""
+        final = self._work([self._item(one) for one in self._submissions], self._setting, WHOLE)
         left = []
-        for one in submissions:
-            known = stored(one, setting)
+        for one in self._submissions:
+            known = final.result(one.name)
             if known:
-                grades[one.name] = known
-                progress(known, True)
+                self._keep(_grade(known), True)
             else:
                 left.append(one)
-        if left:
-            with Grader(setting, work) as grader, ThreadPoolExecutor(setting.jobs) as pool:
-                tasks = {one.name: pool.submit(_keep, grader, one, setting, progress) for one in left}
-                try:
-                    for name, task in tasks.items():
-                        found = task.result()
-                        if isinstance(found, Grade):
-                            grades[name] = found
-                        else:
-                            failures[name] = found
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    grader.close()
-                    raise
-    return [grades[one.name] for one in submissions if one.name in grades], failures
+        emulated = replace(self._setting, device="emulator")
+        first = self._stage([self._item(one) for one in left], emulated, CPU, engine)
+        chosen = {name: passed(_grade(record), self._setting.rubric) for name, record in first.items()}
+        timed = [self._item(one, chosen[one.name]) for one in left if chosen.get(one.name)]
+        clocked = replace(self._setting, device="cuda")
+        second = self._stage(timed, clocked, GPU, gpu)
+        for name in chosen:
+            if chosen[name] and name not in second:
+                continue
+            grade = merged(_grade(first[name]), _grade(second[name]) if name in second else None)
+            record = Record(json.loads(grade.to_json()), grade.seconds)
+            write_record(final.results, name, final.keys[name], record)
+            self._keep(grade, False)
+
+    def _stage(
+        self, items: Sequence[Item], setting: Setting, stage: str, engine: Engine
+    ) -> dict[str, Record]:
+        work = self._work(items, setting, stage)
+        found = run_items(work, engine, self._setting.out / "jobs" / stage)
+        self.failures |= found.failures
+        return found.results
+
+    def _keep(self, grade: Grade, known: bool) -> None:
+        self.grades[grade.submission] = grade
+        self._progress(grade, known)
+
+    def _item(self, one: Submission, variants: list[str] | None = None) -> Item:
+        rubric = self._setting.rubric
+        parts = (submission.digest(one, rubric), rubric.digest, self._setting.device, *(variants or ()))
+        return Item(one.name, jobs.value_of(one, variants), " ".join(parts))
+
+    def _work(self, items: Sequence[Item], setting: Setting, stage: str) -> Work:
+        """What is computed, and where the grades are kept."""
+        results = setting.out / "grades" if stage == WHOLE else setting.out / "stages" / stage
+        common = jobs.shared(setting, stage, self._beside)
+        return Work(f"{jobs.__name__}:grading", items, results, common, code=f"{VERSION} {stage}")
 
 
-def grade_one(one: Submission, setting: Setting) -> Grade | str:
-    """Grade one submission in a process of its own choosing, such as a job of a cluster, and keep the grade.
-
-    Returns
-    -------
-    Grade or str
-        The grade, also written to the folder of results; or why there is none.
-    """
-    known = stored(one, setting)
-    if known:
-        return known
-    with tempfile.TemporaryDirectory(prefix="mini_dnn-grade-") as work, Grader(setting, Path(work)) as grader:
-        return _keep(grader, one, setting, lambda grade, known: None)
-
-
-def stored(one: Submission, setting: Setting) -> Grade | None:
-    """The grade of an earlier run, if it is of the same files by the same rubric."""
-    try:
-        record = json.loads(_file(one, setting).read_text())
-        if record["key"] != _key(one, setting):
-            return None
-        return Grade.from_json(json.dumps(record["grade"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _keep(grader: Grader, one: Submission, setting: Setting, progress: Progress) -> Grade | str:
-    """Grade, write, report; a string says why there is no grade."""
-    try:
-        key = _key(one, setting)
-        grade = grader.grade(one)
-        record = {"key": key, "grade": json.loads(grade.to_json())}
-        write_atomically(_file(one, setting), (json.dumps(record, indent=1) + "\n").encode())
-    except Exception as error:  # a full disk, short memory, a fault of ours: of this submission alone
-        return f"{type(error).__name__}: {error}"
-    progress(grade, False)
-    return grade
-
-
-def _file(one: Submission, setting: Setting) -> Path:
-    return setting.out / "grades" / f"{one.name}.json"
-
-
-def _key(one: Submission, setting: Setting) -> dict[str, str | int]:
-    return {
-        "version": VERSION,
-        "submission": submission.digest(one, setting.rubric),
-        "rubric": setting.rubric.digest,
-        "device": setting.device,
-    }
+def _grade(record: Record) -> Grade:
+    return Grade.from_json(json.dumps(record.value))
 
 
 @contextmanager
@@ -166,7 +185,9 @@ def _folder_of_our_own(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"--out {out} cannot be written: {error.strerror}; name another folder") from error
     work = out / ".work"
-    with locked(out / ".lock", f"--out {out}: another run is grading into it; wait for it, or name another"):
+    with locked(
+        out / ".lock", f"--out {out}: another run is using it; wait until it ends, or name another folder"
+    ):
         try:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(mode=0o700)

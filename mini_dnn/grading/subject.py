@@ -88,7 +88,7 @@ class Subject:
         self._free = 0
         self.head: Head = decoding.decode_head(self._process("planner").ask({"head": True}))
         if not self.head.host and not self._kernel.is_file():
-            raise VariantError("variant.py has a plan and there is no kernel.cu beside it")
+            raise VariantError("variant.py has a plan, but there is no kernel.cu in the same folder")
 
     def limit_for(self, problem: Any) -> str:
         """Why the variant refuses a problem, in its author's words; empty if it takes the problem."""
@@ -144,7 +144,7 @@ class Subject:
             report = json.loads(text)
             assert isinstance(report["findings"], list)
         except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as error:
-            raise Ended("its check answered with something that is no verdict") from error
+            raise Ended("the answer of its check is not a verdict") from error
         return dict(report)
 
     def measure(self, problem: Any, method: Method) -> list[Measured]:
@@ -182,7 +182,7 @@ class Subject:
         try:
             return wire.unpacked(data, expected)
         except ShapeError as error:
-            raise Ended(f"its answer is no output: {error}") from error
+            raise Ended(f"its answer is not an output: {error}") from error
 
     def _about(self, request: str, problem: Any) -> dict[str, Any]:
         return {request: problem.numbers, "op": self.head.op}

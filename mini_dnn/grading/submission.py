@@ -61,7 +61,7 @@ class Submission:
         if len(tops) > 1:
             several = " and ".join(sorted(str(top.relative_to(self.folder)) for top in tops[:MAX_LISTED]))
             return (
-                f"there is no telling which {name} is meant, as {several} have variants; submit one of them"
+                f"it is not clear which {name} is meant, because {several} have variants; submit one of them"
             )
         held = [path.name for path in _visible(self._top(rubric))]
         listed = ", ".join(held[:MAX_LISTED]) + ", …" * (len(held) > MAX_LISTED)
@@ -69,7 +69,7 @@ class Submission:
         return (
             f"there is no {name}; submit that folder, with variant.py and kernel.cu. "
             f"The submission {f'holds {listed}' if held else 'is empty'}"
-            + (f"; {packed[0]} is not unpacked here: submit the files themselves" if packed else "")
+            + (f"; {packed[0]} is not unpacked: submit the files themselves" if packed else "")
         )
 
     def _top(self, rubric: Rubric) -> Path:
@@ -138,7 +138,9 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     same = _repeated(names)
     if same:
         clash = [str(folder) for folder, name in zip(resolved, names, strict=True) if name == same[0]]
-        raise UsageError(f"results of {' and '.join(clash)} would have one name; rename one of the folders")
+        raise UsageError(
+            f"results of {' and '.join(clash)} would have the same name; rename one of the folders"
+        )
     return [Submission(name, folder) for name, folder in zip(names, resolved, strict=True)]
 
 
@@ -188,7 +190,7 @@ def read(folder: Path) -> dict[str, bytes]:
             inside = path.relative_to(folder).as_posix()
             if len(inside) > MAX_PATH:
                 raise SubmissionError(
-                    f"{inside[:50]}... is a path of {len(inside)} characters; the most is {MAX_PATH}"
+                    f"{inside[:50]}... is a path of {len(inside)} characters; at most {MAX_PATH} are allowed"
                 )
             if path.is_symlink():
                 raise SubmissionError(f"{inside} is a symbolic link; submit the file itself")
@@ -214,7 +216,7 @@ def _content(path: Path, name: str) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise SubmissionError(f"{name} is no ordinary file")
+                raise SubmissionError(f"{name} is not a regular file")
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise SubmissionError(f"{name} cannot be read: {error.strerror}") from error

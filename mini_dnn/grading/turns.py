@@ -26,6 +26,17 @@ class Turn:
 
 
 @contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Wait until no other thread or process of this machine is within; the file is that of all of them."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
 def turn(path: Path) -> Iterator[Turn]:
     """A turn beside others, as soon as nobody is alone; the file is that of all of them."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -168,7 +168,7 @@ class Loaded:
         product = step.product
         a, b, c = (self._named(buffers, "the gemm", name) for name in (step.a, step.b, step.c))
         if limit := product.limit_for({"a": a, "b": b, "c": c}):
-            raise VariantError(f"{self.planned.name} has a product that cuBLAS does not take: {limit}")
+            raise VariantError(f"{self.planned.name} has a product that cuBLAS does not support: {limit}")
         stream = cupy.cuda.get_current_stream().ptr
         if stream not in self._cublas:
             workspace = cupy.empty(WORKSPACE, np.uint8)

@@ -142,6 +142,6 @@ class Torch:
 def refuse_gradient(name: str) -> NoReturn:
     """Raise, as a tensor requires a gradient."""
     raise ShapeError(
-        f"{name} requires a gradient, and there is no backward pass here; pass {name}.detach(), or call "
+        f"{name} requires a gradient, but there is no backward pass; pass {name}.detach(), or call "
         "within torch.no_grad()"
     )

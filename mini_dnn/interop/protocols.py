@@ -145,7 +145,7 @@ def _interface(name: str, array: Any) -> Mapping[str, Any] | None:
     found: Mapping[str, Any] | None = getattr(array, INTERFACE, None)
     if found is None or (name == "out" and found["data"][1]):
         raise ShapeError(
-            f"{name} is {describe(array)}, which nobody may write to; pass an array of CuPy, PyTorch or "
+            f"{name} is {describe(array)}, which is read-only; pass an array of CuPy, PyTorch or "
             "Numba, or leave out= out"
         )
     if found.get("mask") is not None:

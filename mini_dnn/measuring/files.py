@@ -48,7 +48,9 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
         strict.check(content)
         msgspec.convert(content, kind or type(record))
     except (strict.Odd, msgspec.ValidationError) as error:
-        raise MiniDnnError(f"{path} is not written, as nobody could read it: {_place(error)}") from error
+        raise MiniDnnError(
+            f"{path} is not written, because it could not be read again: {_place(error)}"
+        ) from error
     content = strict.parse(msgspec.json.encode(content))  # as its readers will see it
     content[CHECKSUM] = strict.checksum(content)
     try:
@@ -77,7 +79,7 @@ def read_json(file: Path) -> Fields:
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
     except strict.Odd as error:
-        raise DataError(f"{file} is no results file: {error}. {again(file)}") from error
+        raise DataError(f"{file} is not a results file: {error}. {again(file)}") from error
     if not isinstance(content, dict):
         refuse(file, f"schema is missing: expected an object, found {type(content).__name__}")
     if CHECKSUM in content:

@@ -71,7 +71,7 @@ class Layerwise:
                     f"{self.variant.name} takes {self.words[1]} in {dtype}, which cannot hold all numbers"
                 )
             return problem, arrays
-        raise VariantError(f"{self.variant.name} does not take {self.words[0]}: {limits[0]}")
+        raise VariantError(f"{self.variant.name} does not support {self.words[0]}: {limits[0]}")
 
 
 @dataclass

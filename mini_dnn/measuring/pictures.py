@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,13 +30,35 @@ from mini_dnn.ops.vit import VitShape
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.running.resident import Resident
 from mini_dnn.running.runner import runs_on
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, default_of, find, preferred
 
 TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
 SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
 
-Serve = Callable[[Iterable[np.ndarray]], Iterator[np.ndarray]]  # pixels of batches -> their probabilities
+
+@dataclass
+class Spent:
+    """Where the time of pictures went, in seconds."""
+
+    seconds: float = 0.0  # in all
+    waited: float = 0.0  # for pictures that were still to be decoded
+    decoding: float = 0.0  # of all workers that decode together
+    copying: float = 0.0  # on the host, from pixels as they are decoded to what a device reads
+    results: float = 0.0  # from probabilities to the likeliest classes
+
+    @property
+    def network(self) -> float:
+        """All else: the network, with copies to a device and from it."""
+        return max(0.0, self.seconds - self.waited - self.copying - self.results)
+
+    def add(self, other: Spent) -> None:
+        """Add what was spent elsewhere."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+Serve = Callable[[Iterable[np.ndarray], Spent], Iterator[np.ndarray]]  # pixels of batches -> probabilities
 
 
 class Sizes(Protocol):
@@ -140,7 +167,7 @@ class Classifier:
         given = {"mean": self.recipe.mean, "deviation": self.recipe.deviation}
         return values(self.network) | {name: np.array(value, np.float32) for name, value in given.items()}
 
-    def on_host(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    def on_host(self, batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
         """Probabilities of each batch of pixels, by NumPy."""
         for pixels in batches:
             yield self.known.host(self.recipe.normalised(pixels))
@@ -148,10 +175,10 @@ class Classifier:
     def best(self, device: Device) -> Variant:
         """The variant that is taken where none is named: see `Operation.preferred`."""
         operation = self.known.operation
-        for variant in map(find, operation.preferred):
+        for variant in preferred(operation):
             if runs_on(variant, device) and not self._form_for(variant)[1]:
                 return variant
-        return find(operation.default)
+        return find(default_of(operation.name, operation.default))
 
     def _form_for(self, variant: Variant) -> tuple[np.ndarray, str]:
         """An image in the form that a variant takes, as bytes if it can; or why it takes none."""
@@ -172,7 +199,7 @@ class Classifier:
 
     def _formed(self, pixels: np.ndarray, dtype: str) -> np.ndarray:
         if dtype == "uint8":
-            return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+            return pixels.transpose(0, 3, 1, 2)
         return self.recipe.normalised(pixels).astype(dtype, copy=False)
 
     @contextmanager
@@ -192,15 +219,31 @@ class Classifier:
         resident = Resident(variant, problem, weights, device)
         (output,) = problem.named("out")
 
-        def serve(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-            dtype = images.dtype.name
-            for found in resident.serve(self._formed(pixels, dtype) for pixels in batches):
-                yield _softmax(found) if output == SCORES else found
+        def put(inputs: np.ndarray, pixels: np.ndarray) -> None:
+            inputs[:] = self._formed(pixels, inputs.dtype.name)
 
-        try:
-            yield serve, resident.problem.batch
-        finally:
-            resident.close()
+        with ThreadPoolExecutor(cores := len(os.sched_getaffinity(0))) as pool:
+
+            def serve(batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
+                source = iter(batches)
+
+                def fill(inputs: np.ndarray) -> int:
+                    if (pixels := next(source, None)) is None:
+                        return 0
+                    start, n = time.perf_counter(), len(pixels)
+                    ends = [part * n // cores for part in range(cores + 1)]
+                    parts = [slice(*ab) for ab in pairwise(ends)]
+                    list(pool.map(put, (inputs[part] for part in parts), (pixels[part] for part in parts)))
+                    spent.copying += time.perf_counter() - start
+                    return n
+
+                for found in resident.serve_in_place(fill):
+                    yield _softmax(found) if output == SCORES else found
+
+            try:
+                yield serve, resident.problem.batch
+            finally:
+                resident.close()
 
 
 def _recipe(dataset: str, image: int, channels: int) -> Recipe:
@@ -221,10 +264,14 @@ def _vit(network: Network, info: WeightsInfo) -> Known:
 
 def _resnet(network: Network, info: WeightsInfo) -> Known:
     sizes = ResNetSizes.from_json(info.description) if info.description else resnet_sizes(info.dataset)
-    fast = FoldedResNet(sizes, values(network))
+
+    @cache
+    def fast() -> FoldedResNet:  # it takes a second to make, and only the host needs it
+        return FoldedResNet(sizes, values(network))
+
     operation = ops.find("resnet")
     return Known(
-        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: _softmax(fast.scores(x))
+        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: _softmax(fast().scores(x))
     )
 
 
@@ -260,4 +307,11 @@ def top(probabilities: np.ndarray, count: int) -> np.ndarray:
             "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
             "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
         )
-    return np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+    negative = -probabilities
+    some = np.sort(np.argpartition(negative, count - 1, axis=1)[:, :count], axis=1)
+    values = np.take_along_axis(negative, some, axis=1)
+    found = np.take_along_axis(some, np.argsort(values, axis=1, kind="stable"), axis=1)
+    # where others are as likely as the last one, it may not be the one of the lowest number
+    tied = np.count_nonzero(negative <= values.max(axis=1, keepdims=True), axis=1) > count
+    found[tied] = np.argsort(negative[tied], axis=1, kind="stable")[:, :count]
+    return found

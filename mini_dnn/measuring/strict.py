@@ -74,7 +74,7 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         case int() if not -LARGEST <= value < LARGEST:
             raise Odd(f"{where}found {value}, which does not fit 64 bits")
         case str() if not _is_text(value):
-            raise Odd(f"{where}half of a surrogate pair, which is no text, in {value!a:.60}")
+            raise Odd(f"{where}half of a surrogate pair, which is not text, in {value!a:.60}")
         case dict() | list() if depth == DEEPEST:
             raise Odd(f"{where}nested too deeply: at most {DEEPEST} levels are expected")
         case _Twice():

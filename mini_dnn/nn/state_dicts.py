@@ -113,7 +113,9 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
         raise WeightsError(f"cannot convert {path}: {error}Next: convert that file") from None
     except stores.DAMAGED as error:
         kind = stores.kind_of(path) or "safetensors, NPZ or HDF5"
-        raise _error(path, f"it is no {kind} file, or is cut short or damaged ({error})") from error
+        raise _error(
+            path, f"it is not a valid {kind} file; it may be truncated or damaged ({error})"
+        ) from error
     _check_numbers(path, arrays)
     return StateDict(sizes, arrays)
 

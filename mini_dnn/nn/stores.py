@@ -177,7 +177,7 @@ class _Npz:
         if any(name.endswith("data.pkl") for name in members):
             raise PickledError(self.path)
         if odd := [name for name in members if not name.endswith(".npy")]:
-            raise OSError(f"it is no NPZ file: it holds {odd[0]!r:.60}")
+            raise OSError(f"it is not an NPZ file: it contains {odd[0]!r:.60}")
         unpacked, packed = sum(info.file_size for info in self.archive.infolist()), self.path.stat().st_size
         if unpacked > MOST_PACKING * packed:
             raise OSError(
@@ -259,9 +259,9 @@ def _attributes(text: bytes) -> dict[str, object]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise OSError(f"what it says about itself is no JSON: {error}") from None
+        raise OSError(f"its attributes are not valid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise OSError(f"what it says about itself is no object, but {found!r:.60}")
+        raise OSError(f"its attributes are not a JSON object, but {found!r:.60}")
     return found
 
 

@@ -176,7 +176,7 @@ def check_room(path: Path, kind: str, nbytes: int) -> None:
     """
     try:
         if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent) as file:
             os.posix_fallocate(file.fileno(), 0, nbytes)
@@ -244,7 +244,7 @@ def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
 def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:
     found = attributes.get("format"), attributes.get("kind")
     if found != (FORMAT, kind):
-        problem = f"it is no file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
+        problem = f"it is not a file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
         raise _error(path, kind, problem)
     if attributes.get("architecture") != architecture:
         problem = f"it is of another network: {attributes.get('architecture')}; expected {architecture}"
@@ -278,7 +278,9 @@ def _error(path: Path, kind: str, problem: str) -> WeightsError:
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
-    problem = f"it is no {stores.kind_of(path) or 'HDF5'} file, or is cut short or damaged ({error})"
+    problem = (
+        f"it is not a valid {stores.kind_of(path) or 'HDF5'} file; it may be truncated or damaged ({error})"
+    )
     return _error(path, kind, problem)
 
 

@@ -79,8 +79,8 @@ class Model:
         if name not in self.data:
             fits = [other.name for other in MODELS.values() if name in other.data]
             raise UsageError(
-                f"{self.title} does not take the data set '{name}', but {', '.join(self.data)}; "
-                f"'{name}' goes with --network {' or '.join(fits)}"
+                f"{self.title} does not support the data set '{name}', only {', '.join(self.data)}; "
+                f"'{name}' needs --network {' or '.join(fits)}"
             )
         return datasets.load(name, split, data_dir, self.side)
 

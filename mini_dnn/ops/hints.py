@@ -27,20 +27,23 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
     bound = operation.bound(problem, arrays, precision)
     for sentence, outputs in operation.mistakes(problem, arrays):
         if compare_all(found, outputs, _with_rounding(bound, found, outputs)).ok:
-            return f"this is what one gets when {sentence}"
+            return f"the result is the same as when {sentence}"
     expected = operation.answer(problem, arrays)
     wrong = {name: wrong_elements(found[name], expected[name], bound[name]) for name in expected}
     infinite = sum(int((np.isinf(found[name]) & where).sum()) for name, where in wrong.items())
     if infinite:
-        return f"{infinite} elements are infinite: a value passed what the type holds (65,504 in half)"
+        return f"{infinite} elements are infinite: a value exceeded the range of the type (65,504 for half)"
     for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
         if compare_all(found, expected, operation.bound(problem, arrays, lower)).ok:
-            return f"it is as exact as {lower}, not as {precision}: is anything kept in a smaller type?"
+            return (
+                f"the result has the accuracy of {lower}, not of {precision}: is a value stored in a "
+                f"smaller type?"
+            )
     for name, array in problem.named("out").items():
         if array.in_gap(wrong[name]).any() and not array.without_gap(wrong[name]).any():
-            return f"{name} has a gap of {array.gap} after each line, and something is written there"
+            return f"{name} has a gap of {array.gap} elements after each row, and the kernel writes into it"
         if where := tail(wrong[name], array, operation.axes):
-            return f"{where}: look at how the tail of that axis is handled"
+            return f"{where}: check how the kernel handles the end of this axis"
     return ""
 
 

@@ -209,7 +209,9 @@ class Operation:
             return self.decode(values)
         except ShapeError as error:
             example = max(self.check, key=lambda problem: problem.flops).text
-            raise ShapeError(f"'{text}' is no {self.usage} such as {example}: {error}") from error
+            raise ShapeError(
+                f"'{text}' does not have the form {self.usage}, such as {example}: {error}"
+            ) from error
 
     def decode(self, values: Sequence[Any]) -> Any:
         """The problem with these values of its fields; those that have a default may be left out at the end.
@@ -240,7 +242,7 @@ class Operation:
         try:
             return self.draw(problem, np.random.default_rng(seed))
         except (MemoryError, ValueError) as error:  # ValueError: more than any array may have
-            raise ShapeError(f"{problem} does not fit this machine's memory; take smaller sizes") from error
+            raise ShapeError(f"{problem} does not fit in this machine's memory; use smaller sizes") from error
 
 
 def _parsed(word: str, kind: type) -> Any:
@@ -253,8 +255,8 @@ def _parsed(word: str, kind: type) -> Any:
     try:
         return kind(word)
     except ValueError as error:
-        raise ShapeError(f"'{word}' is {_kind(kind).replace('a ', 'no ', 1)}") from error
+        raise ShapeError(f"'{word}' is not {_kind(kind)}") from error
 
 
 def _kind(kind: type) -> str:
-    return {int: "a whole number", bool: "true or false", str: "a word", float: "a number"}[kind]
+    return {int: "an integer", bool: "true or false", str: "a word", float: "a number"}[kind]

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mini_dnn.errors import PictureError
 from mini_dnn.paths import read_regular
+from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
 
 MOST_BYTES = 256 << 20  # of a file
@@ -38,19 +39,20 @@ one_large: AbstractContextManager[Any] = threading.Lock()  # held while a large 
 _loading = threading.Lock()
 
 
+@cache
 def suffixes() -> frozenset[str]:
     """Endings, such as ``.jpg``, of the names of files that are taken for pictures in a folder."""
     taken = _formats()
     return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in taken)
 
 
-def decode(source: Path | bytes, recipe: Recipe) -> np.ndarray:
+def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
     """Pixels of a picture as a network takes them, but for their normalisation.
 
     Parameters
     ----------
     source
-        A file, or what is in one.
+        A file, a part of an archive, or what is in one.
     recipe
         What is done: all steps but the last.
 
@@ -64,7 +66,7 @@ def decode(source: Path | bytes, recipe: Recipe) -> np.ndarray:
     PictureError
         Says what is wrong with it; names no file.
     """
-    if isinstance(source, Path):
+    if not isinstance(source, bytes):
         source = _read(source)
     if not source:
         raise PictureError("it is empty; expected a picture")
@@ -82,7 +84,7 @@ def decode(source: Path | bytes, recipe: Recipe) -> np.ndarray:
             raise
         except Exception as error:  # whatever a decoder makes of damaged data
             raise PictureError(
-                f"it is cut short or damaged ({_words(error)}); fetch or save it anew"
+                f"it is truncated or damaged ({_words(error)}); download or save it again"
             ) from error
         return _pixels(picture, recipe)
 
@@ -98,11 +100,11 @@ def resized_size(size: tuple[int, int], short: int) -> tuple[int, int]:
     return (short, int(short * H / W)) if W <= H else (int(short * W / H), short)
 
 
-def _read(path: Path) -> bytes:
+def _read(source: Path | Member) -> bytes:
     try:
-        return read_regular(path, MOST_BYTES)
+        return source.read(MOST_BYTES) if isinstance(source, Member) else read_regular(source, MOST_BYTES)
     except FileNotFoundError:
-        raise PictureError("there is no such file; look at the spelling and the folder") from None
+        raise PictureError("there is no such file; check the spelling and the folder") from None
     except IsADirectoryError:
         raise PictureError("it is a folder; expected a picture's file") from None
     except OSError as error:
@@ -124,9 +126,12 @@ def _opened(data: bytes) -> Image.Image:
                 f"its header claims more than {MOST_PIXELS:,} pixels; make it smaller"
             ) from None
         except Exception as error:  # whatever a decoder makes of a damaged header
-            raise PictureError(f"its header is damaged ({_words(error)}); fetch or save it anew") from error
+            raise PictureError(
+                f"its header is damaged ({_words(error)}); download or save it again"
+            ) from error
     raise PictureError(
-        "it is no picture in a format that Pillow reads, such as JPEG, PNG, WebP or TIFF, or its beginning "
+        "it is not a picture in a format that Pillow reads, such as JPEG, PNG, WebP or TIFF, or its "
+        "beginning "
         "is damaged; convert it, or leave it out"
     )
 
@@ -154,9 +159,7 @@ def _toned(picture: Image.Image, mode: str, background: int) -> Image.Image:
     if picture.mode in DEEP:
         picture = _of_8_bits(picture)
     if picture.mode == "F":
-        raise PictureError(
-            "its pixels are fractions, and nobody says of which range; save it with 8 or 16 bits"
-        )
+        raise PictureError("its pixels are fractions of an unknown range; save it with 8 or 16 bits")
     try:
         return _opaque(picture, mode, background)
     except ValueError as error:
@@ -178,9 +181,7 @@ def _opaque(picture: Image.Image, mode: str, background: int) -> Image.Image:
 def _of_8_bits(picture: Image.Image) -> Image.Image:
     deep = np.asarray(picture)
     if deep.min() < 0 or deep.max() > 65535:
-        raise PictureError(
-            "its pixels have 32 bits, and nobody says of which range; save it with 8 or 16 bits"
-        )
+        raise PictureError("its pixels have 32 bits and an unknown range; save it with 8 or 16 bits")
     return Image.fromarray(((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8))
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import signal
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from mini_dnn.children import end_with_parent
 from mini_dnn.errors import MiniDnnError, PictureError
 from mini_dnn.pictures import decode as decoding
+from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
-from mini_dnn.pictures.sources import File, Source, Stack
+from mini_dnn.pictures.sources import File, Source
+from mini_dnn.pictures.stacks import Stack
 
 AHEAD = 2  # batches that are decoded before they are asked for
 MANY = 1_000  # files, from which on processes decode them
@@ -39,26 +42,61 @@ class Batch:
     pixels: np.ndarray  # (n, rows, columns, channels) uint8, of the n without an error
 
 
+class Decoders:
+    """Workers that decode, kept from one feed to the next.
+
+    They are processes where there are many files that are not small, and threads otherwise. Processes take a
+    second or two to start, and some time to hand a picture over. Threads wait for each other, though Pillow
+    lets go of the interpreter's lock while it decodes: on a busy machine two were no faster than one.
+
+    Parameters
+    ----------
+    count
+        How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._threads: Executor | None = None
+        self._processes: Executor | None = None
+
+    def of(self, files: Sequence[File], many: bool) -> tuple[Executor, int]:
+        """The workers for files such as these, and how many files one is given at a time."""
+        sample = files[:SAMPLE]
+        large = self.count > 1 and many and sum(map(_bytes_of, sample)) >= len(sample) * SMALL
+        if self._processes or large:
+            self._processes = self._processes or _processes(self.count)
+            return self._processes, TOGETHER
+        self._threads = self._threads or ThreadPoolExecutor(self.count)
+        return self._threads, 1
+
+    def close(self) -> None:
+        """End them; what they have not begun is not done."""
+        for pool in (self._threads, self._processes):
+            if pool:
+                pool.shutdown(wait=True, cancel_futures=True)
+        self._threads = self._processes = None
+
+
 @dataclass
 class Feed:
     """Batches of pictures.
 
-    Workers decode: processes where there are many files that are not small, and threads otherwise. Processes
-    take a second or two to start, and some time to hand a picture over. Threads wait for each other, though
-    Pillow lets go of the interpreter's lock while it decodes: on a busy machine two were no faster than one.
     Workers are at most some `AHEAD` batches ahead, and of large pictures one at a time is decoded, so that
     memory does not grow with their number.
 
     Parameters
     ----------
     sources
-        See `mini_dnn.pictures.sources`.
+        See `mini_dnn.pictures.sources`; few of them are taken ahead.
     recipe
         What is done to each picture. The last step, normalisation, is left to who computes.
     size
         Most pictures in a batch that can be decoded.
     workers
-        How many decode.
+        How many decode, or those that do and are left to the caller.
+    many
+        Whether the files are some of many, however few they are; if not, they are counted.
 
     Raises
     ------
@@ -66,52 +104,55 @@ class Feed:
         A process ended by itself.
     """
 
-    sources: Sequence[Source]
+    sources: Iterable[Source]
     recipe: Recipe
     size: int
-    workers: int
+    workers: int | Decoders
+    many: bool = False
     decoding_s: float = field(default=0.0, init=False)  # of all workers together
     waited_s: float = field(default=0.0, init=False)  # of who asked for batches
 
     def __iter__(self) -> Iterator[Batch]:
         """All batches; to be asked for once."""
         batches = self._batches()
-        while True:
-            start = time.perf_counter()
-            batch = next(batches, None)
-            self.waited_s += time.perf_counter() - start
-            if batch is None:
-                return
-            yield batch
+        try:
+            while True:
+                start = time.perf_counter()
+                batch = next(batches, None)
+                self.waited_s += time.perf_counter() - start
+                if batch is None:
+                    return
+                yield batch
+        finally:
+            batches.close()
 
-    def _batches(self) -> Iterator[Batch]:
-        with warnings.catch_warnings():  # here, as all threads share what is ignored
-            # of odd metadata; what matters is an error
-            warnings.filterwarnings("ignore", module=r"PIL\.")
-            files: list[File] = []
-            for source in self.sources:
-                if isinstance(source, File):
-                    files.append(source)
-                    continue
-                yield from self._decoded(files)
-                files = []
-                yield from self._of_stack(source)
-            yield from self._decoded(files)
+    def _batches(self) -> Generator[Batch, None, None]:
+        decoders = self.workers if isinstance(self.workers, Decoders) else Decoders(self.workers)
+        try:
+            with warnings.catch_warnings():  # here, as all threads share what is ignored
+                # of odd metadata; what matters is an error
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+                for kind, some in groupby(self.sources, type):
+                    if kind is File:
+                        yield from self._decoded(cast(Iterator[File], some), decoders)
+                    for stack in cast(Iterator[Stack], some):  # none is left of files
+                        yield from self._of_stack(stack)
+        finally:
+            if decoders is not self.workers:
+                decoders.close()
 
     def _of_stack(self, stack: Stack) -> Iterator[Batch]:
-        N = len(stack.pixels)
-        for first in range(0, N, self.size):
-            last = min(first + self.size, N)
-            yield Batch(stack.names(first, last), [""] * (last - first), stack.pixels[first:last])
+        for first, last, pixels in stack.batches(self.size):
+            yield Batch(stack.names(first, last), [""] * (last - first), pixels)
 
-    def _decoded(self, files: Sequence[File]) -> Iterator[Batch]:
+    def _decoded(self, files: Iterator[File], decoders: Decoders) -> Iterator[Batch]:
         """A batch ends when it is full of pictures that could be decoded, or has as many that could not."""
         names: list[str] = []
         errors: list[str] = []
         pixels = np.empty((self.size, *self.recipe.shape), np.uint8)
         full = 0
-        for file, found in self._in_order(files):
-            names.append(file.name)
+        for name, found in self._in_order(files, decoders):
+            names.append(name)
             errors.append(found if isinstance(found, str) else "")
             if not isinstance(found, str):
                 pixels[full] = found
@@ -123,20 +164,17 @@ class Feed:
         if names:
             yield Batch(names, errors, pixels[:full])
 
-    def _in_order(self, files: Sequence[File]) -> Iterator[tuple[File, np.ndarray | str]]:
-        """Each file with its pixels, or with what is wrong."""
-        if not files:
-            return
-        processes = self.workers > 1 and len(files) >= MANY and _bytes_of(files[:SAMPLE]) >= SAMPLE * SMALL
-        step = TOGETHER if processes else 1
-        waiting: deque[tuple[Sequence[File], Future[list[Decoded]]]] = deque()
-        pool = _processes(self.workers) if processes else ThreadPoolExecutor(self.workers)
+    def _in_order(self, files: Iterator[File], decoders: Decoders) -> Iterator[tuple[str, np.ndarray | str]]:
+        """The name of each file with its pixels, or with what is wrong."""
+        head = list(islice(files, SAMPLE if self.many else MANY))
+        pool, step = decoders.of(head, self.many or len(head) == MANY)
+        files = chain(head, files)
+        waiting: deque[tuple[list[str], Future[list[Decoded]]]] = deque()
         try:
-            for first in range(0, len(files), step):
-                if len(waiting) == -(-AHEAD * self.size // step) + self.workers:
+            while some := list(islice(files, step)):
+                if len(waiting) == -(-AHEAD * self.size // step) + decoders.count:
                     yield from self._results(*waiting.popleft())
-                some = files[first : first + step]
-                waiting.append((some, pool.submit(_decode, some, self.recipe)))
+                waiting.append(([file.name for file in some], pool.submit(_decode, some, self.recipe)))
             while waiting:
                 yield from self._results(*waiting.popleft())
         except BrokenProcessPool as error:
@@ -145,23 +183,26 @@ class Feed:
                 "picture makes its decoder crash; --workers 1 decodes in this process"
             ) from error
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for _, future in waiting:
+                future.cancel()
 
     def _results(
-        self, files: Sequence[File], future: Future[list[Decoded]]
-    ) -> Iterator[tuple[File, np.ndarray | str]]:
-        for file, (found, seconds) in zip(files, future.result(), strict=True):
+        self, names: Sequence[str], future: Future[list[Decoded]]
+    ) -> Iterator[tuple[str, np.ndarray | str]]:
+        for name, (found, seconds) in zip(names, future.result(), strict=True):
             self.decoding_s += seconds
-            yield file, found
+            yield name, found
 
 
-def _bytes_of(files: Sequence[File]) -> int:
-    found = 0
-    for file in files:
-        if isinstance(file.source, Path):
+def _bytes_of(file: File) -> int:
+    """As far as that is known without reading it."""
+    match file.source:
+        case Member():
+            return file.source.size
+        case Path():
             with suppress(OSError):
-                found += file.source.stat().st_size
-    return found
+                return file.source.stat().st_size
+    return 0
 
 
 def _processes(count: int) -> Executor:
@@ -171,7 +212,7 @@ def _processes(count: int) -> Executor:
 
 def _begin(large: Any) -> None:
     """What a process does before it decodes: large pictures are one process's at a time."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked for batches, who then ends this
+    end_with_parent()  # Ctrl-C is for who asked for batches, who then ends this
     warnings.filterwarnings("ignore", module=r"PIL\.")
     decoding.one_large = large
 

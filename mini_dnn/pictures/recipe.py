@@ -59,7 +59,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if not _is_whole(self.crop, 1, MOST_SIDE) or not _is_whole(self.resize, 1, 2 * MOST_SIDE):
             raise ShapeError(
-                f"resize and crop are whole numbers, crop 1 to {MOST_SIDE}; found {self.resize!r} and "
+                f"resize and crop must be integers, crop 1 to {MOST_SIDE}; found {self.resize!r} and "
                 f"{self.crop!r}"
             )
         if self.resize < self.crop:
@@ -77,7 +77,7 @@ class Recipe:
             raise ShapeError(f"deviation is larger than 0; found {self.deviation!r}")
         if not isinstance(self.invert, bool) or not _is_whole(self.background, 0, 255):
             raise ShapeError(
-                "invert is true or false, and background a whole number of 0 to 255; "
+                "invert must be true or false, and background an integer from 0 to 255; "
                 f"found {self.invert!r} and {self.background!r}"
             )
 

@@ -1,67 +1,161 @@
-"""Where pictures come from: files, folders, lists of files, standard input, arrays of finished pixels."""
+"""Where pictures come from: files, folders, archives, lists of files, standard input, arrays of pixels."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from mini_dnn.errors import PictureError, UsageError
-from mini_dnn.paths import open_regular, read_regular
+from mini_dnn.paths import read_regular
+from mini_dnn.pictures.archives import ARCHIVES, Member, members, refused
 from mini_dnn.pictures.decode import MOST_BYTES, suffixes
 from mini_dnn.pictures.recipe import Recipe
+from mini_dnn.pictures.stacks import Stack, is_stack, stack
 
 STDIN = "-"
-STACK = ".npy"  # the ending of a file of finished pixels
 MOST_LIST_BYTES = 1 << 30  # of a list of files
+SHARD = 1_000  # pictures
 
 
 @dataclass(frozen=True)
 class File:
-    """A picture that is still to be decoded: a file, what was in one, or why there is none."""
+    """A picture that is still to be decoded: a file, a part of an archive, bytes, or why there is none."""
 
     name: str
-    source: Path | bytes | PictureError
+    source: Path | Member | bytes | PictureError
 
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Pictures that are decoded, mapped to memory: ``(N, rows, columns, channels) uint8``."""
-
-    name: str
-    pixels: np.ndarray
-
-    def names(self, first: int, last: int) -> list[str]:
-        """Of some of its pictures: ``pictures.npy[7]``."""
-        return [f"{self.name}[{i}]" for i in range(first, last)]
+    def stamp(self) -> list[object]:
+        """What changes when the picture does."""
+        match self.source:
+            case Path():
+                return [self.name, *_stamp(self.source)]
+            case Member(archive, offset, size):
+                return [self.name, *_stamp(archive), offset, size]
+            case bytes():
+                return [self.name, hashlib.sha256(self.source).hexdigest()]
+        return [self.name, str(self.source)]
 
 
 Source = File | Stack
 
 
-def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> list[Source]:
-    """What a command line names, in its order; folders with all that is in them, in the order of names.
+@dataclass(frozen=True)
+class Shard:
+    """Pictures that follow each other, and are worked on, kept and given to another GPU as one."""
 
-    A name that leads nowhere is among them, and so is a folder without pictures: they fail when they are
-    decoded, and the others do not.
+    number: int
+    sources: Sequence[Source]
+    count: int
+
+    def __str__(self) -> str:
+        """The shard, for people."""
+        return f"shard {self.number} of {self.count:,} pictures"
+
+    def key(self, more: object) -> str:
+        """A hash of what it holds, by names, sizes and times of files, and of ``more``, which JSON takes."""
+        stamps = [
+            source.stamp() if isinstance(source, File) else [*source.stamp(), *_stamp(source.path)]
+            for source in self.sources
+        ]
+        return hashlib.sha256(json.dumps([stamps, more]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a command line names, one after the other as often as it is asked for: nothing of it is kept.
+
+    A name that leads nowhere is among the pictures, and so is a folder without pictures: they fail when they
+    are decoded, and the others do not.
+
+    Parameters
+    ----------
+    names
+        Files of pictures, folders, archives, and files of pixels.
+    recipe
+        What the pixels of such a file were made by.
+    stdin
+        A picture from standard input, for the name ``-``.
+    """
+
+    names: Sequence[str]
+    recipe: Recipe
+    stdin: File | None = None
+
+    def __iter__(self) -> Iterator[Source]:
+        """Folders with all that is in them, in the order of names."""
+        for name in self.names:
+            yield from self._expanded(name)
+
+    @cached_property
+    def count(self) -> int:
+        """How many pictures these are. They are counted once, for which folders and archives are read."""
+        return sum(source.count if isinstance(source, Stack) else 1 for source in self)
+
+    def shards(self, size: int = SHARD) -> Iterator[Shard]:
+        """All pictures, so many at a time."""
+        some: list[Source] = []
+        room, number = size, 0
+        for source in self._cut(size):
+            some.append(source)
+            room -= source.count if isinstance(source, Stack) else 1
+            if not room:
+                yield Shard(number, tuple(some), size)
+                some, room, number = [], size, number + 1
+        if some:
+            yield Shard(number, tuple(some), size - room)
+
+    def _cut(self, size: int) -> Iterator[Source]:
+        """The sources, with stacks cut where a shard ends."""
+        before = 0
+        for source in self:
+            if isinstance(source, File):
+                before += 1
+                yield source
+                continue
+            first = source.first
+            while first < source.last:
+                last = min(source.last, first + size - before % size)
+                yield source.part(first, last)
+                before += last - first
+                first = last
+
+    def _expanded(self, name: str) -> Iterator[Source]:
+        if name == STDIN:
+            assert self.stdin is not None, "it was read where it is named"
+            yield self.stdin
+        elif Path(name).is_dir():
+            yield from _folder(name)
+        elif name.lower().endswith(ARCHIVES):
+            yield from _archive(name)
+        elif is_stack(name):
+            yield stack(name, self.recipe)
+        else:
+            yield File(name, Path(name))
+
+
+def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources:
+    """What a command line names, in its order.
 
     Parameters
     ----------
     given
-        Files of pictures, folders, ``.npy`` files of pixels, and ``-``: a picture from standard input.
+        Files of pictures, folders, ``.tar`` archives, ``.npy`` and HDF5 files of pixels, and ``-``: a picture
+        from standard input.
     listed
         A file with more of them, one a line; ``-`` for standard input.
     recipe
-        What the pixels of a ``.npy`` file were made by.
+        What the pixels of a file were made by.
 
     Raises
     ------
     UsageError
-        Nothing is named, or standard input twice; the list, or a file of pixels, cannot be used.
+        Nothing is named, or standard input twice; the list, an archive or a file of pixels cannot be used.
     """
     names = list(given)
     if [*names, listed].count(STDIN) > 1:
@@ -70,15 +164,14 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> list[So
         )
     if listed is not None:
         names += _lines(listed)
-    found = [source for name in names for source in _expanded(name, recipe)]
-    if not found:
+    if not names:
         raise UsageError("no picture is named; name files or folders, or give --list a file that names some")
-    return found
-
-
-def count(found: Sequence[Source]) -> int:
-    """How many pictures these are."""
-    return sum(len(source.pixels) if isinstance(source, Stack) else 1 for source in found)
+    for name in names:
+        if is_stack(name) and not Path(name).is_dir():
+            stack(name, recipe)  # refuses what cannot be used before the work
+        if why := refused(name):
+            raise UsageError(why)
+    return Sources(names, recipe, File("standard input", _from_stdin()) if STDIN in names else None)
 
 
 def _lines(listed: str) -> list[str]:
@@ -93,19 +186,10 @@ def _lines(listed: str) -> list[str]:
             f"--list {listed} cannot be read: {error.strerror}; expected a file that names a picture a line"
         ) from error
     if b"\0" in text:
-        raise UsageError(f"--list {listed} is no text; expected a file that names a picture a line")
+        raise UsageError(
+            f"--list {listed} is not a text file; expected a file that names one picture per line"
+        )
     return [os.fsdecode(line) for line in text.splitlines() if line.strip()]
-
-
-def _expanded(name: str, recipe: Recipe) -> Iterator[Source]:
-    if name == STDIN:
-        yield File("standard input", _from_stdin())
-    elif Path(name).is_dir():
-        yield from _folder(name)
-    elif name.lower().endswith(STACK):
-        yield _stack(Path(name), recipe)
-    else:
-        yield File(name, Path(name))
 
 
 def _from_stdin() -> bytes | PictureError:
@@ -118,44 +202,45 @@ def _from_stdin() -> bytes | PictureError:
 def _folder(name: str) -> Iterator[File]:
     """Files whose names end as pictures' do, those of a folder before those of the folders in it."""
     failed: list[OSError] = []
-    taken, count = suffixes(), 0
+    found = False
     for folder, folders, files in os.walk(name, onerror=failed.append):
         folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
-        for file in sorted(files):
-            if not file.startswith(".") and os.path.splitext(file)[1].lower() in taken:  # noqa: PTH122
-                path = Path(folder) / file
-                count += 1
-                yield File(str(path), path)
+        for file in sorted(filter(_is_picture, files)):
+            path = Path(folder) / file
+            found = True
+            yield File(str(path), path)
     for error in failed:
         where = str(error.filename)
         yield File(
             where, PictureError(f"the folder cannot be read: {error.strerror}; change its permissions")
         )
-    if not count and not failed:
+    if not found and not failed:
         yield File(name, PictureError("no file in this folder has a picture's ending, such as .jpg or .png"))
 
 
-def _stack(path: Path, recipe: Recipe) -> Stack:
-    """Pixels that are decoded already; of them only what is looked at is ever read.
+def _is_picture(name: str) -> bool:
+    """Whether the name of a file ends as a picture's does."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes()  # noqa: PTH122
 
-    Raises
-    ------
-    UsageError
-        They are no such pixels.
-    """
-    R, S, C = recipe.shape
-    kind = f"(N, {R}, {S}, {C}) uint8" + (f" or (N, {R}, {S}) uint8" if C == 1 else "")
-    expected = f"expected a NumPy file of pictures that are decoded, {kind}; see docs/classify.md"
+
+def _archive(name: str) -> Iterator[File]:
+    """Pictures of an archive in its order; what is wrong with it comes last."""
+    found = False
     try:
-        open_regular(path).close()
-        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"{path} cannot be used: {why}; {expected}") from error
-    if not isinstance(pixels, np.ndarray):
-        raise UsageError(f"{path} is an archive of arrays; {expected}")
-    if C == 1 and pixels.ndim == 3:
-        pixels = pixels[..., None]
-    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != recipe.shape or not len(pixels):
-        raise UsageError(f"{path} holds {pixels.shape} {pixels.dtype}; {expected}")
-    return Stack(str(path), pixels)
+        for inner, member in members(Path(name)):
+            if _is_picture(inner.rpartition("/")[2]):
+                found = True
+                yield File(f"{name}/{inner}", member)
+    except PictureError as error:
+        yield File(name, error)
+        return
+    if not found:
+        yield File(name, PictureError("nothing in this archive has a picture's ending, such as .jpg"))
+
+
+def _stamp(path: Path) -> list[object]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        return [error.strerror]
+    return [found.st_size, found.st_mtime_ns]

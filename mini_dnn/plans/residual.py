@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from mini_dnn.nn.models.resnet import NORM_ARRAYS, Block, Convolution
 from mini_dnn.ops.resnet_shape import ResNetShape
 from mini_dnn.plans import implicit, implicit_rows
-from mini_dnn.plans.implicit import Layer, Names
+from mini_dnn.plans.elements import BITS, THREADS
+from mini_dnn.plans.implicit import STEP, Layer, Names
 from mini_dnn.variant import Array, Launch, ceil_div
 
-THREADS = 256  # of a block, in what is small
-BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
-MOST_CHANNELS = 4  # of an image: a pixel is four halves
+MOST_CHANNELS = {"imagenet": 4, "small": 7}  # of an image: a pixel is four halves, or a window is 64
 STEM_K, STEM_COLUMNS = 7 * 32, 64
+STRIP_COLUMNS, STRIP_ROWS, STRIP_THREADS = 14, 4, 128  # as in the header
+STRIP_BLOCKS = 4  # of a multiprocessor, in the header, too
 FEW_IMAGES = 2  # whose means each block takes again
 HEAD_IMAGES = 4  # of a block, where there are more
 SLOTS = ("first", "second", "third")  # what layers hand on takes turns in them
@@ -51,19 +54,53 @@ def stem_of(s: ResNetShape) -> Stem:
     return LARGE if s.N * LARGE.count(s) >= implicit.SMS else SMALL
 
 
+def in_strips(s: ResNetShape) -> bool:
+    """Whether the first kernel walks down strips of the image: 16 bytes of a row begin where 8 divides."""
+    return s.stem == "imagenet" and s.image % 8 == 0
+
+
+def strip_steps(s: ResNetShape) -> int:
+    """Steps of a block: as few as leave no multiprocessor more blocks than it has room for."""
+    strips = s.N * ceil_div(s.sizes.pooled, STRIP_COLUMNS) * (wide(s.sizes.conv1.K) // STEM_COLUMNS)
+    parts = max(1, STRIP_BLOCKS * implicit.SMS // strips)
+    return ceil_div(s.sizes.conv1.P // STRIP_ROWS, parts)
+
+
 def refuses(s: ResNetShape) -> str:
     """What the kernels do not take."""
-    if s.stem != "imagenet":
-        return f"its stem is 7 x 7 with a maximum of 3 x 3, and this network's is {s.stem!r}"
-    if s.channels > MOST_CHANNELS:
-        return f"an image has at most {MOST_CHANNELS} channels, and these have {s.channels}"
+    if s.channels > MOST_CHANNELS[s.stem]:
+        return f"an image has at most {MOST_CHANNELS[s.stem]} channels, and these have {s.channels}"
     return next((fault for layer, _ in layers(s) if (fault := layer.fault)), "")
+
+
+def wide(channels: int) -> int:
+    """Channels as the kernels take them: steps of 64, at the end of which there are zeros."""
+    return ceil_div(channels, STEP) * STEP
+
+
+def blocks(s: ResNetShape) -> list[Block]:
+    """The network's, with as many channels as the kernels take."""
+
+    def widened(conv: Convolution) -> Convolution:
+        return replace(conv, C=wide(conv.C), K=wide(conv.K))
+
+    return [
+        Block(b.name, widened(b.conv1), widened(b.conv2), widened(b.downsample) if b.downsample else None)
+        for b in s.sizes.all_blocks
+    ]
+
+
+def windows(s: ResNetShape) -> Layer:
+    """A small stem as a convolution of one pixel: its 64 channels are a window of the image."""
+    conv = s.sizes.conv1
+    one = replace(conv, C=STEP, K=wide(conv.K), R=1, padding=0)
+    return Layer(s.layer(one, "fp16", "nhwc", relu=True))
 
 
 def layers(s: ResNetShape) -> list[tuple[Layer, Block]]:
     """Two of each block: its downsample is a part of the second."""
     found = []
-    for block in s.sizes.all_blocks:
+    for block in blocks(s):
         inner = s.layer(block.conv1, "fp16", "nhwc", relu=True)
         outer = s.layer(block.conv2, "fp16", "nhwc", relu=True, residual=block.downsample is None)
         down = block.downsample
@@ -78,15 +115,19 @@ def in_rows(layer: Layer) -> bool:
 
 def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
     """Definitions: which tiles there are kernels for, the stem's parts, and bits of a pixel."""
-    chosen = {implicit.choose(layer, tuple(tiles)) for layer, _ in layers(s) if not in_rows(layer)}
-    stem = stem_of(s)
-    return {
-        **{f"HAS_{tile.kernel.upper()}": 1 for tile in implicit.TILES if tile in chosen},
-        **({"HAS_CONVOLVE_ROWS": 1} if any(in_rows(layer) for layer, _ in layers(s)) else {}),
-        **{"IMAGES": BITS[s.dtype], "STEM_ROWS": stem.rows, "STEM_COLUMNS": stem.columns},
-        "STEM_WARPGROUPS": stem.warpgroups,
-        "STEM_BLOCKS": stem.blocks,
-    }
+    found = [layer for layer, _ in layers(s)] + [windows(s)] * (s.stem == "small")
+    chosen = {implicit.choose(layer, tuple(tiles)) for layer in found if not in_rows(layer)}
+    given = {f"HAS_{tile.kernel.upper()}": 1 for tile in implicit.TILES if tile in chosen}
+    if any(in_rows(layer) for layer in found):
+        given["HAS_CONVOLVE_ROWS"] = 1
+    given["IMAGES"] = BITS[s.dtype]
+    if in_strips(s):
+        given["STEM_STEPS"] = strip_steps(s)
+    elif s.stem == "imagenet":
+        stem = stem_of(s)
+        given |= {"STEM_ROWS": stem.rows, "STEM_COLUMNS": stem.columns}
+        given |= {"STEM_WARPGROUPS": stem.warpgroups, "STEM_BLOCKS": stem.blocks}
+    return given
 
 
 def packed(conv: Convolution) -> tuple[str, str]:
@@ -97,16 +138,21 @@ def packed(conv: Convolution) -> tuple[str, str]:
 
 def scratch(s: ResNetShape) -> dict[str, Any]:
     """What layers hand on, and weights as the kernels take them."""
-    sizes = s.sizes
-    widest = max(sizes.widths[0] * sizes.pooled**2, *(b.conv1.K * b.conv1.P**2 for b in sizes.all_blocks))
+    conv1, last = s.sizes.conv1, wide(s.sizes.widths[-1])
+    sides = [(wide(conv1.K), s.sizes.pooled), *((b.conv1.K, b.conv1.P) for b in blocks(s))]
+    widest = max(K * P**2 for K, P in sides)
     found: dict[str, Any] = {name: Array((s.N * widest,), "float16") for name in SLOTS}
-    shapes = {sizes.conv1: STEM_K}
+    if s.stem == "small":
+        found["windows"] = Array((s.N, conv1.P, conv1.P, STEP), "float16")
+    shapes = {conv1: (wide(conv1.K), STEM_K if s.stem == "imagenet" else STEP)}
     for layer, block in layers(s):
-        shapes[block.conv1 if block.conv1 not in shapes else block.conv2] = layer.line
-    for conv, line in shapes.items():
+        shapes[block.conv1 if block.conv1 not in shapes else block.conv2] = (layer.shape.K, layer.line)
+    for conv, shape in shapes.items():
         weights, bias = packed(conv)
-        found |= {weights: Array((conv.K, line), "float16"), bias: (conv.K,)}
-    return found | {"features": (s.N, sizes.widths[-1])}
+        found |= {weights: Array(shape, "float16"), bias: shape[:1]}
+    if last != s.sizes.widths[-1]:
+        found["fc_wide"] = (s.classes, last)
+    return found | {"features": (s.N, last)}
 
 
 def setup(s: ResNetShape) -> list[Launch]:
@@ -116,67 +162,118 @@ def setup(s: ResNetShape) -> list[Launch]:
         return [f"{conv.name}.weight", *(f"{conv.norm}.{name}" for name in NORM_ARRAYS)]
 
     def fold(conv: Convolution, into: Convolution, line: int, offset: int) -> Launch:
-        count = conv.K * conv.C * conv.R**2
-        numbers = (conv.K, conv.C, conv.R, line, offset, int(offset > 0))
+        C, R = (conv.C, conv.R) if conv != conv1 else (conv.C * conv.R**2, 1)  # windows of a small stem
+        numbers = (conv.K, C, R, wide(conv.K), wide(C), line, offset, int(offset > 0))
         args: tuple[str | int, ...] = (*given(conv), *packed(into), *numbers)
-        return Launch("fold", (ceil_div(count, THREADS),), (THREADS,), args)
+        return Launch("fold", (ceil_div(wide(conv.K) * wide(C) * R**2, THREADS),), (THREADS,), args)
 
-    stem = s.sizes.conv1
-    args: tuple[str | int, ...] = (*given(stem), *packed(stem), stem.K, stem.C)
-    steps = [Launch("fold_stem", (ceil_div(stem.K * STEM_K, THREADS),), (THREADS,), args)]
-    for block in s.sizes.all_blocks:
+    conv1 = s.sizes.conv1
+    if s.stem == "imagenet":
+        args: tuple[str | int, ...] = (*given(conv1), *packed(conv1), conv1.K, conv1.C, wide(conv1.K))
+        steps = [Launch("fold_stem", (ceil_div(wide(conv1.K) * STEM_K, THREADS),), (THREADS,), args)]
+    else:
+        steps = [fold(conv1, conv1, STEP, 0)]
+    for block, wider in zip(s.sizes.all_blocks, blocks(s), strict=True):
         down = block.downsample
-        own = block.conv2.C * block.conv2.R**2
-        line = own + (down.C if down else 0)
-        steps.append(fold(block.conv1, block.conv1, block.conv1.C * block.conv1.R**2, 0))
+        own = wider.conv2.C * wider.conv2.R**2
+        line = own + (wide(down.C) if down else 0)
+        steps.append(fold(block.conv1, block.conv1, wider.conv1.C * wider.conv1.R**2, 0))
         steps.append(fold(block.conv2, block.conv2, line, 0))
         steps += [fold(down, block.conv2, line, own)] if down else []
+    last = s.sizes.widths[-1]
+    if wide(last) != last:
+        args = ("fc.weight", "fc_wide", s.classes, last, wide(last))
+        steps.append(Launch("widen", (ceil_div(s.classes * wide(last), THREADS),), (THREADS,), args))
     return steps
 
 
 def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[Launch]:
     """The stem, two launches a block, and the head."""
     tiles = tuple(tiles)
+
+    def convolve(layer: Layer, names: Names) -> Launch:
+        if in_rows(layer):
+            return implicit_rows.launch(layer.shape, names, "convolve_rows", early)
+        tile = implicit.choose(layer, tiles)
+        return implicit.launch(layer, tile, names, tile.kernel, early)
+
     x, inner, free = SLOTS
-    steps = [_stem(s, x, early)]
-    for block in s.sizes.all_blocks:
+    if s.stem == "imagenet":
+        steps = [_stem(s, x, early)]
+    else:
+        names = Names("windows", *packed(s.sizes.conv1), x)
+        steps = [_windows(s, early), convolve(windows(s), names)]
+    for block in blocks(s):
         first, second = (layer for layer, of in layers(s) if of == block)
-        names = Names(x, *packed(block.conv1), inner)
+        steps.append(convolve(first, Names(x, *packed(block.conv1), inner)))
         # what is added to an element lies where its sum goes
         y = free if block.downsample else x
-        after = Names(inner, *packed(block.conv2), y, "" if block.downsample else x, x, block.conv1.H)
-        for layer, of in ((first, names), (second, after)):
-            tile = implicit.choose(layer, tiles)
-            if in_rows(layer):
-                steps.append(implicit_rows.launch(layer.shape, of, "convolve_rows", early))
-            else:
-                steps.append(implicit.launch(layer, tile, of, tile.kernel, early))
+        residual = "" if block.downsample else x
+        steps.append(convolve(second, Names(inner, *packed(block.conv2), y, residual, x, block.conv1.H)))
         x, free = (free, x) if block.downsample else (x, free)
     return [*steps, *_head(s, x, early)]
+
+
+def _moments(s: ResNetShape) -> tuple[str, str]:
+    """Mean and deviation where pixels are bytes, or what is not read."""
+    return ("mean", "deviation") if s.dtype == "uint8" else (packed(s.sizes.conv1)[1],) * 2
+
+
+def _windows(s: ResNetShape, early: bool) -> Launch:
+    count = s.N * s.image**2 * STEP // 8  # a thread has eight channels
+    args = ("images", *_moments(s), "windows", np.int64(count), s.channels, s.image)
+    return Launch("take_windows", (ceil_div(count, THREADS),), (THREADS,), args, early=early)
 
 
 def _stem(s: ResNetShape, y: str, early: bool) -> Launch:
     part, sizes = stem_of(s), s.sizes
     conv, side = sizes.conv1, sizes.pooled
-    norm = ("mean", "deviation") if s.dtype == "uint8" else (packed(conv)[1],) * 2  # what is not read
-    args = ("images", *norm, *packed(conv), y, s.channels, s.image, conv.P, side, conv.K)
-    grid = (part.count(s), s.N, conv.K // STEM_COLUMNS)
+    args = ("images", *_moments(s), *packed(conv), y, s.channels, s.image, conv.P, side, wide(conv.K))
+    if in_strips(s):
+        parts = ceil_div(conv.P // STRIP_ROWS, strip_steps(s))
+        shape = (ceil_div(side, STRIP_COLUMNS) * parts, s.N, wide(conv.K) // STEM_COLUMNS)
+        return Launch("stem_in_strips", shape, (STRIP_THREADS,), args, early=early)
+    grid = (part.count(s), s.N, wide(conv.K) // STEM_COLUMNS)
     block = (part.warpgroups * 128,)
     return Launch("stem_and_pool", grid, block, args, part.shared_bytes, early=early)
 
 
 def _head(s: ResNetShape, x: str, early: bool) -> list[Launch]:
     last = s.sizes.all_blocks[-1].conv2
-    pixels, C, classes = last.P**2, last.K, ceil_div(s.classes, THREADS // 32)  # a warp for each
+    pixels, C, classes = last.P**2, wide(last.K), ceil_div(s.classes, THREADS // 32)  # a warp for each
+    weights = "fc.weight" if C == last.K else "fc_wide"
     if s.N <= FEW_IMAGES:
-        one = (x, "fc.weight", "fc.bias", "scores", pixels, C, s.classes)
+        one = (x, weights, "fc.bias", "scores", pixels, C, s.classes)
         return [Launch("head", (classes, s.N), (THREADS,), one, C * 4, early=early)]
-    args = ("features", "fc.weight", "fc.bias", "scores", s.N, C, s.classes, HEAD_IMAGES)
+    args = ("features", weights, "fc.bias", "scores", s.N, C, s.classes, HEAD_IMAGES)
     grid = (classes, ceil_div(s.N, HEAD_IMAGES))
     return [
         Launch("take_means", (C // 64, s.N), (THREADS,), (x, "features", pixels, C), early=early),
         Launch("score", grid, (THREADS,), args, early=early),
     ]
+
+
+def fields(tiles: Iterable[implicit.Tile], early: bool) -> dict[str, Any]:
+    """What `Variant` is told by a rung that launches these kernels, apart from its parent and its idea.
+
+    Parameters
+    ----------
+    tiles
+        Those to choose from, layer by layer.
+    early
+        Whether a kernel begins before the one ahead has ended.
+    """
+    tiles = tuple(tiles)
+    return {
+        "op": "resnet",
+        "plan": lambda s: plan(s, tiles, early),
+        "setup": setup,
+        "scratch": scratch,
+        "defines": lambda s: kernels(s, tiles),
+        "refuses": refuses,
+        "precision": "fp16",
+        "min_arch": 90,
+    }
 
 
 def late(tiles: Iterable[implicit.Tile]) -> tuple[implicit.Tile, ...]:

@@ -8,6 +8,7 @@ from functools import partial
 from mini_dnn.report import plots
 from mini_dnn.report.board import Board, Entry, tflops
 from mini_dnn.report.document import Block, Figure, Heading
+from mini_dnn.report.ladder import ladder_of
 from mini_dnn.report.roofline import roofline
 from mini_dnn.report.rows import table_of, title
 from mini_dnn.report.theme import picture
@@ -17,34 +18,55 @@ OVERLAP = (
     "engine. Hidden: how much of the shorter of copies and kernels ran while the other did."
 )
 COLUMNS = (
-    "FLOPs and bytes follow from the sizes, so all variants at a problem stand in a column. Memory: a copy "
-    "measured on this device; arithmetic: computed for its boost clock, not measured."
+    "FLOPs and bytes follow from the sizes, so all variants at a problem stand in a column. Numbers and "
+    "colours are those of the ladder's rungs; other variants are grey. The memory's ceiling is a copy that "
+    "was measured on this device; those of arithmetic are computed for its boost clock, not measured."
 )
+
+
+def roofline_blocks(board: Board, suffix: str) -> Iterator[Block]:
+    """The roofline of the ladder's problems, or of all; ``suffix`` ends the name of the file."""
+    ladder = ladder_of(board)
+    chosen = ladder.problems if ladder else board.problems(board.main)
+    rows = [row for entry in board.at(board.main) for row in entry.rows.values()]
+    points = [row for row in rows if tflops(row) and not row.on_host and row.problem in chosen]
+    if points:
+        at = title(board.main)
+        numbers = {rung.variant: rung.number for rung in ladder.rungs} if ladder else {}
+        drawn = picture(partial(roofline, board, points, numbers), on_page=False)
+        yield Heading(2, "Roofline")
+        caption = f"{at[0].upper()}{at[1:]}. {COLUMNS}"
+        yield Figure(f"roofline{suffix}", drawn, "Roofline", caption, "chart")
+
+
+def op_times(board: Board, suffix: str) -> Iterator[Block]:
+    """Bars for Markdown, in which tables have none."""
+    timed = _timed(board)
+    if timed:
+        caption = f"Op time of each problem at {title(board.main)}; shorter is faster."
+        overlapping = " and ".join(f"`{entry.variant}`" for entry in timed if entry.overlaps)
+        if overlapping:
+            caption += f" Of {overlapping} it is the kernels alone, without the copies that they hide."
+        drawn = picture(partial(plots.op_times, timed), on_page=False)
+        yield Figure(f"op_times{suffix}", drawn, "Op times", caption, "nothing")
+
+
+def _timed(board: Board) -> list[Entry]:
+    return [entry for entry in board.at(board.main) if any(row.op_ms for row in entry.rows.values())]
 
 
 def figures(board: Board, suffix: str) -> Iterator[Block]:
     """Each plot whose data exist, under its heading; ``suffix`` ends the names of the files."""
     at = title(board.main)
-    timed = [entry for entry in board.at(board.main) if any(row.op_ms for row in entry.rows.values())]
+    timed = _timed(board)
     rows = [row for entry in timed for row in entry.rows.values()]
-    if timed:
-        yield Heading(2, "Op times")
-        caption = f"Op time of each problem at {at}; shorter is faster."
-        overlapping = " and ".join(f"`{entry.variant}`" for entry in timed if entry.overlaps)
-        if overlapping:
-            caption += f" Of {overlapping} it is the kernels alone, without the copies that they hide."
-        yield Figure(f"op_times{suffix}", picture(partial(plots.op_times, timed)), "Op times", caption)
     if steps := [entry for entry in timed if _has_parent(board, entry)]:
         yield Heading(2, "What each idea gained")
         caption = (
             f"Each variant over the one that it improves on, at {at}; without those over the CPU, "
             "and without those that overlap copies with kernels: they gain layer time, not op time."
         )
-        yield Figure(f"ladder{suffix}", picture(partial(plots.ladder, board, steps)), "Speed-ups", caption)
-    if points := [row for row in rows if tflops(row) and not row.on_host]:
-        yield Heading(2, "Roofline")
-        drawn = picture(partial(roofline, board, points))
-        yield Figure(f"roofline{suffix}", drawn, "Roofline", f"{at[0].upper()}{at[1:]}. {COLUMNS}")
+        yield Figure(f"gains{suffix}", picture(partial(plots.gains, board, steps)), "Speed-ups", caption)
     sweeps = [s for s in board.sweeps if table_of(s.op, s.problem, s.batch) == board.main] or board.sweeps
     if sweeps:
         yield Heading(2, "Parameter sweep")

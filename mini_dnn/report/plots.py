@@ -47,7 +47,7 @@ def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
     return figure
 
 
-def ladder(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
+def gains(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
     """How many times faster than its parent each variant is."""
     figure, axes = _bars(len(entries) * 1.6)
     factors = [board.speed_up(entry, entry.any_row.parent) or 1.0 for entry in entries]

@@ -52,7 +52,9 @@ def updated(
         before, _, rest = text.partition(start)
         _, found_end, after = rest.partition(end)
         if (text.count(start), text.count(end)) != (1, 1) or not found_end:
-            raise UsageError(f"{path}: expected one '{start}' and after it one '{end}'; put them right first")
+            raise UsageError(
+                f"{path}: expected one '{start}' and after it one '{end}'; correct the markers first"
+            )
         folder = path.parent.relative_to(root)
         block = _savings(savings, folder.name) if marker == "savings" else _block(boards, folder)
         found[path] = (is_now, f"{before}{start}\n\n{block}\n\n{end}{after}")

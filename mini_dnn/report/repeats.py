@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from mini_dnn.report.board import Board, Key
-from mini_dnn.report.document import Block, Heading, Table, Text
+from mini_dnn.report.document import Block, Folded, Heading, Table, Text
 from mini_dnn.report.rows import Row, table_of
 from mini_dnn.report.tables import percent
 
@@ -38,7 +38,7 @@ def repeats(board: Board) -> list[Block]:
         blocks += [Text(f"{ABOUT} {_verdict(on_gpu)}"), _table(board, on_gpu)]
     if on_host:
         blocks += [Text(ON_HOST if on_gpu else f"{ABOUT} {ON_HOST}"), _table(board, on_host)]
-    return [Heading(2, "Spread over runs"), *blocks] if blocks else []
+    return [Heading(2, "Spread over runs"), Folded("The spread of each time", blocks)] if blocks else []
 
 
 def _verdict(found: Mapping[Key, float]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from mini_dnn.report.board import Board, tflops
 from mini_dnn.report.rows import Row
@@ -30,8 +30,14 @@ WIDE = 0.6  # width of a character of a label, times its size
 LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per byte
 
 
-def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
-    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time, and FLOPs."""
+def roofline(board: Board, rows: Sequence[Row], rungs: Mapping[str, int], theme: Theme) -> Figure:
+    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time, and FLOPs.
+
+    Parameters
+    ----------
+    rungs
+        Numbers of the variants that are rungs of the ladder, which are drawn in colour.
+    """
     problems = list(dict.fromkeys(row.problem for row in rows))
     most = max(sum(row.problem == problem for row in rows) for problem in problems)
     height = max(6.5, 1.3 * most * LABEL * LINE / 72 + 1.5)
@@ -40,7 +46,9 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
     rates = [tflops(row) or 0.0 for row in rows]
     intensity = [row.flops / row.min_bytes for row in rows]
     roofs = {name: value for name, value in board.ceilings.items() if name.endswith("_tflops")}
-    axes.set(xscale="log", yscale="log", xlim=(min(intensity) / 8, max(intensity) * 8))
+    copy_gbps = board.ceilings.get("copy_gbps", 0.0)
+    ridge = max(roofs.values()) / copy_gbps * 1e3 if roofs and copy_gbps else math.inf  # has to be seen
+    axes.set(xscale="log", yscale="log", xlim=(min(min(intensity) / 8, ridge / 2), max(intensity) * 8))
     axes.set_ylim(min(rates) / 2, max([*rates, *roofs.values()]) * 2)
     axes.set(xlabel="FLOPs per byte moved (logarithmic)", ylabel="TFLOP/s (logarithmic)")
     for axis in (axes.xaxis, axes.yaxis):
@@ -57,8 +65,9 @@ def roofline(board: Board, rows: Sequence[Row], theme: Theme) -> Figure:
         axes.set_ylim(bottom=axes.get_ylim()[0] / 1.3)
     for at, column in enumerate(columns):
         markers = [MARKERS.get(board.compute_type(row), "D") for row in column]
-        _points(axes, column, places[at], markers, theme.series[at % 4], sides[at], theme)
-    _legend(figure, problems, {board.compute_type(row) for row in rows}, theme)
+        _points(axes, column, places[at], markers, rungs, sides[at], theme)
+    _name_columns(axes, [column[0] for column in columns])
+    _legend(figure, {board.compute_type(row) for row in rows}, theme)
     return figure
 
 
@@ -157,35 +166,47 @@ def _points(
     rows: Sequence[Row],
     places: Sequence[float],
     markers: Sequence[str],
-    colour: str,
+    rungs: Mapping[str, int],
     side: int,
     theme: Theme,
 ) -> None:
     """The points of one layer, with their names to the left (side -1) or right (1)."""
     bottom, top = (math.log10(limit) for limit in axes.get_ylim())
+    colours = theme.ramp(max(rungs.values(), default=1))
     for row, place, marker in zip(rows, places, markers, strict=True):
+        number = rungs.get(row.variant)
+        colour = colours[number - 1] if number else theme.soft
         x, rate = row.flops / row.min_bytes, tflops(row) or 0.0
         y = 10 ** (bottom + place * (top - bottom))
         axes.plot([x, x * LEADER**side], [rate, y], color=theme.soft, linewidth=0.6, zorder=2)
-        axes.plot(x, rate, marker, color=colour, markersize=7, markeredgecolor=theme.ground)
+        size, over = (9, 4) if number else (5, 3)
+        axes.plot(x, rate, marker, color=colour, markersize=size, markeredgecolor=theme.ground, zorder=over)
         axes.annotate(
-            row.variant,
+            f"{number}  {row.variant}" if number else row.variant,
             (x * LEADER**side, y),
             (3 * side, 0),
             textcoords="offset points",
             ha="left" if side > 0 else "right",
             va="center",
             size=LABEL,
+            color=colour,
+            weight="bold" if number else "normal",
             bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.8},
         )
 
 
-def _legend(figure: Figure, problems: Sequence[str], compute_types: set[str], theme: Theme) -> None:
+def _name_columns(axes: Axes, rows: Sequence[Row]) -> None:
+    """The problems' names above their columns."""
+    above = axes.secondary_xaxis("top")
+    above.set_xticks([row.flops / row.min_bytes for row in rows], [row.problem for row in rows])
+    above.xaxis.set_minor_locator(NullLocator())
+    above.tick_params(length=0)
+    above.spines["top"].set_visible(False)
+
+
+def _legend(figure: Figure, compute_types: set[str], theme: Theme) -> None:
     shapes = {name: marker for name, marker in MARKERS.items() if name in compute_types}
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=theme.series[at % 4], label=problem)
-        for at, problem in enumerate(problems)
-    ] + [
         Line2D([], [], marker=marker, linestyle="", color=theme.soft, label=name)
         for name, marker in shapes.items()
     ]

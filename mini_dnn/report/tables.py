@@ -12,7 +12,7 @@ from mini_dnn.measuring.roof import Roof
 from mini_dnn.report.board import Board, Entry, gbps, tflops, throttling
 from mini_dnn.report.document import NOT_THERE, Table
 from mini_dnn.report.load import OLD_LAYER_TIMES
-from mini_dnn.report.rows import At, Record, Row, course_at, table_of
+from mini_dnn.report.rows import At, Record, Row
 from mini_dnn.running.timing import Timing
 
 
@@ -52,57 +52,42 @@ def op_cells(entry: Entry) -> list[str]:
     return [number(ms) for ms in [*map(entry.op_ms, entry.problems), *sums]]
 
 
-def peers_table(board: Board) -> Table:
-    """Libraries on the same device at the course's problems, and how the final kernel compares."""
-    own = course_at(board.operation.name)
-    of_peer: dict[tuple[str, str, str], dict[str, float]] = {}
-    for row in (peer.row for peer in board.peers):
-        if table_of(row.op, row.problem, row.batch) == own:
-            of_peer.setdefault((row.peer, row.precision, row.order), {})[row.problem] = row.op_ms
-    final = board.entries.get((board.final, own))
-    problems = [name for name in board.operation.course if any(name in op_ms for op_ms in of_peer.values())]
-    final_ms = final.sum_of(problems) if final else None
-    rows = []
-    for words, op_ms in of_peer.items():
-        known = [op_ms.get(problem) for problem in problems]
-        sum_ms = None if None in known else sum(ms for ms in known if ms is not None)
-        over = times(sum_ms / final_ms) if sum_ms and final_ms else NOT_THERE
-        cells = [*known, sum_ms] if len(problems) > 1 else known
-        rows.append([*words, *map(number, cells), over])
-    columns = ["library", "precision", "order", *op_columns(problems), f"`{board.final}` over it"]
-    return Table(columns, rows, text_columns=3)
-
-
 def times_table(board: Board, at: At) -> Table:
-    """Every variant of a table: op times, speed-ups, layer times, accuracy."""
+    """Every variant of a table: op times, speed-ups, accuracy."""
     entries, problems = board.at(at), board.problems(at)
     baseline = [board.baseline] if board.baseline else []
     rows = []
     for entry in entries:
         parent = entry.any_row.parent
-        layer_ms = [entry.rows[name].layer_ms if name in entry.rows else None for name in problems]
         accuracy = entry.any_row.accuracy
         rows.append(
             [
                 name_of(entry),
                 f"`{parent}`" if parent else NOT_THERE,
+                entry.any_row.precision,
                 *op_cells(entry),
                 *(
                     NOT_THERE if entry.overlaps else times(board.speed_up(entry, over))
                     for over in (parent, *baseline)
                 ),
-                *map(number, layer_ms),
                 *([NOT_THERE if accuracy is None else f"{accuracy:.4f}"] if board.in_network else []),
             ]
         )
-    layer_columns = [f"layer time {number}, ms" for number, _ in enumerate(problems, 1)]
-    columns = ["variant", "parent", *op_columns(problems), "over parent", *(f"over `{b}`" for b in baseline)]
+    columns = [
+        "variant",
+        "parent",
+        "precision",
+        *op_columns(problems),
+        "over parent",
+        *(f"over `{b}`" for b in baseline),
+    ]
     sums = {
         at: e.sum_ms for at, e in enumerate(entries) if e.sum_ms is not None and not (e.stale or e.overlaps)
     }
     fastest = frozenset([min(sums, key=sums.__getitem__)]) if sums else frozenset()
-    columns += [*layer_columns, *(["accuracy"] if board.in_network else [])]
-    return Table(columns, rows, text_columns=2, strong=fastest)
+    columns += ["accuracy"] if board.in_network else []
+    bar = columns.index("sum, ms") if len(problems) > 1 else 3
+    return Table(columns, rows, text_columns=3, strong=fastest, bar=bar, name="variants")
 
 
 def rates_table(board: Board, at: At) -> Table:
@@ -126,7 +111,31 @@ def rates_table(board: Board, at: At) -> Table:
                 ]
             )
     columns = ["variant", "problem", "precision", "nearer ceiling", "GB/s", "TFLOP/s", "of the roofline"]
-    return Table([*columns, "max error", "timed runs", "median ±"], rows, text_columns=4)
+    columns += ["max error", "timed runs", "median ±"]
+    return Table(columns, rows, text_columns=4, name="variants")
+
+
+def layers_table(board: Board, at: At) -> Table:
+    """Layer times of every variant that has some, and how much of them the op is."""
+    entries, problems = board.at(at), board.problems(at)
+    rows = []
+    for entry in entries:
+        found = [entry.rows.get(name) for name in problems]
+        layer_ms = [row.layer_ms if row else None for row in found]
+        shares = [
+            row.op_ms / row.layer_ms if row and row.op_ms and row.layer_ms and not row.on_host else None
+            for row in found
+        ]
+        if any(layer_ms):
+            rows.append([name_of(entry), *map(number, layer_ms), *map(_share, shares)])
+    columns = [f"layer time {at}, ms" for at, _ in enumerate(problems, 1)]
+    columns += [f"op {at}, of its layer" for at, _ in enumerate(problems, 1)]
+    return Table(["variant", *columns], rows, name="variants")
+
+
+def _share(fraction: float | None) -> str:
+    """A share that may be small."""
+    return percent(fraction, 1 if fraction is not None and fraction < 0.1 else 0)
 
 
 def bound(roof: Roof | None) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from mini_dnn.report.document import Picture
@@ -32,6 +34,20 @@ class Theme:
     series: tuple[str, ...]
     better: str
     worse: str
+    rungs: tuple[str, ...]  # of a ladder, from the first to the last
+
+    def ramp(self, count: int) -> list[str]:
+        """A colour for each rung of a ladder, evenly along `rungs`."""
+        last = len(self.rungs) - 1
+        places = [at * last / max(1, count - 1) for at in range(count)]
+        return [_between(self.rungs, place) for place in places]
+
+
+def _between(colours: Sequence[str], place: float) -> str:
+    """The colour at a place between those at whole numbers."""
+    at = min(int(place), len(colours) - 2)
+    low, high = (np.array(to_rgb(colour)) for colour in colours[at : at + 2])
+    return to_hex(low + (high - low) * (place - at))
 
 
 LIGHT = Theme(
@@ -42,6 +58,7 @@ LIGHT = Theme(
     ("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
     better="#009E73",
     worse="#D55E00",
+    rungs=("#b45309", "#be185d", "#6d28d9", "#1d4ed8", "#0f766e"),
 )
 DARK = Theme(
     "#14181d",
@@ -51,14 +68,16 @@ DARK = Theme(
     ("#56B4E9", "#E69F00", "#009E73", "#CC79A7"),
     better="#009E73",
     worse="#D55E00",
+    rungs=("#fbbf24", "#f472b6", "#a78bfa", "#60a5fa", "#2dd4bf"),
 )
 
 Draw = Callable[[Theme], Figure]
 
 
-def picture(draw: Draw) -> Picture:
-    """Draw for both grounds."""
-    return Picture(_render(draw, LIGHT, "png"), _render(draw, LIGHT, "svg"), _render(draw, DARK, "svg"))
+def picture(draw: Draw, on_page: bool = True) -> Picture:
+    """Draw for both grounds; without SVGs where the page does not show it."""
+    svgs = [_render(draw, ground, "svg") if on_page else b"" for ground in (LIGHT, DARK)]
+    return Picture(_render(draw, LIGHT, "png"), *svgs)
 
 
 def _render(draw: Draw, theme: Theme, form: str) -> bytes:

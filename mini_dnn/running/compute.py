@@ -11,7 +11,7 @@ import numpy as np
 from mini_dnn.device import Device, check_name, open_device
 from mini_dnn.ops import Operation
 from mini_dnn.running.runner import run, runs_on
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, default_of, find, preferred
 
 
 def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
@@ -60,10 +60,10 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
 
 def best(operation: Operation, problem: Any, device: Device) -> Variant:
     """The variant that is taken where none is named: see `Operation.preferred`."""
-    for variant in map(find, operation.preferred):
+    for variant in preferred(operation):
         if not variant.limit_for(problem) and runs_on(variant, device):
             return variant
-    return find(operation.default)
+    return find(default_of(operation.name, operation.default))
 
 
 def _array_count(operation: Operation, given: int) -> int:

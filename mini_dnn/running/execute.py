@@ -70,7 +70,8 @@ class Execution:
         for wait in (*waits_in_vain(planned.setup), *waits_in_vain(planned.steps)):
             raise VariantError(
                 f"{planned.name}: stream {wait.stream} waits for the event '{wait.event}', which no step "
-                f"before it records; put Record('{wait.event}', stream) behind what it has to wait for"
+                f"before it records; put Record('{wait.event}', stream) after the steps that it has to "
+                f"wait for"
             )
         self._module, self._device = module, device
         self._events: dict[str, Any] = {}
@@ -251,7 +252,7 @@ def argument(
         case int():
             if not -(2**31) <= value < 2**31:
                 raise VariantError(
-                    f"{what} passes {value}, which does not fit C's int; "
+                    f"{what} passes {value}, which does not fit in C's int; "
                     "pass np.int64(...) and declare the parameter long long"
                 )
             return np.int32(value)
@@ -315,6 +316,6 @@ def _describe(step: Step) -> tuple[str, str]:
 def _host_part(host: Arrays, images: Images) -> np.ndarray:
     if images.buffer not in host:
         raise VariantError(
-            f"the plan copies '{images.buffer}', which is on the device alone; it may copy {', '.join(host)}"
+            f"the plan copies '{images.buffer}', which is only on the device; it may copy {', '.join(host)}"
         )
     return host[images.buffer][images.first : images.last]

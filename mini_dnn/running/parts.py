@@ -51,7 +51,7 @@ def largest_part(
         needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
             f"{one.name} needs {needed / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
-            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or take a "
+            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or use a "
             "variant that needs less"
         )
     low = 1  # fits, and high does not

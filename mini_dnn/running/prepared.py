@@ -59,14 +59,14 @@ class Prepared:
     def __init__(self, variant: Variant, problem: Any, device: Device, stream: ForeignStream) -> None:
         if variant.host is not None:
             raise VariantError(
-                f"{variant.name} runs on the host, and the arrays lie on a GPU; take a variant with kernels, "
+                f"{variant.name} runs on the host, but the arrays are on a GPU; use a variant with kernels, "
                 "or pass NumPy arrays"
             )
         check_runnable(variant, device)
         if stream.is_captured():
             raise DeviceError(
-                f"{variant.name} was not called with {problem} on this stream before it is captured, and has "
-                "to compile and allocate; call it once on the stream, and capture it then"
+                f"{variant.name} was not called with {problem} on this stream before the capture, but has "
+                "to compile and allocate; call it once on the stream, then capture it"
             )
         self.variant, self.problem = variant, problem
         self.names = tuple(problem.arrays)  # the order of a call's addresses

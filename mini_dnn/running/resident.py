@@ -115,13 +115,13 @@ class Resident:
         self, variant: Variant, problem: Any, weights: Arrays, device: Device, use_graph: bool = True
     ) -> None:
         if variant.host is not None:
-            raise VariantError(f"{variant.name} runs on the host: nothing of it can stay on a device")
+            raise VariantError(f"{variant.name} runs on the host, so nothing can stay on a device")
         check_runnable(variant, device)
         _ends(problem)
         expected = {name: array.shape for name, array in problem.named("weight").items()}
         found = {name: value.shape for name, value in weights.items()}
         if found != expected:
-            raise ShapeError(f"{variant.name} takes the weights {expected}; found {found}")
+            raise ShapeError(f"{variant.name} needs the weights {expected}; found {found}")
         weights = {name: np.ascontiguousarray(v, problem.arrays[name].dtype) for name, v in weights.items()}
 
         def plan(n: int) -> Planned:

@@ -77,7 +77,7 @@ def run(
     """
     limit = variant.limit_for(problem)
     if limit:
-        raise VariantError(f"{variant.name} does not take {problem}: {limit}")
+        raise VariantError(f"{variant.name} does not support {problem}: {limit}")
     if variant.host is not None:
         return _run_host(variant, problem, arrays, timing, most or problem.batch, progress)
     if device is None:
@@ -105,8 +105,8 @@ def run_plans(
     ----------
     plan
         Gives the plan for so many entries of the batch.
-
-    Others are those of `run`.
+    problem, arrays, device, timing, most, progress
+        As those of `run`.
     """
     outputs = empty_outputs(problem)
     parts = cut(problem.batch, largest_part(plan, problem, device.free_bytes(), most))
@@ -199,12 +199,12 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
         return
     if variant.needs_gpu and not device.has_clock:
         raise DeviceError(
-            f"{variant.name} needs a GPU: {variant.needs_gpu}. On the emulator, leave it out or take another"
+            f"{variant.name} needs a GPU: {variant.needs_gpu}. On the emulator, use another variant"
         )
     if device.arch < variant.min_arch:
         raise DeviceError(
             f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}. "
-            "Take another variant, or --device emulator"
+            "Use another variant, or --device emulator"
         )
 
 

@@ -7,7 +7,17 @@ from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.ops.problem import Array
-from mini_dnn.variant.folders import SHORT_NAMES, climbed, find, mine, names, operation_of, own
+from mini_dnn.variant.folders import (
+    SHORT_NAMES,
+    climbed,
+    default_of,
+    find,
+    mine,
+    names,
+    operation_of,
+    own,
+    preferred,
+)
 from mini_dnn.variant.plan import (
     Call,
     CopyIn,
@@ -50,9 +60,11 @@ __all__ = [
     "Wait",
     "ceil_div",
     "climbed",
+    "default_of",
     "find",
     "mine",
     "names",
     "operation_of",
     "own",
+    "preferred",
 ]

@@ -98,7 +98,7 @@ def next_hint(folder: Path) -> list[str]:
         source, read = find(str(state["of"])), [int(count) for count in state["read"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{folder} is no exercise: 'run.py new --exercise {exercises()[0]}' makes one"
+            f"{folder} is not an exercise: 'run.py new --exercise {exercises()[0]}' makes one"
         ) from error
     blanks = blanks_of(source)
     lines = (folder / "kernel.cu").read_text().splitlines()

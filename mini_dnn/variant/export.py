@@ -59,7 +59,7 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
     """
     if variant.plan is None:
         raise UsageError(
-            f"{variant.name} is NumPy and runs on the host: there is no kernel to expand; try m1"
+            f"{variant.name} is NumPy and runs on the host, so it has no kernel to expand; try m1"
         )
     planned = variant.planned(problem, max_shared_bytes)
     defines = [f"#define {name} {value}" for name, value in planned.defines.items()]

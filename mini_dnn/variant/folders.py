@@ -14,12 +14,14 @@ import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from mini_dnn import ops
 from mini_dnn.errors import VariantError
+from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.paths import ROOT
 from mini_dnn.variant.variant import COMPUTE_TYPES, Variant, where
@@ -76,6 +78,30 @@ def climbed(parents: Mapping[str, str | None]) -> list[str]:
 
     found = list(climb(None))
     return found + [name for name in parents if name not in found]  # these are parents of each other
+
+
+def default_of(op: str, wanted: str) -> str:
+    """The variant that is taken where none is named; in a copy that lacks it, the last one of its ladder.
+
+    Where none is wanted, it is none.
+    """
+    if not wanted or _is_here(SHORT_NAMES.get(wanted, wanted)):
+        return wanted
+    ladder = climbed({name: find(name).parent for name in names(op)})
+    return ladder[-1] if ladder else wanted
+
+
+def preferred(operation: Operation) -> Iterator[Variant]:
+    """Those of the operation's preferred variants that are there, the best first."""
+    return (find(name) for name in operation.preferred if _is_here(name))
+
+
+def _is_here(name: str) -> bool:
+    """Whether this copy of the repository has the variant of that full name.
+
+    Every call of an operation that names no variant asks this, so no folder is listed for it.
+    """
+    return any((ROOT / home / name / "variant.py").is_file() for home in (*HOMES, "."))
 
 
 def operation_of(name: str) -> str:
@@ -154,7 +180,7 @@ def _load(folder: Path) -> Variant:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
-        exec(compile(file.read_text(), str(file), "exec"), vars(module))
+        exec(_compiled(file.read_text(), str(file)), vars(module))
     except (Exception, SystemExit) as error:
         raise VariantError(f"{file} cannot be loaded: {where(error, file)}") from error
     variant = getattr(module, "VARIANT", None)
@@ -171,8 +197,14 @@ def _load(folder: Path) -> Variant:
         raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
     variant = replace(variant, name=_official_name(folder), folder=folder, lookup=find)
     if variant.plan is not None and not variant.source.is_file():
-        raise VariantError(f"{file} has a plan but there is no {variant.source}; put its kernels there")
+        raise VariantError(f"{file} has a plan, but there is no {variant.source}; put its kernels there")
     return variant
+
+
+@cache
+def _compiled(text: str, file: str) -> CodeType:
+    """Kept by its text: the list of variants alone loads all of them."""
+    return compile(text, file, "exec")
 
 
 def _official_name(folder: Path) -> str:

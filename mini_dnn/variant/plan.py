@@ -103,7 +103,7 @@ class TensorMap:
         return found
 
     def _error(self, what: str) -> VariantError:
-        return VariantError(f"the tensor map of '{self.buffer}' cannot be made: {what}")
+        return VariantError(f"the tensor map of '{self.buffer}' cannot be created: {what}")
 
 
 @dataclass(frozen=True)
@@ -344,11 +344,11 @@ def _expected(name: str, value: Any) -> str:
     match name:
         case "grid" | "block":
             fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-            words = "whole numbers: (a // b, c) or (ceil_div(a, b), c)"
+            words = "integers: (a // b, c) or (ceil_div(a, b), c)"
         case "cluster":
             given = value if isinstance(value, tuple) else (value,)
             fits = 1 <= len(given) <= 3 and all(map(_is_whole, given))
-            words = "a whole number, or a tuple of up to three: 2 or (2, 1)"
+            words = "an integer, or a tuple of up to three: 2 or (2, 1)"
         case "early":
             fits, words = isinstance(value, bool), "True or False"
         case "args":
@@ -364,7 +364,7 @@ def _expected(name: str, value: Any) -> str:
         case "images":
             fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
         case "stream":
-            fits, words = _is_whole(value) and value >= 0, "a whole number from 0 on"
+            fits, words = _is_whole(value) and value >= 0, "an integer of 0 or more"
         case "code":
             fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
         case "layout":
@@ -372,7 +372,7 @@ def _expected(name: str, value: Any) -> str:
         case "alpha" | "beta":
             fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
         case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
-            fits, words = _is_whole(value), "a whole number: a // b or ceil_div(a, b)"
+            fits, words = _is_whole(value), "an integer: a // b or ceil_div(a, b)"
     return "" if fits else words
 
 
@@ -387,7 +387,9 @@ def _expected_of_map(name: str, value: Any) -> str:
             return "" if value in (None, *ELEMENTS) else f"one of {', '.join(ELEMENTS)}"
     fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
     words = (
-        "R, stride and padding: (3, 1, 1)" if name == "windows" else "whole numbers of elements: (128, 64)"
+        "R, stride and padding: (3, 1, 1)"
+        if name == "windows"
+        else "integers, counted in elements: (128, 64)"
     )
     return "" if fits or (value is None and name != "box") else words
 

@@ -14,6 +14,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.variant.answers import Exercise, exercise
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
+from mini_dnn.variant.host_python import PythonProgram
 from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -39,9 +40,11 @@ class Origin:
 
 
 def standalone(
-    variant: Variant, problem: Any, origin: Origin, arch: int, max_shared_bytes: int
+    variant: Variant, problem: Any, origin: Origin, arch: int, max_shared_bytes: int, form: str = "c"
 ) -> dict[str, bytes]:
     """The folder's files by name. ``make && ./main`` builds, checks and times the kernel.
+
+    With the form ``"cupy"``, ``python main.py`` does.
 
     Parameters
     ----------
@@ -63,9 +66,13 @@ def standalone(
     planned = variant.planned(problem, max_shared_bytes)
     _check(planned)
     given = exercise(variant.operation, problem, variant.precision)
+    if form == "cupy":
+        return _for_cupy(PythonProgram(planned, given, arch), kernel, variant.idea, origin)
     program = HostProgram(planned, given)
     headers = _headers(program)
-    head = "\n".join(_head(planned, variant.idea, origin, {"kernel.cu": KERNEL, **headers, **_files(given)}))
+    contents = {"kernel.cu": KERNEL, **headers, **_files(given)}
+    texts = _head(planned, variant.idea, origin, contents, "make && ./main")
+    head = "\n".join(f"// {line}".rstrip() for line in texts)
     makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch).removeprefix("sm_"))
     return {
         "main.cu": f"{head}\n{program.text([*headers, 'kernel.cu'])}".encode(),
@@ -74,6 +81,21 @@ def standalone(
         "Makefile": makefile.encode(),
         "LICENSE": (ROOT / "LICENSE").read_bytes(),
         **{f"expected-{name}.bin": answers.tobytes() for name, answers in given.answers.items()},
+    }
+
+
+def _for_cupy(program: PythonProgram, kernel: str, idea: str, origin: Origin) -> dict[str, bytes]:
+    """The folder's files for CuPy."""
+    answers = program.exercise.answers
+    contents = {"kernel.cu": KERNEL, "harness.py": "arrays, the comparison, the clock"}
+    contents |= _files(program.exercise)
+    head = "\n".join(_head(program.planned, idea, origin, contents, "python main.py"))
+    return {
+        "main.py": f'"""{head}\n"""\n\n{program.text()}'.encode(),
+        "kernel.cu": kernel.encode(),
+        "harness.py": (FILES / "harness.py").read_bytes(),
+        "LICENSE": (ROOT / "LICENSE").read_bytes(),
+        **{f"expected-{name}.bin": found.tobytes() for name, found in answers.items()},
     }
 
 
@@ -128,20 +150,22 @@ def _files(given: Exercise) -> dict[str, str]:
     }
 
 
-def _head(planned: Planned, idea: str, origin: Origin, contents: Mapping[str, str]) -> list[str]:
-    """The comment at the top of ``main.cu``, with what each file contains."""
+def _head(
+    planned: Planned, idea: str, origin: Origin, contents: Mapping[str, str], command: str
+) -> list[str]:
+    """The comment at the top of the program, with what each file contains."""
     width = max(map(len, contents))
     texts = [
         f"{planned.name} for {origin.title}: {planned.problem}",
         f"Idea: {idea}.",
         "",
-        "  make && ./main",
+        f"  {command}",
         "",
         *(f"{name:<{width}}  {content}" for name, content in contents.items()),
         "",
         f"From mini_dnn, commit {origin.commit}. MIT licence: see LICENSE.",
     ]
-    return [f"// {line}".rstrip() for text in texts for line in _wrapped(text, WIDTH - 3)]
+    return [line for text in texts for line in _wrapped(text, WIDTH - 3)]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -150,7 +150,7 @@ class Variant:
         """
         limit = self.limit_for(problem)
         if limit:
-            raise VariantError(f"{self.name} does not take {problem}: {limit}")
+            raise VariantError(f"{self.name} does not support {problem}: {limit}")
         steps = self._steps("plan", self.plan, problem)
         variant = self
         if self.compact is not None:
@@ -186,7 +186,7 @@ class Variant:
             return {name: int(index(value)) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: defines gives {given!r}; expected names with whole numbers: {{'TILE': 16}}"
+                f"{self.name}: defines gives {given!r}; expected names with integers: {{'TILE': 16}}"
             ) from error
 
     def computes_in(self, problem: Any) -> str:
@@ -228,8 +228,8 @@ class Variant:
             found = {str(name): _array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: scratch gives {given!r}; expected names with shapes in whole numbers from 1 "
-                "on: {'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') where it is not float32"
+                f"{self.name}: scratch gives {given!r}; expected names with shapes of integers of 1 "
+                "or more: {'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') if it is not float32"
             ) from error
         taken = sorted(set(found) & set(problem.arrays))
         if taken:
@@ -246,7 +246,7 @@ class Variant:
         for step in steps:
             if not isinstance(step, WrittenStep):
                 raise VariantError(
-                    f"{self.name}: {what} returns {step!r}, which is no step such as Launch(...)"
+                    f"{self.name}: {what} returns {step!r}, which is not a step such as Launch(...)"
                 )
             check_step(step, self.name)
             if isinstance(step, Launch) and step.new_in_hopper and self.min_arch < CLUSTER_ARCH:

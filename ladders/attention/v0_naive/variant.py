@@ -19,5 +19,5 @@ VARIANT = Variant(
     op="attention",
     plan=plan,
     defines=lambda p: {"D": p.d, "THREADS": THREADS, "IN_HALF": p.dtype == "fp16", "CAUSAL": p.causal},
-    idea="one thread an element of o: scores are made on the way, twice, straight from the formula",
+    idea="one thread per element of o, directly from the formula: all scores are computed twice",
 )

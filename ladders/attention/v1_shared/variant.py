@@ -28,5 +28,5 @@ VARIANT = Variant(
     plan=plan,
     defines=defines,
     parent="attention/v0_naive",
-    idea="a block loads tiles of q, k and v for 16 queries, and makes each score once a pass",
+    idea="a block loads tiles of q, k and v for 16 queries, and computes each score once per pass",
 )

@@ -34,5 +34,5 @@ VARIANT = Variant(
     refuses=refuses,
     parent="attention/v3_wmma",
     precision="fp16",
-    idea="a block has 64 queries, 16 a warp: tiles are loaded for all, and each warp keeps its scores",
+    idea="a block has 64 queries, 16 per warp: tiles are loaded for all, and each warp keeps its scores",
 )

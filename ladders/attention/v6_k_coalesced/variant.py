@@ -34,5 +34,5 @@ VARIANT = Variant(
     refuses=refuses,
     parent="attention/v5_rows",
     precision="fp16",
-    idea="keys come 16 bytes at a time, into lines that do not all begin in the same bank",
+    idea="keys are loaded 16 bytes at a time, into lines that start in different banks",
 )

@@ -32,5 +32,5 @@ VARIANT = Variant(
     parent="attention/v6_k_coalesced",
     precision="fp16",
     min_arch=80,
-    idea="one pass over the keys; scores become weights in the registers where they were made",
+    idea="one pass over the keys; scores become weights in the registers in which they were computed",
 )

@@ -51,5 +51,5 @@ VARIANT = Variant(
     parent="attention/v7_online",
     precision="fp16",
     min_arch=90,
-    idea="two warpgroups in turn: while one's products run, the other makes powers; a warp asks for copies",
+    idea="two warpgroups alternate between products and powers; a separate warp starts the copies",
 )

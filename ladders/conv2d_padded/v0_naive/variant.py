@@ -27,5 +27,5 @@ VARIANT = Variant(
     op="conv2d_padded",
     plan=plan,
     defines=defines,
-    idea="one thread an element of y, straight from the formula, with bias, residual and ReLU",
+    idea="one thread per element of y, directly from the formula, with bias, residual and ReLU",
 )

@@ -35,5 +35,5 @@ VARIANT = Variant(
     defines=defines,
     refuses=refuses,
     parent="conv2d_padded/v0_naive",
-    idea="the convolution is a product of matrices of which one is never stored, in shared tiles",
+    idea="the convolution is a product of two matrices, one of which is never stored, in shared-memory tiles",
 )

@@ -40,5 +40,5 @@ VARIANT = Variant(
     refuses=refuses,
     parent="conv2d_padded/v1_shared",
     precision="fp16",
-    idea="with channels last a tile is 16-byte pieces of x, and the tensor cores multiply it",
+    idea="with channels last, a tile consists of 16-byte pieces of x, and the tensor cores multiply it",
 )

@@ -32,5 +32,5 @@ VARIANT = Variant(
     parent="conv2d_padded/v2_wmma",
     precision="fp16",
     min_arch=90,
-    idea="the copy engine brings the pixels that windows see, while warpgroups multiply earlier ones",
+    idea="the copy engine loads the pixels of the windows, while warpgroups multiply earlier ones",
 )

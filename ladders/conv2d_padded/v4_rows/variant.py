@@ -19,5 +19,5 @@ VARIANT = Variant(
     parent="conv2d_padded/v3_wgmma",
     precision="fp16",
     min_arch=90,
-    idea="pixels come to shared memory once; the filter's places are shifts of one matrix, and weights stay",
+    idea="pixels are loaded once; the positions in the filter are shifts of one matrix, and weights stay",
 )

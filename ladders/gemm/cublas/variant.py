@@ -42,5 +42,5 @@ VARIANT = Variant(
     parent="gemm/v0_naive",
     compute_type=lambda p: "fp32" if p.dtype == "fp32" else "fp16",
     needs_gpu="cuBLAS, which it calls, is NVIDIA's library for its GPUs",
-    idea="leave it to the vendor's library: what each rung is compared with",
+    idea="the vendor's library, with which each rung is compared",
 )

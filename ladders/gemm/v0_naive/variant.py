@@ -28,5 +28,5 @@ VARIANT = Variant(
     op="gemm",
     plan=plan,
     defines=lambda p: {"TILE": TILE, "IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
-    idea="one thread an element of c: a loop over k, straight from the formula",
+    idea="one thread per element of c: a loop over k, directly from the formula",
 )

@@ -29,5 +29,5 @@ VARIANT = Variant(
     plan=plan,
     defines=lambda p: {"TILE": TILE, "IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
     parent="gemm/v0_naive",
-    idea="a warp takes 32 columns of one row, and not 32 rows: its loads of b and stores of c are coalesced",
+    idea="a warp has 32 columns of one row instead of 32 rows: loads of b and stores of c are coalesced",
 )

@@ -33,5 +33,5 @@ VARIANT = Variant(
     plan=plan,
     defines=defines,
     parent="gemm/v2_tiled",
-    idea="a thread keeps 8 x 8 sums in registers: 16 values from shared memory serve 64 FMAs, four a load",
+    idea="a thread keeps 8 x 8 sums in registers: 16 values from shared memory for 64 FMAs, four per load",
 )

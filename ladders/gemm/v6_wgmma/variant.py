@@ -54,5 +54,5 @@ VARIANT = Variant(
     parent="gemm/v5_mma_async",
     precision="fp16",
     min_arch=90,
-    idea="the copy engine brings whole tiles, and wgmma multiplies them where they lie in shared memory",
+    idea="the copy engine loads whole tiles, and wgmma multiplies them directly from shared memory",
 )

@@ -66,5 +66,5 @@ VARIANT = Variant(
     parent="gemm/v6_wgmma",
     precision="fp16",
     min_arch=90,
-    idea="one warp copies, two warpgroups multiply, blocks stay: nothing waits for everything",
+    idea="one warp copies, two warpgroups multiply, blocks are persistent: no barrier for the whole block",
 )

@@ -300,5 +300,5 @@ VARIANT = Variant(
     parent="gemm/v7_specialised",
     precision="fp16",
     min_arch=90,
-    idea="the right tile, cluster and way in and out for every shape, chosen by a model of the time",
+    idea="the best tile, cluster, loads and stores for every shape, chosen by a model of the time",
 )

@@ -28,5 +28,5 @@ VARIANT = Variant(
     plan=plan,
     defines=lambda p: {"NORM": p.norm, "GELU": p.act == "gelu", "OUT_HALF": p.out == "fp16"},
     precision="fp16",
-    idea="norm, bias, GELU and residual while a sum is in a register: one thread an element of y",
+    idea="one thread per element of y: norm, bias, GELU and residual while the sum is in a register",
 )

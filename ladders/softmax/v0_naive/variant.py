@@ -11,4 +11,6 @@ def plan(p: Rows) -> list[Launch]:
     return [Launch("softmax", (ceil_div(p.N, THREADS),), (THREADS,), ("x", "y", p.N, p.L))]
 
 
-VARIANT = Variant(op="softmax", plan=plan, idea="one thread a row: maximum, sum and quotient in three loops")
+VARIANT = Variant(
+    op="softmax", plan=plan, idea="one thread per row: maximum, sum and quotient in three loops"
+)

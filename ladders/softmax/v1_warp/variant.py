@@ -15,5 +15,5 @@ VARIANT = Variant(
     op="softmax",
     plan=plan,
     parent="softmax/v0_naive",
-    idea="one warp a row: loads are coalesced, and maximum and sum are found in one pass",
+    idea="one warp per row: loads are coalesced, and maximum and sum are computed in one pass",
 )

@@ -1,16 +1,17 @@
-// m1/direct: y[n][m][p][q] = sum over c, r, s of x[n][c][p + r][q + s] * w[m][c][r][s], one thread an output.
+// m1/direct: y[n][m][p][q] = sum over c, r, s of x[n][c][p + r][q + s] * w[m][c][r][s], one thread per output.
 //
-// Idea      No output needs another: the loops over n, m, p and q become threads, those over c, r and s stay loops.
+// Idea      No output depends on another one: the loops over n, m, p and q become threads, and those over c, r and s
+//           stay loops.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order; P = H - R + 1, Q = W - S + 1.
-// Mapping   thread -> pixel p Q + q of an output plane; blockIdx.y -> m (and m + gridDim.y ... where M passes the limit
+// Mapping   thread -> pixel p Q + q of an output plane; blockIdx.y -> m (and m + gridDim.y ... if M exceeds the limit
 //           of a grid); blockIdx.z -> n. Neighbouring threads read neighbouring x (coalesced) and the same w.
-// Roofline  bytes 4 (N C H W + M K + N M P Q), FLOPs 2 M K N P Q. At the course's shapes, N = 10,000, on a GPU of
-//           4.3 TB/s and 67 TFLOP/s: layer 1 moves 1.32 GB (0.31 ms) for 25 GFLOP (0.37 ms), layer 2 1.00 GB
-//           (0.23 ms) for 72 GFLOP (1.08 ms). Each FMA needs two loads here: 3 and 9 ms at one a clock and SM (132 SMs,
-//           1.98 GHz). But S is not known to nvcc, so that the 7 products of a filter row take some 105 instructions,
-//           most of them 64-bit addresses and tests of loops: 6.4 and 17.6 ms at four a clock and SM.
-// Gain      over m1/cpu: some ten thousand threads instead of a few cores, and memory fifty times faster.
-// Limits    none on the shape. No reuse but what the caches give.
+// Roofline  bytes 4 (N C H W + M K + N M P Q), FLOPs 2 M K N P Q. At the course's shapes, N = 10,000, on a GPU of 4.3
+//           TB/s and 67 TFLOP/s, layer 1 moves 1.32 GB (0.31 ms) for 25 GFLOP (0.37 ms), and layer 2 moves 1.00 GB
+//           (0.23 ms) for 72 GFLOP (1.08 ms). Each FMA needs two loads in this kernel: 3 and 9 ms at one per clock and
+//           SM (132 SMs, 1.98 GHz). However, nvcc does not know S, so the 7 products of a filter row take some 105
+//           instructions, most of them 64-bit addresses and loop tests: 6.4 and 17.6 ms at four per clock and SM.
+// Gain      over m1/cpu: some ten thousand threads instead of a few cores, and memory that is fifty times faster.
+// Limits    none on the shape. Only the caches provide reuse.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapters 3 and 7.
 extern "C" __global__ void conv_direct(const float* x, const float* w, float* y, int C, int H, int W, int M, int R,

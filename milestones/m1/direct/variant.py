@@ -16,5 +16,5 @@ VARIANT = Variant(
     op="conv2d",
     plan=plan,
     parent="m1/cpu",
-    idea="one thread an output element, all of them at once",
+    idea="one thread per output element, all of them at once",
 )

@@ -1,25 +1,28 @@
-// m1/tiled_direct: m1/direct with the input in shared memory: a tile of outputs and the halo around it, by channel.
+// m1/tiled_direct: m1/direct with the input in shared memory: a tile of outputs and its halo, by channel.
 //
-// Idea      Neighbouring outputs share inputs. A block copies what its outputs need of a channel to shared memory once
-//           and reads it there R S times.
+// Idea      Neighbouring outputs share inputs. A block copies the inputs that its outputs need of a channel to shared
+//           memory once, and reads each up to R S times from there.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. x_tile [TILE_P + CHUNK_R - 1][PITCH]: the tile and a
-//           halo of CHUNK_R - 1 rows and CHUNK_S - 1 columns below and right of it; longer filters go in chunks.
+//           halo of CHUNK_R - 1 rows below it and CHUNK_S - 1 columns to the right of it. Longer filters are processed
+//           in chunks.
 // Mapping   blockIdx.x -> a tile of TILE_P x TILE_Q outputs; blockIdx.y -> m (and m + gridDim.y ...); blockIdx.z -> n.
-//           Thread (tx, ty) -> one output of the tile, and the inputs TILE_Q and TILE_P apart from (ty, tx) on.
-//           The tile cuts P and Q into equal parts of 512 outputs at most: 12 x 40 and 12 x 34 in the course's layers.
+//           Thread (tx, ty) -> one output of the tile, and the inputs that are TILE_Q and TILE_P apart, starting at
+//           (ty, tx). The tiles divide P and Q into equal parts of at most 512 outputs: 12 x 40 and 12 x 34 in the
+//           course's layers.
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
-//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. The M blocks of a tile each load it, with
-//           its halo 1.7 and 1.8 loads an output and channel: 1.9 and 5.5 GB, 6 and 22 times x's own, most from L2.
-//           Each FMA still takes two loads, one of them from shared memory: about 3 and 9 ms at one a clock and SM.
-// Gain      over m1/direct: none on a GPU that caches global loads, rather a loss. m1/direct's x loads hit L1, which is
-//           the same memory as shared memory and as fast; what is saved is tags and rows that touch two cache lines,
-//           what is added is the halo and two barriers a channel. The tile pays once a thread uses what it reads more
-//           than once, from registers.
-// Limits    none on the shape. A plane of few pixels leaves threads idle; a filter as large as the image makes the
-//           tile mostly halo.
-// Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, by the next m
-//           too. Threads outside y still load and wait: no early return. With PITCH = TILE_Q + 32, thread t reads bank
-//           t + const (mod 32) also where a warp spans two rows; that needs CHUNK_S <= 33.
+//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. Each of the M blocks of a tile loads it,
+//           with its halo 1.7 and 1.8 loads per output and channel: 1.9 and 5.5 GB, 6 and 22 times the size of x, most
+//           of it from L2. Each FMA still needs two loads, one of them from shared memory: about 3 and 9 ms at one per
+//           clock and SM.
+// Gain      over m1/direct: none on a GPU that caches global loads; a loss is more likely. The loads of x in m1/direct
+//           hit L1, which is the same memory as shared memory and equally fast. The kernel saves tags and rows that
+//           touch two cache lines; the halo and two barriers per channel are additional costs. The tile pays if a
+//           thread uses the values that it reads several times, from registers.
+// Limits    none on the shape. A plane of few pixels leaves threads idle. If the filter is as large as the image, the
+//           tile is mostly halo.
+// Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, also by the next
+//           m. Threads outside y still load and wait: no early return. With PITCH = TILE_Q + 32, thread t reads bank t
+//           + const (mod 32) even if a warp spans two rows; this needs CHUNK_S <= 33.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 7: tiled
 //           convolution with halo cells; CUDA C++ Programming Guide, "Shared Memory".
 constexpr int PITCH = TILE_Q + 32;

@@ -33,5 +33,5 @@ VARIANT = Variant(
     plan=plan,
     defines=defines,
     parent="m1/direct",
-    idea="copy the inputs of a tile of outputs, halo included, to shared memory and read them there",
+    idea="copy the inputs of a tile of outputs, including the halo, to shared memory, and read them there",
 )

@@ -1,19 +1,19 @@
 // m2/unroll_gemm: the convolution as a matrix product, in three kernels: unroll, GEMM, permute.
 //
-// Idea      Write each output pixel's R S C inputs as one column of a matrix col (K x cols); then y is w (M x K) times
-//           col, and a GEMM's tiles in shared memory serve TILE products per load.
+// Idea      Write the R S C inputs of each output pixel as one column of a matrix col (K x cols). Then y is w (M x K)
+//           times col, and the shared-memory tiles of a GEMM use each load for TILE products.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 // Mapping   unroll: thread -> pixel, blockIdx.y -> channel c, blockIdx.z -> image.
 //           gemm: a block -> a TILE x TILE tile of gemm_out, a thread -> one element of it.
 //           permute: thread -> pixel, blockIdx.y -> m, blockIdx.z -> image.
-// Roofline  the FLOPs are m1/direct's; the bytes are not: col is written once and read ceil(M / TILE) times, gemm_out
-//           written and read. Layer 1, N = 10,000: 12.5 GB written, 12.5 GB read, 3 GB around: 28 GB, 6.6 ms at
-//           4.3 TB/s. Layer 2: 9 + 9 + 2.5 GB, 4.8 ms.
-// Gain      over m1/direct: none on a GPU with large caches, as the traffic of col outweighs the reuse. The point is
-//           the form: every later milestone starts from this product.
-// Limits    memory for col; where C or M pass the limit of a grid's y axis, a block takes every gridDim.y-th row.
-// Hazards   both __syncthreads in gemm: the first before tiles are read, the second before they are overwritten.
-//           col has more than 2^31 elements at the course's batch: 64-bit indices.
+// Roofline  the FLOPs are those of m1/direct, but the bytes are not: col is written once and read ceil(M / TILE) times,
+//           and gemm_out is written and read. Layer 1, N = 10,000: 12.5 GB written, 12.5 GB read, 3 GB for the rest: 28
+//           GB, 6.6 ms at 4.3 TB/s. Layer 2: 9 + 9 + 2.5 GB, 4.8 ms.
+// Gain      over m1/direct: none on a GPU with large caches, because the traffic of col outweighs the reuse. The gain
+//           is the form: every later milestone starts from this product.
+// Limits    memory for col. If C or M exceeds the limit of a grid's y axis, a block processes every gridDim.y-th row.
+// Hazards   both __syncthreads in gemm: the first before tiles are read, the second before they are overwritten. col
+//           has more than 2^31 elements at the course's batch: 64-bit indices.
 // Source    K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for Document
 //           Processing", IWFHR 2006: unrolling; CUDA C++ Programming Guide, "Shared Memory": the tiled product.
 extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {

@@ -45,5 +45,5 @@ VARIANT = Variant(
     scratch=scratch,
     defines={"TILE": TILE},
     parent="m1/direct",
-    idea="make it a matrix product: load each w and col value once per tile, not per FMA",
+    idea="a matrix product: each value of w and col is loaded once per tile, not once per FMA",
 )

@@ -24,5 +24,5 @@ VARIANT = Variant(
     plan=plan,
     defines=lambda s: {"W_IN_CONSTANT": int(fits(s))},
     parent="m1/direct",
-    idea="keep the filters, which all threads read in step, in constant memory",
+    idea="keep the filters in constant memory, because all threads read them in the same order",
 )

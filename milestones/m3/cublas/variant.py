@@ -29,5 +29,5 @@ VARIANT = Variant(
     scratch=scratch,
     parent="m2/unroll_gemm",
     needs_gpu="cuBLAS, which it calls, is NVIDIA's library for its GPUs",
-    idea="leave the matrix product to the vendor's library",
+    idea="compute the matrix product with the vendor's library",
 )

@@ -39,5 +39,5 @@ VARIANT = Variant(
     defines={"TILE": TILE},
     parent="m2/unroll_gemm",
     precision="fp16_sum",
-    idea="half2: two columns a thread, half the bytes of col, half the instructions of the GEMM",
+    idea="half2: two columns per thread, half the bytes of col, half the instructions of the GEMM",
 )

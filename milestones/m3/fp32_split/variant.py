@@ -29,5 +29,5 @@ VARIANT = quads.variant(
     parent="layers/custom",
     precision="fp32",
     compute_type="3xfp16",
-    idea="two halves for each operand, three products: fp32 accuracy from the tensor cores",
+    idea="two halves per operand and three products: fp32 accuracy from the tensor cores",
 )

@@ -1,22 +1,23 @@
-// m3/fusion: unroll, GEMM and permute of m2/unroll_gemm in one kernel; neither col nor gemm_out exists.
+// m3/fusion: unroll, GEMM and permute of m2/unroll_gemm in one kernel, without col and gemm_out.
 //
-// Idea      The GEMM's tile loader computes where an element of col comes from and reads x there; an element of the
-//           product is written where permute would have put it.
+// Idea      The tile loader of the GEMM computes where an element of col comes from, and reads x there. An element of
+//           the product is written where permute would have put it.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order. Tiles as in m2.
 // Mapping   blockIdx.x -> TILE pixels p Q + q of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image:
-//           a block's columns belong to one image, so its tile of the product is already in y's order.
-//           A thread -> one element of y; it loads one element of each tile per step of k.
+//           the columns of a block belong to one image, so its tile of the product is already in the order of y. A
+//           thread -> one element of y; it loads one element of each tile per step of k.
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
-//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic: x's R S repeated reads
-//           hit the caches. The FLOPs grow with the padding of M and K to TILE: to 131 G, as M = 4 fills a quarter
-//           of a tile, and to 78 G. Instructions set the pace: per step of k a warp issues 111, 16 of them FMAs and 20
-//           shared loads, or 58 where its rows of the tile lie past K, and some 100 before and after the loop: with 4
-//           and 13 steps 15.0 and 8.4 ms at four a clock and SM (132 SMs, 1.98 GHz; counted in sm_90's machine code).
-// Gain      over m2/unroll_gemm: two kernels and 27 and 20 GB of traffic less, at least 6.3 and 4.5 ms. What stays is
-//           its GEMM; the loader's two integer divisions per element, half of the instructions, are the price.
+//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. There is no other traffic: the R S repeated
+//           reads of x hit the caches. The FLOPs grow with the padding of M and K to TILE: to 131 G, because M = 4
+//           fills a quarter of a tile, and to 78 G. Instructions are the limit: per step of k a warp issues 111, 16 of
+//           them FMAs and 20 shared loads, or 58 if its rows of the tile are beyond K, and some 100 before and after
+//           the loop. With 4 and 13 steps, this takes 15.0 and 8.4 ms at four per clock and SM (132 SMs, 1.98 GHz;
+//           counted in sm_90's machine code).
+// Gain      over m2/unroll_gemm: two kernels and 27 and 20 GB of traffic less, at least 6.3 and 4.5 ms. Its GEMM
+//           remains. The cost is two integer divisions per element in the loader, half of the instructions.
 // Limits    M at most TILE x 65,535. Planes much smaller than TILE pixels leave threads idle.
 // Hazards   both __syncthreads: the first before tiles are read, the second before they are overwritten. Threads
-//           outside y still load and wait: no early return. N C H W passes 2^31 at large batches: 64-bit offsets.
+//           outside y still load and wait: no early return. N C H W exceeds 2^31 at large batches: 64-bit offsets.
 // Source    S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", arXiv:1410.0759, section 3: the
 //           unrolled matrix is made in on-chip memory only.
 extern "C" __global__ void conv_fused(const float* x, const float* w, float* y, int C, int H, int W, int M, int R,

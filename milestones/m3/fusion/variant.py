@@ -16,5 +16,5 @@ VARIANT = Variant(
     plan=plan,
     defines={"TILE": TILE},
     parent="m2/unroll_gemm",
-    idea="unroll in the GEMM's tile loader and write y in place: col never goes through memory",
+    idea="unroll in the GEMM's tile loader and write y in place: col is never stored in memory",
 )

@@ -29,5 +29,5 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     parent="m3/cublas",
-    idea="leave the matrix product to a rung of the ladder of matrix products",
+    idea="compute the matrix product with a rung of the GEMM ladder",
 )

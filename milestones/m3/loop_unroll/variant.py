@@ -21,5 +21,5 @@ VARIANT = Variant(
     plan=plan,
     defines=defines,
     parent="m3/fusion",
-    idea="compile-time sizes: loops unroll, divisions by the filter's size become multiplications",
+    idea="compile-time sizes: loops are unrolled, and divisions by the filter size become multiplications",
 )

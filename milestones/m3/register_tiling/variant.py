@@ -47,5 +47,5 @@ VARIANT = Variant(
     scratch=scratch,
     defines=defines,
     parent="m2/unroll_gemm",
-    idea="keep a block of products in each thread's registers: a col value loaded once serves all channels",
+    idea="keep a block of sums in each thread's registers: a col value is loaded once for all channels",
 )

@@ -16,5 +16,5 @@ VARIANT = Variant(
     plan=plan,
     defines={"TILE": TILE},
     parent="m3/fusion",
-    idea="promise that the buffers do not overlap: the compiler may cache loads and move them up",
+    idea="promise that the buffers do not overlap, so that the compiler may cache loads and move them up",
 )

@@ -101,5 +101,5 @@ VARIANT = Variant(
     defines=defines,
     parent="m3/stack_2",
     precision="fp16",
-    idea="unroll along filter columns only: one operand in shared memory serves R output rows",
+    idea="unroll along filter columns only: one operand in shared memory is used for R output rows",
 )

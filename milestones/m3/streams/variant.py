@@ -48,5 +48,5 @@ VARIANT = Variant(
     defines=defines,
     parent="m3/stack_2",
     precision="fp16",
-    idea="copy the next part in and the last one out while this one computes, on several streams",
+    idea="copy the next part in and the last part out while the current part is computed, on several streams",
 )

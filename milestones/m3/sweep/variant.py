@@ -44,7 +44,7 @@ def make(tile_cols: int, thread_cols: int) -> Variant:
         scratch=scratch,
         defines=defines,
         parent="m3/register_tiling",
-        idea=f"search block and thread sizes: {tile_cols} columns a block, {thread_cols} of them a thread",
+        idea=f"search of block and thread sizes: {tile_cols} columns per block, {thread_cols} per thread",
     )
 
 

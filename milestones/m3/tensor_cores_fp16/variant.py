@@ -45,5 +45,5 @@ VARIANT = Variant(
     defines=lambda s: {"TILE_M": tile_m(s), "TILE_COLS": TILE_COLS, "TILE_K": TILE_K},
     parent="m3/tensor_cores",
     precision="fp16",
-    idea="half inputs to the tensor cores: half the bytes of col, and any GPU since sm_75",
+    idea="half inputs for the tensor cores: half the bytes of col, on any GPU since sm_75",
 )

@@ -49,6 +49,9 @@ BLIND = (
     "#define __builtin_constant_p(...) 0",
     "#define __builtin_object_size(...) ((size_t)-1)",
     "#define __builtin_dynamic_object_size(...) ((size_t)-1)",
+    "#undef EMULATOR_CHECKED",  # what is checked, and counted, is what runs elsewhere
+    "#undef EMULATOR_COUNTED",
+    "#undef __SANITIZE_THREAD__",
 )
 
 PTX_HINT = (
@@ -111,7 +114,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         raise CompileError(f"there is no kernel file {source}")
     for name in defines:
         if not IDENTIFIER.fullmatch(name):
-            raise CompileError(f"{source}: {name!r} cannot be defined: it is no C identifier")
+            raise CompileError(f"{source}: {name!r} cannot be defined: it is not a C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     # findings name files, which the debug information knows by where they lay
     checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve())]
@@ -128,7 +131,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         *compiler.kernel_flags,
         *LINK_FLAGS,
         *settings,
-        *(checks if checked else []),
+        *(checks if checked or compiler.counted else []),
     )
     return cache_dir() / "emulator" / f"{source.resolve().parent.name}-{what}.so"
 
@@ -139,17 +142,17 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
     path = source.resolve()
     with work() as folder:
         wrapper, made = folder / "wrapper.cpp", folder / "kernels.so"
-        lines, flags = _lines(path, defines, checked), _flags(path, compiler, checked)
+        lines, flags = _lines(path, defines), _flags(path, compiler, checked)
         wrapper.write_text("\n".join(lines) + "\n")
         done = compiler.run([*flags, "-E", "-DEMULATOR_SCAN", str(wrapper)])
         if not done.returncode:
             found = scan(done.stdout)
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
-            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked)]) + "\n")
+            wrapper.write_text("\n".join([*lines, *_descriptions(found, checked or compiler.counted)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
-            build = _build_with_redzones if checked else _build
+            build = _build_with_redzones if checked else _build_counted if compiler.counted else _build
             done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:
             raise CompileError(
@@ -168,14 +171,7 @@ def preprocessed(source: Path, defines: Defines, compiler: Compiler, checked: bo
     CompileError
         It cannot be read to its end.
     """
-    path = source.resolve()
-    with work() as folder:
-        wrapper = folder / "wrapper.cpp"
-        wrapper.write_text("\n".join(_lines(path, defines, checked)) + "\n")
-        done = compiler.run([*_flags(path, compiler, checked), "-E", str(wrapper)])
-        if done.returncode:
-            raise CompileError(f"{source} does not compile:\n{_explain(done.stderr, wrapper, source)}")
-        return done.stdout
+    return _preprocess(source, defines, compiler, checked)
 
 
 def words_of(source: Path, defines: Defines, compiler: Compiler) -> str:
@@ -186,24 +182,25 @@ def words_of(source: Path, defines: Defines, compiler: Compiler) -> str:
     CompileError
         It cannot be read to its end.
     """
+    return _preprocess(source, defines, compiler, False, "-DEMULATOR_SCAN", "-DEMULATOR_WORDS")
+
+
+def _preprocess(source: Path, defines: Defines, compiler: Compiler, checked: bool, *options: str) -> str:
     path = source.resolve()
     with work() as folder:
         wrapper = folder / "wrapper.cpp"
-        wrapper.write_text("\n".join(_lines(path, defines, False)) + "\n")
-        words = ["-E", "-DEMULATOR_SCAN", "-DEMULATOR_WORDS"]
-        done = compiler.run([*_flags(path, compiler, False), *words, str(wrapper)])
+        wrapper.write_text("\n".join(_lines(path, defines)) + "\n")
+        done = compiler.run([*_flags(path, compiler, checked), "-E", *options, str(wrapper)])
         if done.returncode:
             raise CompileError(f"{source} does not compile:\n{_explain(done.stderr, wrapper, source)}")
         return done.stdout
 
 
-def _lines(path: Path, defines: Defines, checked: bool) -> list[str]:
+def _lines(path: Path, defines: Defines) -> list[str]:
     """The file that is compiled, of which the kernel file is a part."""
     # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
     lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
     lines[1:1] = BLIND
-    if checked:  # what is checked is what runs elsewhere
-        lines[1:1] = ["#undef EMULATOR_CHECKED", "#undef __SANITIZE_THREAD__"]
     return [*lines, f'#include "{path}"']
 
 
@@ -218,6 +215,17 @@ def _build(
     compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
 ) -> subprocess.CompletedProcess[str]:
     return compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
+
+
+def _build_counted(
+    compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
+) -> subprocess.CompletedProcess[str]:
+    """In two steps, as g++ would link the sanitizer's own runtime."""
+    code = wrapper.with_suffix(".o")
+    done = compiler.run([*flags, "-c", str(wrapper), "-o", str(code)])
+    if not done.returncode:
+        done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(code), str(runtime), "-o", str(made)])
+    return done
 
 
 def _build_with_redzones(
@@ -269,11 +277,11 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
             )
 
 
-def _descriptions(found: Scan, checked: bool) -> list[str]:
+def _descriptions(found: Scan, seen: bool) -> list[str]:
     """C++ that tells the host what the file holds."""
     # With its functions inside, as nvcc has them, a kernel shows which array of a thread a pointer is of. The
     # kernel file must not see that: its words are the same in both modes.
-    whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if checked]
+    whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if seen]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
     shared = "nullptr"
@@ -285,7 +293,8 @@ def _descriptions(found: Scan, checked: bool) -> list[str]:
             f'asm(".pushsection .tbss,\\"awT\\",%nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'
             f'.skip {MAX_SHARED_BYTES}\\n.popsection");',
             'extern thread_local char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");',
-            "static char* emulator_dynamic_shared_of_thread() { return emulator_dynamic_bytes; }",
+            "EMULATOR_NOT_CHECKED static char* emulator_dynamic_shared_of_thread() "
+            "{ return emulator_dynamic_bytes; }",
         ]
         shared = "emulator_dynamic_shared_of_thread"
     return [
@@ -293,7 +302,7 @@ def _descriptions(found: Scan, checked: bool) -> list[str]:
         *lines,
         # where the shared arrays of a thread lie
         "static thread_local char emulator_anchor_byte;",
-        'extern "C" __attribute__((visibility("default"))) char* emulator_anchor() '
+        'extern "C" __attribute__((visibility("default"))) EMULATOR_NOT_CHECKED char* emulator_anchor() '
         "{ return &emulator_anchor_byte; }",
         f"static const emulator_kernel_type emulator_kernels[] = {{{', '.join([*kernels, '{}'])}}};",
         'extern "C" __attribute__((visibility("default"))) const emulator_module_type emulator_module = '

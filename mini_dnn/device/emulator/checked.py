@@ -82,7 +82,9 @@ class CheckedEmulator(EmulatorDevice):
         super().__init__(threads=1, ucontext=ucontext)
         self._lib = self._runtime.library
         if self._lib.emulator_is_checked() != 1:
-            raise DeviceError("the runtime of checked mode was replaced by another; this is a fault of ours")
+            raise DeviceError(
+                "the runtime of checked mode was replaced by another one; this is a bug in mini_dnn"
+            )
         self._lib.emulator_watch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
         self._lib.emulator_watch_sparse.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_sample.argtypes = [ctypes.c_uint64]
@@ -211,7 +213,7 @@ class CheckedEmulator(EmulatorDevice):
     def _sparse(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
         buffer = self._memory.allocate_sparse(name, shape, dtype)
         if not self._lib.emulator_watch_sparse(buffer.address, buffer.nbytes, dtype.itemsize):
-            raise DeviceError(f"this process has no addresses left to watch '{name}'; see ulimit -v")
+            raise DeviceError(f"this process has no address space left to monitor '{name}'; see ulimit -v")
         return buffer
 
     def set_schedule(self, schedule: int, seed: int) -> None:
@@ -241,9 +243,9 @@ class CheckedEmulator(EmulatorDevice):
         if kind == FailureKind.WARP:
             return KernelError(explain_warp(text, module.source, kernel, me))
         if kind in (FailureKind.ENDLESS, FailureKind.CANCELLED):
-            what = f"made {self._limit:,} accesses of memory and arrivals at barriers"
+            what = f"made {self._limit:,} memory accesses and arrivals at barriers"
             if kind == FailureKind.CANCELLED:
-                what = f"computed for {SECONDS_WITHOUT_STEP} s without an access of memory"
+                what = f"computed for {SECONDS_WITHOUT_STEP} s without a memory access"
             return KernelError(explain_endless(what, text, module.source, kernel, me))
         found = CFinding()
         self._lib.emulator_finding(ctypes.byref(found))

@@ -69,6 +69,29 @@ CLANG_CHECKS = (
     "-mllvm",
     "-tsan-distinguish-volatile",
 )
+# Counted mode: each basic block and each access becomes a call of ``runtime/counted/hooks.cpp``. Structs such
+# as float4 are read as a whole, and code keeps the order of the source; ``runtime/counted/recorder.h`` says
+# why.
+COUNTED_FLAGS = (
+    "-gdwarf-4",
+    "-DEMULATOR_COUNTED",
+    "-fsanitize=thread",
+    "-fsanitize-coverage=trace-pc",
+    "-fno-tree-sra",
+    "-fno-reorder-blocks",
+    "-fno-reorder-blocks-and-partition",
+    "-fno-crossjumping",
+    "-fno-tree-tail-merge",
+    "-fno-thread-jumps",
+    "-fno-split-paths",
+    "-fno-split-loops",
+    "-fno-tree-vectorize",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-jump-tables",
+    "-fno-ivopts",
+    "-fno-var-tracking",
+    *(f"-fno-builtin-{name}" for name in COPIES),
+)
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
 
 
@@ -80,6 +103,7 @@ class Compiler:
     version: str  # "g++ 12.2.0"
     quick: bool = False  # compiles kernels in half the time, and they run for longer
     fill: str = "pattern"  # of variables that nobody sets, in checked mode: or "zero"
+    counted: bool = False  # kernels count what they do
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
@@ -88,6 +112,7 @@ class Compiler:
             *KERNEL_FLAGS,
             *(CLANG_FLAGS if self.is_clang else GCC_FLAGS),
             *(["-O1"] if self.quick else []),
+            *(COUNTED_FLAGS if self.counted else ()),
         )
 
     @property

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
-from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.launch import (
     Arguments,
     check_geometry,
@@ -82,12 +82,15 @@ class EmulatorDevice:
         self.threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if self.threads < 1:
             raise DeviceError(f"the emulator was asked for {threads} threads; it needs at least 1")
-        self._compiler = replace(find_compiler(), quick=quick)
+        self._compiler = self._find_compiler(quick)
         self._runtime_path = build_runtime(self._compiler, ucontext, self.checked)
         self._runtime = Runtime(self._runtime_path)
         self._memory = Memory(self._runtime)
         plural = "s" if self.threads > 1 else ""
         self.description = f"CPU emulator ({self._compiler.version}), {self.threads} thread{plural}"
+
+    def _find_compiler(self, quick: bool) -> Compiler:
+        return replace(find_compiler(), quick=quick)
 
     def compile(self, source: Path, defines: Defines) -> EmulatorModule:
         """Compile a kernel file, or take it from the cache, and load it with variables of its own."""

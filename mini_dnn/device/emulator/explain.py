@@ -28,11 +28,11 @@ def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
         other = next((Party(p, me.block, ()) for p in places if p != own.place), None)
         what = (
             f"{absent['call']} waits for all lanes of its mask {absent['mask']}, "
-            f"and lanes {absent['lanes']} never come"
+            f"but lanes {absent['lanes']} never reach it"
         )
         cure = CURES["group" if "::" in absent["call"] else "warp-mask"]
         return Finding("warp-mask", what, kernel, own, "", other, cure, waits)
-    what = "not all threads of the block come to the same barrier"
+    what = "not all threads of the block reach the same barrier"
     return Finding("divergence", what, kernel, own, "", other, CURES["divergence"], waits)
 
 
@@ -51,7 +51,7 @@ def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) 
     waits = _waits(text)
     runs = _places([line for line in waits if RUNS.search(line)], source) or _places(waits, source)
     own = replace(me, place=runs[0] if runs else None)
-    what = f"a block {what} and did not end: an endless loop, or threads that wait for each other"
+    what = f"a block {what} and did not finish: an endless loop, or threads that wait for each other"
     return Finding("endless", what, kernel, own, cure=CURES["endless"], notes=waits)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from mini_dnn.device.finding import Fault, Finding
 
 CURES = {
-    "ended": "end the kernel with a cluster_sync() that all threads come to: a block's shared memory is gone "
-    "once it has returned, so it must not return before all others are done with it",
+    "ended": "end the kernel with a cluster_sync() that all threads reach: a block's shared memory is "
+    "invalid "
+    "once the block has returned, so the block must not return while others still use it",
     "made": "let a thread of each block call mbarrier_init and then fence_mbarrier_init(), and put a "
-    "cluster_sync() between that and the first use of another block's mbarrier",
-    "unawaited": "each block that a mask names waits for its own mbarrier, of which a thread expects the "
-    "bytes; name only blocks that do",
+    "cluster_sync() between this and the first use of another block's mbarrier",
+    "unawaited": "each block in the mask must wait for its own mbarrier, on which one of its threads expects "
+    "the bytes; the mask may contain only such blocks",
 }
 DOES = {"read": "reads", "write": "writes", "mbarrier_arrive_cluster": "arrives at"}
 
@@ -25,10 +26,10 @@ def explain_cluster(f: Fault) -> Finding | None:
     if state == "ended":
         does = DOES.get(call, f"{call} writes")
         subject = "one block" if call in DOES else "a"
-        what = f"{subject} {does} {where}, which may have returned by then: nothing makes it wait"
+        what = f"{subject} {does} {where}, which may already have returned: nothing makes it wait"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["ended"])
-    lacks = "where no thread has initialised one"
+    lacks = "which no thread has initialised"
     if state == "unpublished":
-        lacks = "and no barrier of the cluster came between its mbarrier_init and that"
+        lacks = "without a cluster barrier after its mbarrier_init"
     what = f"{call} uses the mbarrier {where}, {lacks}"
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["made"])

@@ -71,6 +71,10 @@ class Memory:
         """What is left of the budget."""
         return max(0, self.budget - self._used)
 
+    def live(self) -> list[EmulatorBuffer]:
+        """The buffers that have been allocated and not freed."""
+        return [buffer for reference in self._live.values() if (buffer := reference()) is not None]
+
     def allocate(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
         """A buffer full of bytes 0xFF."""
         if any(side < 0 for side in shape):

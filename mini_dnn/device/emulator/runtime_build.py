@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
+COUNTED = RUNTIME / "counted"  # and what counted mode does
 HEADER = "emulator.h"
 
 
@@ -40,26 +41,29 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
 
     def make() -> bytes:
         with work() as folder, busy("building the emulator, once ..."):
-            return _build(compiler, _flags(ucontext, checked), checked, folder, target).read_bytes()
+            return _build(compiler, _flags(compiler, ucontext, checked), checked, folder, target).read_bytes()
 
     return kept(target, make)
 
 
 def runtime_path(compiler: Compiler, ucontext: bool, checked: bool) -> Path:
     """Where the runtime library lies, or will: named by all that goes into it."""
-    settings = (compiler.identity, *_flags(ucontext, checked), *RUNTIME_LINK_FLAGS)
-    name = f"{'checked-' if checked else ''}runtime-{key(emulator_hash(), *settings)}.so"
+    settings = (compiler.identity, *_flags(compiler, ucontext, checked), *RUNTIME_LINK_FLAGS)
+    mode = "checked-" if checked else "counted-" if compiler.counted else ""
+    name = f"{mode}runtime-{key(emulator_hash(), *settings)}.so"
     return cache_dir() / "emulator" / name
 
 
-def _flags(ucontext: bool, checked: bool) -> list[str]:
+def _flags(compiler: Compiler, ucontext: bool, checked: bool) -> list[str]:
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
+    flags += ["-DEMULATOR_COUNTED"] if compiler.counted else []
     return [*flags, *(["-DEMULATOR_CHECKED"] if checked else [])]
 
 
 def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, target: Path) -> Path:
     """Compile the files, and precompile the header, a compiler a core; then link."""
-    files = sorted([*CHECKED.glob("*.cpp"), *RUNTIME.glob("*.cpp")] if checked else RUNTIME.glob("*.cpp"))
+    folders = [RUNTIME, *([CHECKED] if checked else []), *([COUNTED] if compiler.counted else [])]
+    files = sorted(file for each in folders for file in each.glob("*.cpp"))
     made = folder / target.name
 
     def run(*arguments: str) -> None:

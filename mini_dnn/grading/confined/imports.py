@@ -55,15 +55,17 @@ def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -
     lines, files = _own(preprocessed(source, defines, compiler, checked=True), folder)
     if lines != _own(preprocessed(source, defines, compiler, checked=False), folder)[0]:
         raise CompileError(
-            "FORBIDDEN: the kernel file is another one in checked mode; take out what asks for the "
-            "compiler's mode"
+            "FORBIDDEN: the kernel file is different in checked mode; remove the code that tests "
+            "for this mode"
         )
     text = "\n".join(lines)
     found = UNCHECKED.search(text if 'R"' in text else TEXT.sub(_without_text, text))
     for file in files:
         found = found or DISGUISE.search(file.read_text(errors="replace").replace("\\\n", ""))
     if found:
-        raise CompileError(f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide from checked mode")
+        raise CompileError(
+            f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide code from checked mode"
+        )
 
 
 def _without_text(match: re.Match[str]) -> str:
@@ -114,4 +116,6 @@ def check_library(library: Path, checked: bool = False) -> None:
     names = [name for name in UNDEFINED.findall(done.stdout) if not (checked and CHECKS.fullmatch(name))]
     foreign = [name for name in names if not ALLOWED.fullmatch(name)]
     if foreign:
-        raise CompileError(f"the kernel file uses {', '.join(foreign[:5])}, which no kernel has on a GPU")
+        raise CompileError(
+            f"the kernel file uses {', '.join(foreign[:5])}, which kernels cannot use on a GPU"
+        )

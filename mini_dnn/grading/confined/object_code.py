@@ -73,13 +73,15 @@ def _check_code(library: Path) -> None:
     for name in own:
         if RUNTIME.match(name) and not name.startswith("__ubsan_handle_type_mismatch_v1_data"):
             raise CompileError(
-                f"FORBIDDEN: the kernel file has a function {name} of its own, which is a name of checked "
-                "mode's; give it another name"
+                f"FORBIDDEN: the kernel file defines a function {name}, a name that checked "
+                "mode uses; rename it"
             )
     functions = disassemble(objdump, library)
     for match in DEFINED.finditer(symbols):
         if match["type"] == "OBJECT" and _in_code(int(match["at"], 16), functions):
-            raise CompileError(f"FORBIDDEN: {match['name']} lies among the code; leave sections alone")
+            raise CompileError(
+                f"FORBIDDEN: {match['name']} is in a code section; do not use section attributes"
+            )
     filled_in = {
         int(match["at"], 16): int(match["to"], 16) for match in RELOCATION.finditer(_read("-rW", library))
     }
@@ -90,7 +92,8 @@ def _check_code(library: Path) -> None:
     for target in taken:
         if _in_code(target, functions) and target not in image.functions:
             raise CompileError(
-                "FORBIDDEN: the kernel file has an address within a function; use those of functions"
+                "FORBIDDEN: the kernel file uses an address inside a function; use only addresses of "
+                "functions"
             )
     for function in functions:
         if _is_own(function):
@@ -114,13 +117,13 @@ def _check(function: Function, image: Image) -> None:
         calls_header = HEADERS.match(one.target_name) and not HEADERS.match(function.name)
         if calls_header:
             raise CompileError(
-                f"FORBIDDEN: {function.name} calls {one.target_name}, which is a part of the emulator that "
-                f"checked mode does not hear of; {CURE}"
+                f"FORBIDDEN: {function.name} calls {one.target_name}, a part of the emulator that checked "
+                f"mode does not monitor; {CURE}"
             )
     found: list[Unseen] = [] if HEADERS.match(function.name) else unseen(function, image)
     if found:
         raise CompileError(
-            f"FORBIDDEN: {function.name} uses memory, or jumps, in a way of which checked mode does not hear "
+            f"FORBIDDEN: {function.name} uses memory, or jumps, in a way that checked mode does not monitor "
             f"({found[0].text.strip()}); {CURE}, and call functions by their names"
         )
 
@@ -139,8 +142,8 @@ def _check_early(sections: str, filled_in: Mapping[int, int], functions: list[Fu
             if function is None or not _is_sanitizers(function):
                 name = function.name if function else "what it does"
                 raise CompileError(
-                    f"FORBIDDEN: the kernel file runs {name} before any kernel; give variables values that "
-                    "are known as it is compiled, and leave constructors away"
+                    f"FORBIDDEN: the kernel file runs {name} before any kernel; initialise variables with "
+                    "compile-time constants, and do not use constructors"
                 )
 
 
@@ -168,7 +171,8 @@ def _image(sections: str, functions: list[Function], taken: set[int]) -> Image:
             constants.append((at, at + int(match["size"], 16)))
         if "W" in flags and "X" in flags:
             raise CompileError(
-                f"FORBIDDEN: the section {match['name']} can be written and run; leave sections alone"
+                f"FORBIDDEN: the section {match['name']} is both writable and executable; do not use "
+                f"section attributes"
             )
     taken = taken | {
         o.offset for f in functions for one in f.code for o in one.operands if isinstance(o, Memory)

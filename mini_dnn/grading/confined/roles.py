@@ -231,6 +231,6 @@ def _run_host(variant: Variant, problem: Any, data: bytearray) -> Answer:
     """
     limit = variant.limit_for(problem)
     if limit:
-        raise VariantError(f"{variant.name} does not take {problem}: {limit}")
+        raise VariantError(f"{variant.name} does not support {problem}: {limit}")
     found = variant.run_host(problem, wire.unpacked(data, problem.named("in", "weight")))
     return wire.packed(np.asarray(found[name], array.dtype) for name, array in problem.named("out").items())

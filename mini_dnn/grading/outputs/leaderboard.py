@@ -84,7 +84,7 @@ def as_markdown(found: Sequence[Board]) -> str:
         rows += [f"| {row.rank} | {code_span(row.name)} | {row.op_ms:.{DIGITS}f} |" for row in board.rows]
         parts.append("\n".join(rows) + "\n")
     if not found:
-        parts.append("Nobody has an op time yet.\n")
+        parts.append("There are no op times yet.\n")
     return "\n".join(parts)
 
 
@@ -123,6 +123,6 @@ def _listed(grade: Grade) -> bool:
 
 def _unreadable(file: Path) -> DataError:
     return DataError(
-        f"{file} should hold the names of the leaderboard, as JSON: {{submission: name}}. "
-        "Put it right, or delete it: then all get new names"
+        f"{file} should contain the names of the leaderboard as JSON: {{submission: name}}. "
+        "Correct it, or delete it to give all submissions new names"
     )

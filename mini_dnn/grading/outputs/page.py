@@ -23,7 +23,7 @@ def page(view: View, alias: str = "") -> str:
     parts.append(_table(view.items))
     said = [item for item in view.items if item.message]
     parts += _section("What failed", (item for item in said if item.status == FAILED))
-    parts += _section("What was not run", (item for item in said if item.status == SKIPPED))
+    parts += _section("Checks that did not run", (item for item in said if item.status == SKIPPED))
     parts += _section("What passed", (item for item in said if item.status == PASSED))
     if alias:
         parts.append(f"The leaderboard calls you {code_span(alias)}.\n")

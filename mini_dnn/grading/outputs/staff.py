@@ -45,12 +45,12 @@ Cell = str | float | None
 
 def grades_csv(grades: Sequence[Grade]) -> str:
     """One row a submission."""
-    return _csv(GRADES, (_grade_row(grade) for grade in grades))
+    return csv_of(GRADES, (_grade_row(grade) for grade in grades))
 
 
 def checks_csv(grades: Sequence[Grade]) -> str:
     """One row a check, hidden ones too, with the staff's texts."""
-    return _csv(CHECKS, (_check_row(grade, check) for grade in grades for check in grade.checks))
+    return csv_of(CHECKS, (_check_row(grade, check) for grade in grades for check in grade.checks))
 
 
 def _grade_row(grade: Grade) -> list[Cell]:
@@ -97,7 +97,8 @@ def _passed(checks: Iterable[Check]) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def csv_of(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """A table that a spreadsheet reads and runs nothing of."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)

@@ -27,7 +27,8 @@ def summary(grades: Sequence[Grade]) -> str:
     refused = sum(bool(grade.refused) for grade in grades)
     parts += [
         f"{len(grades)} submissions: mean {statistics.fmean(points):.2f}, median "
-        f"{statistics.median(points):.2f} of {most:g} points. {refused} got no credit, as a rule was broken.",
+        f"{statistics.median(points):.2f} of {most:g} points. {refused} got no credit, because a rule "
+        f"was broken.",
         "",
         "## Points",
         "",
@@ -47,7 +48,7 @@ def summary(grades: Sequence[Grade]) -> str:
 def _distribution(points: Sequence[float], most: float) -> list[str]:
     """A bar for each tenth of the points."""
     if most <= 0:
-        return ["No check is worth points."]
+        return ["No check has points."]
     counts = Counter(min(int(BINS * max(value, 0.0) / most), BINS - 1) for value in points)
     longest = max(counts.values())
     lines = ["```text"]
@@ -89,7 +90,7 @@ def _mistakes(grades: Sequence[Grade]) -> list[str]:
     if not met:
         return ["Nothing failed."]
     ranked = sorted(met.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_MISTAKES]
-    lines = ["| times | check | what it said | for example |", "| ---: | --- | --- | --- |"]
+    lines = ["| count | check | message | example |", "| ---: | --- | --- | --- |"]
     for (name, kind), who in ranked:
         said = code_span(kind) if kind else ""
         lines.append(f"| {len(who)} | {code_span(name)} | {said} | {code_span(one_line(who[0]))} |")

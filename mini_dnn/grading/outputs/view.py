@@ -16,7 +16,7 @@ from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.outputs.text import clean, cut, one_line
 
 HIDDEN = "hidden tests"
-ADVICE = "try odd batches and shapes that no tile divides (run.py check, and infer --check)"
+ADVICE = "try odd batches and shapes that no tile size divides (run.py check, and infer --check)"
 FOLDED = "all checks"
 CUTS = (20_000, 4_000, 1_000, 200)  # characters of a message: the first that makes the file small enough
 DIGITS = 4  # of points, after the point
@@ -85,7 +85,7 @@ def view_of(grade: Grade) -> View:
         submission=one_line(grade.submission),
         rubric=one_line(grade.rubric),
         device=one_line(grade.device.partition(NO_GPU)[0]),
-        refused=clean(grade.refused).strip() or ("refused, with no reason given" if refused else ""),
+        refused=clean(grade.refused).strip() or ("refused without a reason" if refused else ""),
         op_ms=grade.op_ms,
         seconds=round(sum(check.seconds for check in grade.public_checks), 3),
         items=tuple(items),
@@ -139,7 +139,7 @@ def _folded(view: View) -> View:
         status=PASSED if passed == len(view.items) else FAILED,
         points=view.points,
         max_points=view.max_points,
-        message=f"{passed} of {len(view.items)} passed; they are too many to be listed here",
+        message=f"{passed} of {len(view.items)} passed; too many to list here",
         seconds=view.seconds,
     )
     return replace(_cut(view, min(CUTS)), items=(item,))

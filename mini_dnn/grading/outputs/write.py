@@ -13,8 +13,10 @@ from mini_dnn.grading.outputs.github_classroom import github_classroom
 from mini_dnn.grading.outputs.gradescope import gradescope
 from mini_dnn.grading.outputs.page import page
 from mini_dnn.grading.outputs.prairielearn import prairielearn
+from mini_dnn.grading.outputs.similarity import similarity, similarity_csv
 from mini_dnn.grading.outputs.summary import summary
 from mini_dnn.grading.outputs.view import View, view_of
+from mini_dnn.grading.similarity import Likeness
 from mini_dnn.paths import write_atomically
 
 FORMATS: dict[str, Callable[[View], str]] = {
@@ -24,7 +26,12 @@ FORMATS: dict[str, Callable[[View], str]] = {
 }
 
 
-def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> None:
+def write_all(
+    grades: Sequence[Grade],
+    folder: Path,
+    anonymous: bool = True,
+    pairs: Sequence[Likeness] | None = None,
+) -> None:
     """Write the results of a grading run.
 
     ========================================  ==========================================================
@@ -34,6 +41,7 @@ def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> 
     ``students/NAME/github-classroom.env``    the variable for GitHub Classroom's reporter
     ``staff/grades.csv``, ``checks.csv``      a row a submission, a row a check
     ``staff/summary.md``                      how the class did, and what failed most often
+    ``staff/similarity.md``, ``.csv``         which submissions are alike, if that was asked
     ``staff/aliases.json``                    who is who on the leaderboard, if it is anonymous
     ``leaderboard.md``, ``leaderboard.json``  the fastest first
     ========================================  ==========================================================
@@ -48,6 +56,8 @@ def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> 
         Made if need be. Files of an earlier run are replaced, each at once.
     anonymous
         Whether the leaderboard gives random names in place of the submissions'.
+    pairs
+        Submissions that are alike; None: nobody looked.
 
     Raises
     ------
@@ -73,20 +83,27 @@ def write_all(grades: Sequence[Grade], folder: Path, anonymous: bool = True) -> 
         _write(folder / "staff" / "grades.csv", staff.grades_csv(grades))
         _write(folder / "staff" / "checks.csv", staff.checks_csv(grades))
         _write(folder / "staff" / "summary.md", summary(grades))
+        if pairs is not None:
+            _write(folder / "staff" / "similarity.md", similarity(pairs))
+            _write(folder / "staff" / "similarity.csv", similarity_csv(pairs))
         _write(folder / "leaderboard.md", leaderboard.as_markdown(boards))
         _write(folder / "leaderboard.json", leaderboard.as_json(boards))
     except OSError as error:
         raise MiniDnnError(
-            f"results cannot be written to {folder}: {error}. No grade is lost: make room there, and run the "
+            f"results cannot be written to {folder}: {error}. No grade is lost: free some space there, "
+            f"and run the "
             "same command again"
         ) from error
 
 
 def _check_name(name: str, submissions: Sequence[str]) -> None:
     if name in ("", ".", "..") or "/" in name or "\0" in name or not _encodable(name):
-        raise DataError(f"a grade is for the submission {name!r}, which is no folder's name: who wrote it?")
+        raise DataError(
+            f"a grade is for the submission {name!r}, which is not the name of a folder: the file may "
+            f"have been edited"
+        )
     if submissions.count(name) > 1:
-        raise DataError(f"two grades are for {name!r}, and results need a name each: rename one submission")
+        raise DataError(f"two grades are for {name!r}, but names must be distinct: rename one submission")
 
 
 def _encodable(name: str) -> bool:

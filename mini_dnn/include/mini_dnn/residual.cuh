@@ -78,28 +78,55 @@ struct Norm {
   __device__ __forceinline__ double bias(int k) const { return shift[k] - mean[k] * scale(k); }
 };
 
-// Weights (K,C,R,R) to halves (K,R,R,C), in lines of `pitch`, from column `offset` on; a bias that `adds` is added.
+// Weights (K,C,R,R) to halves (lines,R,R,wide), in lines of `pitch`, from column `offset` on; a bias that `adds` is
+// added. What there is no weight for is zero.
 __device__ __forceinline__ void fold(const float* w, const Norm& norm, half* to, float* bias, int K, int C, int R,
-                                     int pitch, int offset, bool adds, long long i) {
-  const int line = C * R * R;
-  if (i >= (long long)K * line) return;
-  const int k = i / line, at = i % line, c = at % C, tap = at / C;
-  to[(long long)k * pitch + offset + at] = __float2half(w[((long long)k * C + c) * R * R + tap] * norm.scale(k));
-  if (at == 0) bias[k] = (adds ? bias[k] : 0.0f) + norm.bias(k);
+                                     int lines, int wide, int pitch, int offset, bool adds, long long i) {
+  const int line = wide * R * R;
+  if (i >= (long long)lines * line) return;
+  const int k = i / line, at = i % line, c = at % wide, tap = at / wide;
+  const bool there = k < K && c < C;
+  to[(long long)k * pitch + offset + at] =
+      __float2half(there ? w[((long long)k * C + c) * R * R + tap] * norm.scale(k) : 0.0);
+  if (at == 0) bias[k] = (adds ? bias[k] : 0.0f) + (k < K ? norm.bias(k) : 0.0);
+}
+
+// Lines of C numbers to lines of `wide`, with zeros at their ends.
+__device__ __forceinline__ void widen(const float* w, float* to, int lines, int C, int wide, long long i) {
+  if (i < (long long)lines * wide) to[i] = i % wide < C ? w[i / wide * C + i % wide] : 0.0f;
 }
 
 #ifdef PTX_WGMMA
 // The stem's: 64 output channels after the other; of those filter rows, of those k by eight, then columns by eight.
 __device__ __forceinline__ void fold_stem(const float* w, const Norm& norm, half* to, float* bias, int K, int C,
-                                          int i) {
-  if (i >= K * stem::FILTER_ROWS * 32) return;
+                                          int lines, int i) {
+  if (i >= lines * stem::FILTER_ROWS * 32) return;
   const int e = i % 8, column = i / 8 % stem::COLUMNS, eight = i / 8 / stem::COLUMNS % 4;
   const int r = i / 32 / stem::COLUMNS % stem::FILTER_ROWS,
             k = i / 32 / stem::COLUMNS / stem::FILTER_ROWS * 64 + column;
   const int s = 2 * eight + e / 4 - 1, c = e % 4;
-  const bool there = s >= 0 && c < C;
+  const bool there = s >= 0 && c < C && k < K;
   to[i] = __float2half(there ? w[((k * C + c) * 7 + r) * 7 + s] * norm.scale(k) : 0.0);
-  if (r == 0 && eight == 0 && e == 0) bias[k] = norm.bias(k);
+  if (r == 0 && eight == 0 && e == 0) bias[k] = k < K ? norm.bias(k) : 0.0;
+}
+
+// Windows of 3 x 3 of an image as 64 channels of a pixel: c, then rows, then columns; the last ones are zero. A thread
+// has eight of them.
+template <class Pixel>
+__device__ __forceinline__ void take_windows(const stem::Source<Pixel>& from, half* to, long long count, int channels,
+                                             int side, long long i) {
+  if (i >= count) return;
+  const long long pixel = i / 8, plane = (long long)side * side;
+  const int part = i % 8, q = pixel % side, p = pixel / side % side;
+  const Pixel* const image = from.images + pixel / plane * channels * plane;
+  Eight found;
+#pragma unroll
+  for (int e = 0; e < 8; e++) {
+    const int at = part * 8 + e, c = at / 9, h = p + at % 9 / 3 - 1, w = q + at % 3 - 1;
+    const bool there = c < channels && h >= 0 && h < side && w >= 0 && w < side;
+    found.part[e] = __float2half(there ? from.get(image[c * plane + (long long)h * side + w], c) : 0.0f);
+  }
+  *reinterpret_cast<Eight*>(to + i * 8) = found;
 }
 #endif
 

@@ -121,10 +121,10 @@ class ResNetSizes:
         for name in ("widths", "blocks", "strides"):
             numbers = getattr(self, name)
             if not isinstance(numbers, tuple) or len(numbers) != STAGES or not all(map(_is_count, numbers)):
-                raise ShapeError(f"{name} are {STAGES} whole numbers, 1 or more; found {numbers!r}")
+                raise ShapeError(f"{name} must be {STAGES} integers of 1 or more; found {numbers!r}")
         for name in ("image", "channels", "classes"):
             if not _is_count(getattr(self, name)):
-                raise ShapeError(f"{name} is a whole number, 1 or more; found {getattr(self, name)!r}")
+                raise ShapeError(f"{name} must be an integer of 1 or more; found {getattr(self, name)!r}")
         if self.stem not in STEMS:
             raise ShapeError(f"stem is one of {', '.join(STEMS)}; found {self.stem!r}")
 
@@ -218,7 +218,7 @@ class ResNetSizes:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ShapeError(f"the description of a network is no JSON: {error}") from None
+            raise ShapeError(f"the description of the network is not valid JSON: {error}") from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ShapeError(f'a description of a network is an object with "format": "{FORMAT}"')
         fields = [field.name for field in dataclasses.fields(cls)]
@@ -328,7 +328,7 @@ def _blocks(shapes: Mapping[str, tuple[int, ...]], stage: int) -> Iterator[int]:
 
 def _shape(shapes: Mapping[str, tuple[int, ...]], name: str, axes: int) -> tuple[int, ...]:
     if name not in shapes:
-        raise ShapeError(f"'{name}' is missing: this is no residual network of basic blocks")
+        raise ShapeError(f"'{name}' is missing: this is not a residual network of basic blocks")
     if len(shapes[name]) != axes:
         raise ShapeError(f"'{name}' is {shapes[name]}; expected {axes} axes")
     return shapes[name]

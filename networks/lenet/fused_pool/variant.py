@@ -50,5 +50,5 @@ VARIANT = Variant(
     scratch=scratch,
     refuses=refuses,
     parent="networks/lenet/layer_by_layer",
-    idea="one thread computes all convolution results of a pooled pixel, and writes their maximum only",
+    idea="one thread computes all convolution results of a pooled pixel, and writes only their maximum",
 )

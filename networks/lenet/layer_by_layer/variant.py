@@ -1,10 +1,7 @@
 """networks/lenet/layer_by_layer: each layer a kernel, all of them on the GPU."""
 
-import numpy as np
-
+from mini_dnn.plans.elements import THREADS, each
 from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
-
-THREADS = 256  # per block
 
 
 def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
@@ -24,23 +21,18 @@ def plan(s: LenetBatch) -> list[Launch]:
     """A launch a layer, in the order of the network."""
     N = s.N
 
-    def each(kernel: str, count: int, *args: str | int, at: int = 2) -> Launch:
-        """A thread for each of so many elements; ``count`` goes where the kernel takes it."""
-        everything = (*args[:at], np.int64(count), *args[at:])
-        return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
-
-    steps = [each("normalise", N * 86 * 86, "images", "x")] if s.is_bytes else []
+    steps = [each("normalise", N * 86 * 86, "images", "x", at=2)] if s.is_bytes else []
     x = "x" if s.is_bytes else "images"
     return [
         *steps,
         each("convolve", N * 4 * 80 * 80, x, "conv1.weight", "conv1", 1, 86, 86, 4, 7, 7, at=3),
-        each("relu", N * 4 * 80 * 80, "conv1", at=1),
-        each("max_pool", N * 4 * 40 * 40, "conv1", "pool1", 80, 80, 40, 40, 2),
+        each("relu", N * 4 * 80 * 80, "conv1"),
+        each("max_pool", N * 4 * 40 * 40, "conv1", "pool1", 80, 80, 40, 40, 2, at=2),
         each("convolve", N * 16 * 34 * 34, "pool1", "conv2.weight", "conv2", 4, 40, 40, 16, 7, 7, at=3),
-        each("relu", N * 16 * 34 * 34, "conv2", at=1),
-        each("max_pool", N * 16 * 9 * 9, "conv2", "pool2", 34, 34, 9, 9, 4),
+        each("relu", N * 16 * 34 * 34, "conv2"),
+        each("max_pool", N * 16 * 9 * 9, "conv2", "pool2", 34, 34, 9, 9, 4, at=2),
         each("linear", N * 32, "pool2", "fc1.weight", "fc1.bias", "fc1", 1296, 32, at=4),
-        each("relu", N * 32, "fc1", at=1),
+        each("relu", N * 32, "fc1"),
         each("linear", N * 10, "fc1", "fc2.weight", "fc2.bias", "probabilities", 32, 10, at=4),
         Launch("softmax", (ceil_div(N, THREADS),), (THREADS,), ("probabilities", N, 10)),
     ]
@@ -57,5 +49,5 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     refuses=refuses,
-    idea="each layer a kernel: images in, probabilities out",
+    idea="one kernel per layer, from images to probabilities",
 )

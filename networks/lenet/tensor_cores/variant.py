@@ -60,5 +60,5 @@ VARIANT = Variant(
     defines=defines,
     parent="networks/lenet/whole",
     precision="fp16",
-    idea="both convolutions on quads: what the first layer's windows leave are the second layer's operands",
+    idea="both convolutions on quads: the results of the first layer are the operands of the second layer",
 )

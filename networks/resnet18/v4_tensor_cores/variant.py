@@ -1,14 +1,11 @@
 """networks/resnet18/v4_tensor_cores: halves with channels last, and convolutions on the tensor cores."""
 
-import numpy as np
-
 from mini_dnn.nn.models.resnet import NORM_ARRAYS, Convolution
 from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.plans.elements import BITS, THREADS, each, each_warp
 from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
 
-THREADS = 256  # per block
 CONVOLUTION = "conv2d_padded/v2_wmma"  # any variant of it that takes fp16 nhwc
-BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
 
 
 def wide(s: ResNetShape) -> int:
@@ -29,12 +26,6 @@ def scratch(s: ResNetShape) -> dict[str, Array]:
     if s.stem == "imagenet":
         found["pooled"] = image(pooled, s.sizes.conv1.K)
     return {**found, "features": Array((s.N, s.sizes.widths[-1])), "zeros": Array((max(s.sizes.widths),))}
-
-
-def each(kernel: str, count: int, *args: str | int, at: int = 1) -> Launch:
-    """A thread for each of so many elements; ``count`` goes where the kernel takes it."""
-    everything = (*args[:at], np.int64(count), *args[at:])
-    return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
 
 
 def setup(s: ResNetShape) -> list[Step]:
@@ -86,7 +77,7 @@ def plan(s: ResNetShape) -> list[Step | Call]:
     return [
         *steps,
         Launch("average_pool", (ceil_div(s.N * width, THREADS),), (THREADS,), features),
-        Launch("linear", (ceil_div(s.N * s.classes * 32, THREADS),), (THREADS,), scores),
+        each_warp("linear", s.N * s.classes, *scores),
     ]
 
 

@@ -6,6 +6,8 @@
 //           block's second convolution as a few steps more: it is never written, nor rounded. The stem computes
 //           convolution, ReLU and maximum in one kernel, from the picture as it lies, without windows written out
 //           (mini_dnn/stem.cuh). The head takes means and scores at once.
+//           A stem of 3 x 3 is a convolution of one pixel: a kernel ahead of it writes windows of the image side by
+//           side, as 64 channels. Widths that 64 does not divide have zeros behind them, in weights and in maps.
 // Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, behind
 //           which a line has those of the shortcut; bias, scores (N,classes) fp32. Three arrays take turns, and a
 //           block without a shortcut of its own writes over what it adds.
@@ -16,13 +18,15 @@
 //           of weights from L2, 0.005 ms, and 18 launches one after another, 3 us each and more.
 // Gain      over networks/resnet18/v4_tensor_cores: 20 norms and 8 sums that are not kernels, 0.2 ms at 64 images;
 //           tensor cores that do not wait for loads, 2 and more.
-// Limits    sm_90a; the stem of ImageNet, at most 4 channels of images, widths that are multiples of 64.
+// Limits    sm_90a; images have at most 4 channels, or 7 with the small stem. Channels are taken 64 at a time: a
+//           network with 16 computes four times as much in maps, and up to 16 times as much in products.
 // Hazards   those of implicit.cuh. The second layer of a block may read and write one array: each element is read by
 //           the warp that writes it, before. In the stem, windows behind the end of a row read pixels of the next one,
 //           or behind the image: those must be numbers, as zero times NaN is NaN.
 // Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
 #include <mini_dnn/implicit_rows.cuh>
 #include <mini_dnn/residual.cuh>
+#include <mini_dnn/stem_strips.cuh>
 
 #if IMAGES == 8
 typedef unsigned char Pixel;
@@ -32,6 +36,17 @@ typedef half Pixel;
 typedef float Pixel;
 #endif
 
+#if defined STEM_STEPS
+extern "C" __global__ void __launch_bounds__(strips::THREADS, strips::BLOCKS)
+    stem_in_strips(const Pixel* images, const float* mean, const float* deviation, const half* w, const float* bias,
+                   half* y, int channels, int side, int conv_side, int side_out, int K) {
+  const int across = (side_out + strips::COLUMNS - 1) / strips::COLUMNS, first = blockIdx.x / across * STEM_STEPS;
+  const int last = min(first + STEM_STEPS, conv_side / strips::ROWS);
+  strips::make<Pixel>({images, mean, deviation}, w, bias, {channels, side, conv_side, side_out, K},
+                      reinterpret_cast<uint4*>(y), blockIdx.y, blockIdx.x % across * strips::COLUMNS, first, last,
+                      blockIdx.z * strips::CHANNELS);
+}
+#elif defined STEM_ROWS
 using Stem = stem::Tile<STEM_ROWS, STEM_COLUMNS, STEM_WARPGROUPS>;
 
 extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
@@ -49,6 +64,16 @@ extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
                           {channels, side, conv_side, side_out, K}, reinterpret_cast<uint4*>(y), memory, &ready, 0,
                           blockIdx.y, top, left, blockIdx.z * stem::COLUMNS);
 }
+#else
+// A small stem: what it convolves are windows that lie side by side.
+extern "C" __global__ void take_windows(const Pixel* images, const float* mean, const float* deviation, half* to,
+                                        long long count, int channels, int side) {
+  ptx::grid_launch_dependents();
+  ptx::grid_wait();
+  residual::take_windows<Pixel>({images, mean, deviation}, to, count, channels, side,
+                                (long long)blockIdx.x * blockDim.x + threadIdx.x);
+}
+#endif
 
 // Only those that a plan launches are compiled.
 #ifdef HAS_CONVOLVE_192X128_4_1
@@ -132,13 +157,17 @@ extern "C" __global__ void score(const float* features, const float* w, const fl
 // ---- Done once
 
 extern "C" __global__ void fold(const float* w, const float* gain, const float* shift, const float* mean,
-                                const float* variance, half* to, float* bias, int K, int C, int R, int pitch,
-                                int offset, int adds) {
-  residual::fold(w, {gain, shift, mean, variance}, to, bias, K, C, R, pitch, offset, adds != 0,
+                                const float* variance, half* to, float* bias, int K, int C, int R, int lines, int wide,
+                                int pitch, int offset, int adds) {
+  residual::fold(w, {gain, shift, mean, variance}, to, bias, K, C, R, lines, wide, pitch, offset, adds != 0,
                  (long long)blockIdx.x * blockDim.x + threadIdx.x);
 }
 
+extern "C" __global__ void widen(const float* w, float* to, int lines, int C, int wide) {
+  residual::widen(w, to, lines, C, wide, (long long)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
 extern "C" __global__ void fold_stem(const float* w, const float* gain, const float* shift, const float* mean,
-                                     const float* variance, half* to, float* bias, int K, int C) {
-  residual::fold_stem(w, {gain, shift, mean, variance}, to, bias, K, C, blockIdx.x * blockDim.x + threadIdx.x);
+                                     const float* variance, half* to, float* bias, int K, int C, int lines) {
+  residual::fold_stem(w, {gain, shift, mean, variance}, to, bias, K, C, lines, blockIdx.x * blockDim.x + threadIdx.x);
 }

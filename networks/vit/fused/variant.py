@@ -7,12 +7,11 @@ import numpy as np
 from mini_dnn.ops.linear import LinearShape
 from mini_dnn.ops.linear_shape import ceil_groups
 from mini_dnn.ops.vit import VitShape
+from mini_dnn.plans.elements import BITS, THREADS
 from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
 
-THREADS = 256  # per block
 LINEAR = "linear/v1_tiles"
 ATTENTION = "attention/v9_final"
-BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
 
 
 def padded(s: VitShape) -> int:
@@ -145,5 +144,5 @@ VARIANT = Variant(
     parent="networks/vit/layer_by_layer",
     precision="fp16",
     min_arch=90,
-    idea="all that stands between products is part of one; of the last block only class tokens go on",
+    idea="operations between products are part of a product; the last block computes only class tokens",
 )

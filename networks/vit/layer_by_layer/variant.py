@@ -3,12 +3,11 @@
 import numpy as np
 
 from mini_dnn.ops.vit import VitShape
-from mini_dnn.variant import Call, Gemm, Launch, Step, Variant, ceil_div
+from mini_dnn.plans.elements import BITS, each, each_warp
+from mini_dnn.variant import Call, Gemm, Launch, Step, Variant
 
-THREADS = 256  # per block
 PRODUCT = "gemm/v3_registers"  # any variant of the operation gemm that takes fp32
 ATTENTION = "attention/v2_coalesced"  # any variant of attention that takes fp32
-BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
 
 
 def scratch(s: VitShape) -> dict[str, tuple[int, ...]]:
@@ -29,14 +28,6 @@ def scratch(s: VitShape) -> dict[str, tuple[int, ...]]:
 def plan(s: VitShape) -> list[Step | Call]:
     """The steps in the order of the network."""
     D, lines = s.width, s.N * s.T
-
-    def each(kernel: str, count: int, *args: str | int, at: int = 1) -> Launch:
-        """A thread for each of so many elements; ``count`` goes where the kernel takes it."""
-        everything = (*args[:at], np.int64(count), *args[at:])
-        return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
-
-    def each_warp(kernel: str, count: int, *args: str | int | np.int64) -> Launch:
-        return Launch(kernel, (ceil_div(count * 32, THREADS),), (THREADS,), args)
 
     def norm(name: str, x: str, rows: int, pitch: int) -> Launch:
         """Of each line of ``x``, to ``normal``."""
@@ -88,5 +79,5 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     defines=lambda s: {"IMAGES": BITS[s.dtype]},
-    idea="each step a launch, with products and attention of the ladders: images in, probabilities out",
+    idea="one launch per step, with products and attention of the ladders, from images to probabilities",
 )

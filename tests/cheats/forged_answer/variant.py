@@ -1,5 +1,5 @@
 """Writes a grade to where answers go."""
-# expect: no plan
+# expect: not a plan
 
 import os
 import struct

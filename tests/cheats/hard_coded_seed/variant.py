@@ -1,5 +1,5 @@
 """Works for the inputs that are shown, and for no others."""
-# expect: wrong for others of the same shape
+# expect: wrong for other inputs of the same shape
 
 import numpy as np
 

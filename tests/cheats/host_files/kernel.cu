@@ -1,5 +1,5 @@
 // Reads and writes files from host code in the kernel file.
-// expect: which no kernel has
+// expect: which kernels cannot use
 #include <cstdio>
 
 static const bool done = [] {

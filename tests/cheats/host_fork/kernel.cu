@@ -1,5 +1,5 @@
 // Leaves a process behind from the kernel file.
-// expect: which no kernel has
+// expect: which kernels cannot use
 extern "C" int fork();
 
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,

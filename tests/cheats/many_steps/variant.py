@@ -1,5 +1,5 @@
 """A plan of ten thousand launches."""
-# expect: steps; the most is|bytes where
+# expect: steps; at most|bytes where
 
 from mini_dnn.variant import ConvShape, Launch, Variant
 

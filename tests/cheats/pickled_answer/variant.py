@@ -1,5 +1,5 @@
 """Answers with a pickle, which runs code where it is read."""
-# expect: no JSON
+# expect: not valid JSON
 
 import os
 import pickle

@@ -112,9 +112,28 @@ void settle(Barrier& b, bool wanted) {
   std::erase_if(b.waiters, goes_on);
 }
 
+void count(const Copy& copy) {
+  if (!COUNTED) return;
+  const bool store = is_store(copy.kind);
+  count_event(copy_name(copy.kind, copy.multicast), copy.call, copy.shared(), 0);
+  if (copy.kind == CopyKind::store_async) return;
+  const char* start = nullptr;  // of what lies in one piece
+  unsigned bytes = 0, all = 0;
+  auto end = [&] { count_copy(copy.call, start, nullptr, bytes, store); };
+  copy.each_piece([&](const Piece& p) {
+    all += p.bytes;
+    if (p.last == p.first) return;
+    if (start + bytes != p.global + p.first) end(), start = p.global + p.first, bytes = 0;
+    bytes += p.last - p.first;
+  });
+  end();
+  count_copy(copy.call, nullptr, copy.shared(), all, store);
+}
+
 // The mbarrier may lie in another block of the cluster, as what is copied to.
 void start_load(Copy copy, void* barrier, Site site) {
   check_copy_started(copy);
+  count(copy);
   Barrier& b = find_barrier_anywhere(barrier, copy_name(copy.kind, copy.multicast), site, copy.call);
   if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
   b.copies.push_back(copy);
@@ -133,6 +152,7 @@ void start_multicast(const Copy& copy, void* barrier, unsigned mask, Site site) 
 
 void start_store(Copy copy) {
   check_copy_started(copy);
+  count(copy);
   the_async().stores[linear_thread].open.push_back(copy);
 }
 
@@ -149,12 +169,19 @@ void copy_async(void* shared, const void* global, unsigned bytes, unsigned valid
   auto* to = static_cast<char*>(shared);
   Copy copy{to, static_cast<const char*>(global), bytes, valid, CopyKind::cp_async, linear_thread, CALL, 0, {}};
   check_copy_started(copy);
+  count_copy(CALL, global, shared, valid, false);
   the_async().loads[linear_thread].open.push_back(copy);
 }
 
-void copy_async_commit() { commit(the_async().loads[linear_thread]); }
+void copy_async_commit() {
+  count_event("cp_async_commit", CALL, nullptr, 0);
+  commit(the_async().loads[linear_thread]);
+}
 
-void copy_async_wait(unsigned groups) { finish(the_async().loads[linear_thread], groups, land); }
+void copy_async_wait(unsigned groups) {
+  count_event("cp_async_wait", CALL, nullptr, groups);
+  finish(the_async().loads[linear_thread], groups, land);
+}
 
 void barrier_init(void* address, unsigned arrivals, Site site) {
   require_multiple(reinterpret_cast<size_t>(address), 8, "address of an mbarrier", site);
@@ -184,6 +211,7 @@ void arrive(Barrier& b, unsigned expected_bytes, Site site) {
 }  // namespace
 
 void barrier_arrive(void* address, unsigned expected_bytes, Site site) {
+  count_event("mbarrier_arrive", CALL, address, 0);
   arrive(find_barrier(address, "mbarrier_arrive", site, CALL), expected_bytes, site);
 }
 
@@ -200,6 +228,7 @@ bool barrier_try_wait(void* address, unsigned parity, Site site) {
 }
 
 void barrier_wait(void* address, unsigned parity, Site site) {
+  count_event("mbarrier_wait", CALL, address, parity);
   Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
   if (is_complete(b, parity)) return check_waited(b);
@@ -279,9 +308,13 @@ void tensor_store(const TensorMap& map, BoxPlace at, const void* shared) {
   start_store({to, from, box->bytes(), box->bytes(), CopyKind::tensor_store, linear_thread, CALL, 0, {}, box});
 }
 
-void bulk_commit() { commit(the_async().stores[linear_thread]); }
+void bulk_commit() {
+  count_event("bulk_commit", CALL, nullptr, 0);
+  commit(the_async().stores[linear_thread]);
+}
 
 void bulk_wait(unsigned groups, bool only_read) {
+  count_event(only_read ? "bulk_wait_read" : "bulk_wait", CALL, nullptr, groups);
   Groups& stores = the_async().stores[linear_thread];
   if (!only_read) return finish(stores, groups, write_held);
   const size_t count = stores.closed.size() > groups ? stores.closed.size() - groups : 0;

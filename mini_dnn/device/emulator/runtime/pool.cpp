@@ -16,6 +16,7 @@
 
 #include "checks.h"
 #include "cluster.h"
+#include "counts.h"
 #include "preempt.h"
 #include "turns.h"
 
@@ -140,6 +141,7 @@ void run_share(Pool& pool, Worker& w, int index) {
     return;
   }
   if (!w.cluster) check_launch_started(w, l.shared_bytes);
+  count_launch_started(w, *l.module, l.shared_bytes);
   check_numbers(true);
   if (sigsetjmp(w.after_fault, 1) == 0)
     run_all(pool, w);
@@ -147,6 +149,7 @@ void run_share(Pool& pool, Worker& w, int index) {
     run_failed(w);
   check_numbers(false);
   check_launch_ended();
+  count_launch_ended(w);
   if (w.abandoned) return release_fibers(w);
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
   if (w.failure.kind == FailureKind::none) return;

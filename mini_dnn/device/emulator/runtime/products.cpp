@@ -126,8 +126,8 @@ void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
   for (const Product& p : w.queue) {
     if (!waiting.d || p.d[linear_thread % WARP] != waiting.d) continue;
     check_sums_under_way(p, waiting.call);
-    fail("wgmma_wait<%u> (%s:%u): the sums that it is given are still under way, in the product of line %u",
-         waiting.groups, site.file_name(), site.line(), p.site.line());
+    fail("wgmma_wait<%u> (%s:%u): the sums passed to it are still in flight, in the product of line %u", waiting.groups,
+         site.file_name(), site.line(), p.site.line());
   }
 }
 
@@ -199,6 +199,7 @@ void set_registers(int count, bool more, Site site) {
 }
 
 void product_start(float* d, const unsigned* a, const ProductCall& call, Site site) {
+  count_event(call.a ? "wgmma_m64k16" : "wgmma_m64k16, a in registers", CALL, nullptr, call.columns);
   const unsigned lane = linear_thread % WARP;
   WarpProducts& w = of_this_warp();
   auto is_first = [&] { return w.started[lane] == w.queue.size(); };
@@ -264,7 +265,7 @@ void end_products(Worker& worker) {
   for (unsigned i = 0; i < worker.total / WARP; i++) {
     if (!all[i].queue.empty()) {
       const Product& left = all[i].queue[0];
-      end_block(worker, "wgmma_m64k16 (%s:%u): the block ends, and nobody has waited for this product", left.site);
+      end_block(worker, "wgmma_m64k16 (%s:%u): the block ends without waiting for this product", left.site);
       check_product_left(left);
       return;
     }

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdarg>
 
+#define CALL __builtin_return_address(0)
+
 EMULATOR_TLS uint3 threadIdx, blockIdx;
 EMULATOR_TLS dim3 blockDim, gridDim;
 
@@ -57,6 +59,7 @@ void release_barrier(Worker& w) {
   if (w.sites_differ) stop_stuck(w);
   check_steps(w.waiting_count);
   check_block_barrier();
+  count_block_barrier(w);
   w.ready.append(w.waiting);
   w.result = {w.votes, w.waiting_count};
   w.waiting_count = 0;
@@ -73,6 +76,7 @@ void run_threads(Worker& w, Fiber* me) {
     w.alive--;
     w.idle = 0;
     thread_left_warp(w, me->linear);
+    count_thread_ended(w, me->linear);
     if (w.cluster) thread_left_cluster(w, me->linear);
     if (w.waiting_count && w.waiting_count == w.alive) release_barrier(w);
   } while (w.started < w.total && !w.ready.first);
@@ -96,8 +100,9 @@ inline void wait_for(Worker& w, Fiber* me) {
   switch_fiber(w, me, next);
 }
 
-inline void arrive(const char* name, bool predicate, Site site) {
+inline void arrive(const char* name, bool predicate, Site site, const void* pc) {
   Worker& w = *this_worker;
+  count_barrier(name, pc);
   Fiber* me = w.current;
   me->wait.name = name;  // one by one: g++ would build the struct elsewhere, and stall on reading it back
   me->wait.site = site;
@@ -126,11 +131,11 @@ void take_turn(Worker& w) {
   switch_fiber(w, me, w.ready.pop());
 }
 
-void block_barrier(Site site) { arrive("__syncthreads", false, site); }
+void block_barrier(Site site) { arrive("__syncthreads", false, site, CALL); }
 
 int block_vote(Vote vote, bool predicate, Site site) {
   constexpr const char* names[] = {"__syncthreads_count", "__syncthreads_and", "__syncthreads_or"};
-  arrive(names[int(vote)], predicate, site);
+  arrive(names[int(vote)], predicate, site, CALL);
   const auto& result = this_worker->result;  // the next barrier waits until all have read it
   if (vote == Vote::count) return result.votes;
   return vote == Vote::all ? result.votes == result.voters : result.votes != 0;
@@ -182,6 +187,7 @@ void run_block(Worker& w) {
   if (w.cluster == w.alone) w.cluster = nullptr;
   w.idle = 0;
   check_block_started();
+  count_block_started(w);
   async_block_started(w);
   w.started = 0;
   w.alive = w.total;

@@ -1,6 +1,7 @@
 // What the parts of the scheduler want of each other.
 #pragma once
 #include "checks.h"
+#include "counts.h"
 #include "worker.h"
 
 namespace emulator {

@@ -3,6 +3,8 @@
 
 #include "scheduler.h"
 
+#define CALL __builtin_return_address(0)
+
 namespace emulator {
 
 namespace {
@@ -17,6 +19,7 @@ void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
     r.operation(warp.arguments, arrived);
     w.busy = false;
   }
+  count_warp_met(w, &warp - w.warps);
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     const unsigned i = __builtin_ctz(lanes);
     if (i != self) w.ready.push(warp.fibers[i]);
@@ -39,9 +42,10 @@ Rendezvous& find_rendezvous(Worker& w, Warp& warp, unsigned mask, WarpOperation 
 
 bool complete(const Warp& warp, const Rendezvous& r) { return ((r.arrived | warp.exited) & r.mask) == r.mask; }
 
-inline void meet(unsigned mask, void* argument, WarpOperation operation, const void* call, const char* name,
-                 Site site) {
+inline void meet(unsigned mask, void* argument, WarpOperation operation, const void* call, const char* name, Site site,
+                 const void* pc) {
   Worker& w = *this_worker;
+  count_warp_operation(mask, name, pc);
   Warp& warp = w.warps[linear_thread / WARP];
   const unsigned self = linear_thread % WARP;
   Fiber* me = w.current;
@@ -73,12 +77,12 @@ void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const 
   if (!(mask >> linear_thread % WARP & 1))
     fail_warp("%s (%s:%u) was called by lane %u with mask 0x%08x, which leaves that lane out", name, site.file_name(),
               site.line(), linear_thread % WARP, mask);
-  meet(mask, argument, operation, nullptr, name, site);
+  meet(mask, argument, operation, nullptr, name, site, CALL);
 }
 
 unsigned converged_lanes(Site site) {
   unsigned lanes;
-  meet(~0u, &lanes, tell_arrived, std::bit_cast<const void*>(site), "__activemask", site);
+  meet(~0u, &lanes, tell_arrived, std::bit_cast<const void*>(site), "__activemask", site, CALL);
   return lanes;
 }
 

@@ -89,8 +89,9 @@ struct Failure {
   char text[4096];
 };
 
-struct Async;    // async.h
-struct Cluster;  // cluster.h
+struct Async;     // async.h
+struct Recorder;  // counted/recorder.h
+struct Cluster;   // cluster.h
 
 struct Worker {
   // the block
@@ -124,6 +125,9 @@ struct Worker {
   bool suspended = false;  // the block has given its turn away
   bool busy = false;       // one lane works for its warp
   bool abandoned = false;  // another block of the cluster has ended the launch
+#ifdef EMULATOR_COUNTED
+  Recorder* recorder = nullptr;
+#endif
   // how the launch ended
   sigjmp_buf after_fault;
   volatile bool in_kernel = false;

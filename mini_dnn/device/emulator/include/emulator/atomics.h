@@ -8,13 +8,24 @@ namespace emulator {
 
 // Any update of a trivially copyable T by compare-and-swap; returns the old value.
 template <class T, class Update>
+#ifdef EMULATOR_COUNTED  // one access, however often it is tried
+__attribute__((noinline)) EMULATOR_NOT_CHECKED T try_update(T* p, Update update) {
+#else
 EMULATOR_ACCESS T atomic_update(T* p, Update update) {
+#endif
   T old, now;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do now = update(old);
   while (!__atomic_compare_exchange(p, &old, &now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
+#ifdef EMULATOR_COUNTED
+template <class T, class Update>
+EMULATOR_ACCESS T atomic_update(T* p, Update update) {
+  note_atomic(p, sizeof *p);
+  return try_update(p, update);
+}
+#endif
 
 }  // namespace emulator
 

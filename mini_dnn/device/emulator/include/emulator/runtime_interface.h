@@ -56,6 +56,19 @@ void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
 void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
 void note_absent(unsigned lane, unsigned source);  // a lane is given the value of one that is not there
+#elif defined(EMULATOR_COUNTED)                    // likewise, for counters
+#define EMULATOR_ACCESS inline __attribute__((always_inline))
+#define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread"), no_sanitize_coverage))
+void note_read(const void* p, size_t bytes);
+void note_write(const void* p, size_t bytes);
+void note_tile_read(const void* p, size_t bytes);  // of a lane, for WMMA
+void note_tile_write(const void* p, size_t bytes);
+void note_atomic(const void* p, size_t bytes);
+void note_call(const char* name, unsigned number);  // of a function that is worth counting
+inline void note_block_fence() {}
+inline void note_read_only(const void*, size_t) {}  // the read that follows is seen
+inline void note_tile(const void*, size_t, const char*, Site) {}
+inline void note_absent(unsigned, unsigned) {}
 #else
 #define EMULATOR_ACCESS inline
 #define EMULATOR_NOT_CHECKED
@@ -65,6 +78,12 @@ inline void note_read(const void*, size_t) {}
 inline void note_write(const void*, size_t) {}
 inline void note_tile(const void*, size_t, const char*, Site) {}
 inline void note_absent(unsigned, unsigned) {}
+#endif
+
+#ifndef EMULATOR_COUNTED
+EMULATOR_ACCESS void note_tile_read(const void* p, size_t bytes) { note_read(p, bytes); }
+EMULATOR_ACCESS void note_tile_write(const void* p, size_t bytes) { note_write(p, bytes); }
+inline void note_call(const char*, unsigned) {}
 #endif
 
 // What checked mode fills with what nobody has set: numbers that signal when they are used, and that no kernel makes.

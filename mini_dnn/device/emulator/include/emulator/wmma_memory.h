@@ -13,13 +13,20 @@ inline LanePart lane_part() {
   return {first / Fragment::line, first % Fragment::line};
 }
 
+#ifdef EMULATOR_COUNTED  // what is copied here has been counted
+__attribute__((noinline)) EMULATOR_NOT_CHECKED inline void copy_bytes(void* to, const void* from, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
+}
+#else
+EMULATOR_ACCESS void copy_bytes(void* to, const void* from, size_t bytes) { __builtin_memcpy(to, from, bytes); }
+#endif
 EMULATOR_ACCESS void copy_in(void* fragment, const void* memory, size_t bytes) {
-  emulator::note_read(memory, bytes);
-  __builtin_memcpy(fragment, memory, bytes);
+  emulator::note_tile_read(memory, bytes);
+  copy_bytes(fragment, memory, bytes);
 }
 EMULATOR_ACCESS void copy_out(void* memory, const void* fragment, size_t bytes) {
-  emulator::note_write(memory, bytes);
-  __builtin_memcpy(memory, fragment, bytes);
+  emulator::note_tile_write(memory, bytes);
+  copy_bytes(memory, fragment, bytes);
 }
 
 template <class Use, int m, int n, int k, class T, class Layout>

@@ -91,6 +91,8 @@ EMULATOR_ACCESS void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragm
   using A = fragment<matrix_a, m, n, k, T, LayoutA>;
   using B = fragment<matrix_b, m, n, k, T, LayoutB>;
   using C = fragment<accumulator, m, n, k, TC>;
+  note_call(std::is_same_v<typename A::storage_element_type, __half> ? "wmma::mma_sync" : "wmma::mma_sync, tf32",
+            m * n * k);
   check_set(a.x, A::num_elements, "fragment a of wmma::mma_sync");
   check_set(b.x, B::num_elements, "fragment b of wmma::mma_sync");
   check_set(c.x, C::num_elements, "fragment c of wmma::mma_sync");

@@ -27,7 +27,7 @@ class TomlTable:
 
     def __init__(self, values: Any, name: str = "") -> None:
         if not isinstance(values, dict):
-            raise UsageError(f"[{name}] must be a table with keys, and is {values!r}")
+            raise UsageError(f"[{name}] must be a table with keys, but is {values!r}")
         self.name = name
         self._values: dict[str, Any] = values
         self._asked: set[str] = set()
@@ -86,7 +86,7 @@ class TomlTable:
 
     def integer(self, key: str, default: Any = REQUIRED, least: int = 1) -> int:
         """A whole number."""
-        value = self._typed(key, default, int, "a whole number")
+        value = self._typed(key, default, int, "an integer")
         if value < least:
             raise UsageError(f"'{self._path(key)}' is {value}; expected {least} or more")
         return int(value)
@@ -101,9 +101,9 @@ class TomlTable:
 
     def integers(self, key: str) -> list[int]:
         """One or more whole numbers, 0 or above."""
-        values = self._typed(key, REQUIRED, list, "a list of whole numbers")
+        values = self._typed(key, REQUIRED, list, "a list of integers")
         if not values or not all(type(value) is int and value >= 0 for value in values):
-            raise UsageError(f"'{self._path(key)}' is {values}; expected one or more whole numbers from 0 on")
+            raise UsageError(f"'{self._path(key)}' is {values}; expected one or more integers of 0 or more")
         return list(values)
 
     def choices(self, key: str, choices: Iterable[str]) -> list[str]:

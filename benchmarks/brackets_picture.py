@@ -1,0 +1,57 @@
+"""The picture of brackets of time, relative to what was measured.
+
+``python benchmarks/brackets_picture.py results/counters/brackets.json --picture FILE.svg``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from peers_picture import check_form
+
+from mini_dnn.report.theme import WIDTH, Theme, picture
+
+ROW = 0.16  # inches
+
+
+def draw(rows: Sequence[dict[str, Any]], theme: Theme) -> Figure:
+    """A row's likely time, and a line to the upper end, relative to the time that was measured."""
+    figure = Figure(figsize=(WIDTH, ROW * len(rows) + 0.9), layout="constrained")
+    axes = figure.add_subplot()
+    for at, row in enumerate(rows):
+        likely, high = (row[f"{end}_ms"] / row["op_ms"] for end in ("likely", "high"))
+        axes.plot([likely, high], [at, at], color=theme.soft, linewidth=2.5, solid_capstyle="butt")
+        axes.plot(likely, at, "o", color=theme.series[0], markersize=4)
+    axes.axvline(1, color=theme.series[1], linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_yticks(range(len(rows)), [f"{row['variant']}, {row['problem']}" for row in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("likely time (dot) and upper end (line), relative to the measured op time")
+    return figure
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Read and draw."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("file", type=Path, help="what brackets.py wrote")
+    parser.add_argument("--picture", type=Path, required=True)
+    given = parser.parse_args(words)
+    check_form(given.picture)
+    rows = json.loads(given.file.read_text())["rows"]
+    drawn = picture(partial(draw, rows))
+    given.picture.write_bytes(drawn.png if given.picture.suffix == ".png" else drawn.light_svg)
+    print(f"{len(rows)} rows; {given.picture} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""What Nsight Compute counts of small kernels and of the ladders', for the emulator to be compared with.
+
+``python benchmarks/counters.py --out benchmarks/results/counters``, on a GPU whose counters one may read
+
+Each group of launches is one run of ncu, and one file. `tests/test_counters_proof.py` compares what the
+emulator counts today with these files, and docs/counters.md shows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from brackets import measured, problem_of
+from counters_cases import LADDERS, SOURCE, ladder_cases, launch_probes, probes
+
+from mini_dnn.device import open_device
+from mini_dnn.device.nvcc import build_cubin, nvcc_arch
+from mini_dnn.device.tools import find_tool
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.profiling import ncu
+from mini_dnn.profiling.workload import profiler_range, solve
+from mini_dnn.variant import find
+
+GROUPS = {"probes": 20, "ladders": 7, "limits": 20}  # cases in one run
+SECONDS = 60  # for a group
+ENTRIES = 400  # of a batch: they fill the GPU
+
+LOADS = ("ld", "st", "atom", "red")
+SHARED = ("ld", "st", "atom", "ldsm", "ldgsts")
+EXECUTED = (
+    *("global_ld", "global_st", "global_red", "local_ld", "local_st", "shared_ld", "shared_st"),
+    *("shared_atom", "ldsm", "ldgsts", "ldc", "branch", "tma_ld", "tma_st"),
+)
+SASS = (
+    *(f"thread_inst_executed_op_{kind}_pred_on.sum" for kind in ("ffma", "fadd", "fmul", "hfma")),
+    *(f"average_data_bytes_per_sector_mem_global_op_{op}.ratio" for op in ("ld", "st")),
+    *("branch_targets.sum", "branch_targets_threads_divergent.sum"),
+    *(f"l1tex_t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in (*LOADS, "ldgsts")),
+    *(f"l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in SHARED),
+    *("l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ldsm.sum", "l1tex_tags_mem_global.sum"),
+    *("l1tex_pipe_lsu_wavefronts_mem_shared.sum", "inst_executed_op_shared_gmma.sum"),
+)
+METRICS = [
+    *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum" for what in ("requests", "sectors") for op in LOADS),
+    *(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st")),
+    *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")),
+    *(f"smsp__inst_executed_op_{op}.sum" for op in EXECUTED),
+    *(f"smsp__sass_{name}" for name in SASS),
+    "smsp__inst_executed.sum",
+    "smsp__thread_inst_executed.sum",
+    "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
+    "smsp__inst_executed_pipe_xu.sum",
+    "smsp__inst_executed_pipe_tensor.sum",
+    "sm__ops_path_tensor_src_fp16.sum",
+    "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+    "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal",
+    "memory_l2_theoretical_sectors_global",
+    "memory_l2_theoretical_sectors_global_ideal",
+]
+PERCENT = "avg.pct_of_peak_sustained_elapsed"
+LIMITS = [  # how busy units are
+    "gpu__time_duration.sum",
+    f"dram__throughput.{PERCENT}",
+    f"lts__throughput.{PERCENT}",
+    f"l1tex__data_pipe_lsu_wavefronts.{PERCENT}",
+    f"l1tex__lsuin_requests.{PERCENT}",
+    f"sm__inst_issued.{PERCENT}",
+    f"sm__inst_executed_pipe_fma.{PERCENT}",
+    f"sm__inst_executed_pipe_alu.{PERCENT}",
+    f"sm__inst_executed_pipe_xu.{PERCENT}",
+    f"sm__pipe_tensor_cycles_active.{PERCENT}",
+]
+KEPT = {*METRICS, *LIMITS, "launch__registers_per_thread"}
+UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\W*(\w+)")
+
+
+def limit_cases() -> Iterator[tuple[Any, Any]]:
+    """Variants whose op times are published, at a problem that fills the GPU."""
+    for (name, at), row in measured().items():
+        if at in ("conv1", "tokens-197", "fp16-1024"):
+            variant = find(name)
+            problem = problem_of(variant, row)
+            few = problem.with_batch(min(problem.batch, ENTRIES))
+            if variant.plan is not None and not variant.needs_gpu and not variant.limit_for(few):
+                yield variant, few
+
+
+def workload(group: str) -> None:
+    """What ncu watches: the launches of one group, of ladders after each has run once."""
+    kind, first = group.split("-")
+    part = int(first), int(first) + GROUPS[kind]
+    with closing(open_device("cuda")) as device:
+        if kind == "probes":
+            with profiler_range():
+                launch_probes(device, *part)
+            return
+        chosen = islice(limit_cases(), *part) if kind == "limits" else ladder_cases(*part)
+        cases = [
+            (variant, [(problem, variant.operation.inputs(problem, seed=0))]) for variant, problem in chosen
+        ]
+        for variant, given in cases:
+            solve(variant, given, device)
+        for variant, given in cases:
+            print(f"case {variant.name}", flush=True)
+            with profiler_range():
+                solve(variant, given, device)
+
+
+def build() -> None:
+    """Compile all kernels, so that ncu does not wait for a compiler."""
+    codes: dict[Any, None] = {(SOURCE, ()): None}
+    for variant, problem in chain(ladder_cases(), limit_cases()):
+        planned = variant.planned(problem, 227 * 1024)
+        codes[planned.source, tuple(planned.defines.items())] = None
+        for code in planned.codes:
+            codes[code.source, tuple(code.defines)] = None
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda code: build_cubin(code[0], dict(code[1]), nvcc_arch(90)), codes))
+
+
+def watched(metrics: Sequence[str], group: str, *words: str) -> str:
+    """Run ncu around a group; its output."""
+    command = [str(find_tool("ncu")), "--csv", "--page", "raw", "--print-units", "base"]
+    command += ["--clock-control", "none", "--profile-from-start", "off", "--print-kernel-base", "function"]
+    command += ["--section", "LaunchStats", "--section", "Occupancy"]
+    command += ["--metrics", ",".join(metrics), *words]
+    command += [sys.executable, str(Path(__file__).resolve()), "--workload", group]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired as error:
+        return (error.stdout or b"").decode(errors="replace") + "\n==ERROR== out of time"
+    return done.stdout + done.stderr
+
+
+def known_metrics() -> list[str]:
+    """Those that this version of ncu has for this GPU: it refuses a list with one that it does not know."""
+    done = subprocess.run(
+        [str(find_tool("ncu")), "--query-metrics", "--chip", "gh100"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    listed = set(re.findall(r"^([\w]+)", done.stdout, re.MULTILINE))
+    metrics = [name for name in METRICS if name.split(".")[0] in listed or name.startswith("memory_")]
+    for _ in range(10):
+        text = watched(metrics, "probes-0", "--launch-count", "1")
+        unknown = set(UNKNOWN.findall(text))
+        if not unknown and ncu.parse(text):
+            return metrics
+        if not unknown:
+            break
+        metrics = [name for name in metrics if name.split(".")[0] not in unknown]
+    print(f"{text}\nonly metrics that ncu lists are measured", flush=True)
+    return [name for name in metrics if name.split(".")[0] in listed]
+
+
+def measure(group: str, metrics: Sequence[str], out: Path) -> None:
+    """One run of ncu, and one file."""
+    text = watched(metrics, group)
+    kernels = ncu.parse(text)
+    rows = [
+        {
+            "kernel": kernel.name,
+            "grid": kernel.grid,
+            "block": kernel.block,
+            **{name: value for name, value in kernel.metrics.items() if name in KEPT},
+        }
+        for kernel in kernels
+    ]
+    about = {"commit": commit(), "versions": versions()}
+    if rows:
+        (out / f"{group}.json").write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    else:
+        (out / f"{group}.txt").write_text(text[-20000:])
+    print(f"{group}: {len(rows)} launches", flush=True)
+
+
+def groups() -> list[str]:
+    """Small kernels and ladders in turn, so that there is something of both where time runs out."""
+    parts = [
+        [f"{kind}-{first}" for first in range(0, count, GROUPS[kind])]
+        for kind, count in (("probes", len(probes())), ("ladders", len(LADDERS)))
+    ]
+    limits = [f"limits-{first}" for first in range(0, len(list(limit_cases())), GROUPS["limits"])]
+    return [*(group for pair in zip_longest(*parts) for group in pair if group), *limits]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure all groups, or be what ncu watches."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--seconds", type=float, default=3600, help="begin no group after so many")
+    parser.add_argument("--workload", help=argparse.SUPPRESS)
+    parser.add_argument("--build", action="store_true", help="compile all kernels, and measure nothing")
+    given = parser.parse_args(words)
+    if given.workload:
+        workload(given.workload)
+    elif given.build:
+        build()
+    else:
+        given.out.mkdir(parents=True, exist_ok=True)
+        start = time.monotonic()
+        proof = known_metrics()
+        print(f"{len(proof)} metrics after {time.monotonic() - start:.0f} s", flush=True)
+        for group in groups():
+            metrics = LIMITS if group.startswith("limits") else proof
+            if not (given.out / f"{group}.json").exists() and time.monotonic() - start < given.seconds:
+                measure(group, metrics, given.out)
+                print(f"{time.monotonic() - start:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

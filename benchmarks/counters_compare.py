@@ -1,0 +1,165 @@
+"""The emulator's counters against those that ncu has measured: ``python benchmarks/counters_compare.py``.
+
+It runs the cases of `counters_cases` in the emulator and compares them with the files in results/counters.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from counters_cases import ladder_cases, launch_probes, probes
+
+from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
+from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.workload import solve
+
+ATOMICS = [f"l1tex__t_{what}_pipe_lsu_mem_global_op_atom+red.sum" for what in ("requests", "sectors")]
+PRODUCTS = "sm__ops_path_tensor_src_fp16.sum / 2"
+# Why a counter of a case is not the GPU's; `main` reports what lacks a reason.
+MERGED = "nvcc makes one access of 8 or 16 bytes of several that lie side by side, and g++ does not"
+WAVEFRONTS = ("shared_op_ld.sum", "shared_op_st.sum", "memory_l1_wavefronts_shared")
+EXPLAINED: dict[str, tuple[tuple[str, ...], str]] = {
+    "atomic_same 3": (
+        ("sectors_pipe_lsu_mem_global_op_atom",),
+        "ncu counts a sector for each lane of an exchange at one address",
+    ),
+    "copied16 2": (
+        ("sectors_pipe_lsu_mem_global_op_ld",),
+        "the hardware's counter has half of a cp.async of 16 bytes with gaps; ncu's own count for "
+        "that instruction (smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts.sum) is 128, as ours",
+    ),
+    **dict.fromkeys(
+        (
+            "m2/unroll_gemm",
+            "m3/fusion",
+            "m3/restrict",
+            "m3/register_tiling",
+            "m3/fp16",
+            "layers/custom",
+            "gemm/v2_tiled",
+            "gemm/v3_registers",
+            "attention/v1_shared",
+            "attention/v2_coalesced",
+        ),
+        (WAVEFRONTS, MERGED),
+    ),
+    "gemm/v6_wgmma": (("global_op_st",), MERGED),
+    "softmax/v0_naive": (
+        ("global_op_ld", "sectors_global"),
+        "g++ keeps the first value of a row for the next loop, and nvcc loads it again: 10 loads of 750",
+    ),
+    "linear/v1_tiles": (("shared_op_st.sum",), "ncu counts stores by stmatrix apart, and we do not"),
+    "attention/v0_naive": (
+        ("global_op_ld", "sectors_global"),
+        "nvcc makes half of the loads; which of them it leaves out has not been looked up",
+    ),
+}
+RESULTS = Path(__file__).parent / "results" / "counters"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One counter of one launch, on both sides."""
+
+    case: str
+    kernel: str
+    metric: str
+    ours: float
+    gpu: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether they agree: counts to the last one, ratios to a thousandth."""
+        return abs(self.ours - self.gpu) <= 1e-3 * abs(self.gpu) * self.metric.endswith(".ratio")
+
+
+def measured(kind: str) -> list[dict[str, Any]]:
+    """Launches that ncu has watched, in their order."""
+    files = sorted(RESULTS.glob(f"{kind}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    return [row for file in files for row in json.loads(file.read_text())["rows"]]
+
+
+def ours(found: Counters) -> dict[str, float]:
+    """Our counters by the names of ncu."""
+    atomics = [found.sum(field, "global", "atomic") for field in ("instructions", "sectors")]
+    products = sum(count for name, count in found.products.items() if "tf32" not in name)
+    return {**found.metrics, ATOMICS[0]: atomics[0], ATOMICS[1]: atomics[1], PRODUCTS: products}
+
+
+def with_sums(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What ncu has measured, with counters that are one for us and two for it."""
+    loads = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld"
+    sums = {
+        f"{loads}.sum": row[f"{loads}.sum"] + row[f"{loads}sm.sum"],
+        PRODUCTS: row["sm__ops_path_tensor_src_fp16.sum"] / 2,
+    }
+    for name in ATOMICS:
+        sums[name] = sum(row[name.replace("atom+red", op)] for op in ("atom", "red"))
+    return {**row, **sums}
+
+
+def figures(case: str, launch: CountedLaunch, row: Mapping[str, Any]) -> Iterator[Figure]:
+    """All counters of a launch that both sides have."""
+    (found,) = counters([launch])
+    all_of_it = with_sums(row)
+    for metric, value in ours(found).items():
+        if metric in all_of_it:
+            yield Figure(case, launch.kernel, metric, value, all_of_it[metric])
+
+
+def of_probes(device: CountedEmulator) -> list[Figure]:
+    """Figures of the small kernels."""
+    device.launches.clear()
+    launch_probes(device)
+    rows = measured("probes")
+    both = zip(probes(), device.launches, rows, strict=False)
+    return [figure for probe, launch, row in both for figure in figures(probe.name, launch, row)]
+
+
+def of_ladders(device: CountedEmulator, first: int = 0, last: int | None = None) -> list[Figure]:
+    """Figures of the ladders' kernels."""
+    found: list[Figure] = []
+    rows = iter(measured("ladders"))
+    for number, (variant, problem) in enumerate(ladder_cases()):
+        wanted = first <= number and (last is None or number < last)
+        device.launches.clear()
+        if wanted:
+            solve(variant, [(problem, variant.operation.inputs(problem, seed=0))], device)
+        planned = variant.planned(problem, device.max_shared_bytes)
+        for at, launch in enumerate(planned.launches):
+            row = next(rows, None)
+            if row is None:
+                return found
+            assert row["kernel"] == launch.kernel, f"{variant.name}: {row['kernel']} {launch.kernel}"
+            if wanted:
+                found += figures(variant.name, device.launches[at], row)
+    return found
+
+
+def reason(figure: Figure) -> str:
+    """Why a figure differs; empty if nobody has said."""
+    metrics, why = EXPLAINED.get(figure.case, ((), ""))
+    return why if any(part in figure.metric for part in metrics) else ""
+
+
+def main() -> int:
+    """Compare all, and print what differs."""
+    with closing(CountedEmulator()) as device:
+        found = [*of_probes(device), *of_ladders(device)]
+    different = [figure for figure in found if not figure.is_equal]
+    for figure in different:
+        known = "explained" if reason(figure) else "NOT EXPLAINED"
+        print(f"{figure.case:24} {figure.metric:75} {figure.ours:12g} {figure.gpu:12g}  {known}")
+    cases = {figure.case for figure in found}
+    print(f"{len(found)} figures of {len(cases)} cases; {len(different)} differ")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

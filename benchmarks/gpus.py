@@ -1,0 +1,254 @@
+"""Several GPUs of one host: throughput by one and by all, the same bits, and a worker that is killed.
+
+``python benchmarks/gpus.py --gpus all --folder /dev/shm/pictures --out FILE.json``
+
+Three inputs, from the fastest to the slowest, each by one GPU and by all at the same time:
+
+- pinned: LeNet on bytes of 28×28, and ResNet-18 on bytes of 224×224, from page-locked memory in place;
+- decoded: `run.py classify` with ResNet-18 on an array of decoded pictures in memory;
+- jpeg: the same on files of 500×375 pixels, which workers decode.
+
+ResNet-18 has random weights. For ``decoded`` and ``jpeg``, one GPU is measured with all cores, and with the
+cores that it has when all GPUs work. Every run has to give the same answers, bit for bit. In the last run the
+process of the last GPU is killed in the middle. ``--make`` makes the pictures and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from products import build_plans
+
+from mini_dnn.device.gpus import Place, places
+from mini_dnn.measuring.answers import Job, Kept, by_team
+from mini_dnn.measuring.inference import Program
+from mini_dnn.measuring.machine import commit, cpu_name, versions
+from mini_dnn.measuring.pictures import Spent
+from mini_dnn.measuring.scaling import Serving, rates
+from mini_dnn.measuring.served import Served
+from mini_dnn.measuring.serving import Service
+from mini_dnn.nn.models.resnet import RESNET18, build
+from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.pictures.decode import decode
+from mini_dnn.pictures.recipe import IMAGENET
+from mini_dnn.pictures.sources import sources
+from mini_dnn.running.team import Team
+from mini_dnn.variant import find
+
+VARIANT = "networks/resnet18/v6_graph"
+DISTINCT = 512  # pictures; the array and the list repeat them
+SIZE = (500, 375)  # pixels of a JPEG file
+BATCH, SHARD = 128, 2048
+CHECKED = 4  # images of ResNet-18 that are compared with float64 in each process
+MOST_SHARED = 232_448  # bytes of a block on an H100 or H200
+WARM_UP = 4  # shards for each GPU
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """ResNet-18 on random bytes, with random weights."""
+
+    count: int
+
+    def __call__(self) -> Service:
+        """The network, with entries and weights."""
+        problem = ResNetShape.like(RESNET18, self.count, "uint8")
+        return Service.at_random(find(VARIANT), "uint8", problem)
+
+
+def make(folder: Path, decoded: int) -> None:
+    """Weights, JPEG files, and an array of so many decoded pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    network = build(RESNET18, np.random.default_rng(SEED))
+    save(
+        folder / "weights.h5",
+        network,
+        WeightsInfo("unknown", {}, SEED, "benchmarks/gpus.py", description=RESNET18.to_json()),
+    )
+    pixels = np.lib.format.open_memmap(folder / "decoded.npy", "w+", np.uint8, (decoded, *IMAGENET.shape))
+
+    def one(number: int) -> None:
+        rng = np.random.default_rng(number)
+        coarse = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8))
+        fine = np.asarray(coarse.resize(SIZE, Image.Resampling.BICUBIC)).astype(np.int16)
+        noisy = np.clip(fine + rng.integers(-12, 13, fine.shape), 0, 255).astype(np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(noisy).save(file, "JPEG", quality=88)
+        (folder / f"{number:05}.jpg").write_bytes(file.getvalue())
+        pixels[number::DISTINCT] = decode(file.getvalue(), IMAGENET)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(one, range(min(DISTINCT, decoded))))
+    pixels.flush()
+
+
+def compile_all(arch: int) -> None:
+    """Compile all kernels, a compiler a core, for GPUs of a compute capability; no GPU is needed."""
+    lenet = Program.load("fashion-mnist")
+    serving = [Served.of(find("networks/lenet/tensor_cores"), "uint8-28", 10_000, lenet)(), Bytes(BATCH)()]
+    device: Any = SimpleNamespace(arch=arch)
+    build_plans((service.variant.planned(service.problem, MOST_SHARED) for service in serving), device)
+
+
+def pinned(some: Sequence[Place], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Rows of networks whose inputs lie in page-locked memory."""
+    lenet = Program.load("fashion-mnist")
+    makes: dict[str, Served | Bytes] = {
+        "lenet": Served.of(find("networks/lenet/tensor_cores"), "uint8-28", 10_000, lenet),
+        "resnet18": Bytes(BATCH),
+    }
+    for name, served in makes.items():
+        with Team(some, Serving(served, CHECKED), warn) as team:
+            one = 0.0
+            for rate in rates(team, served.count, counts):
+                one = one or rate.per_s
+                yield {"input": "pinned", "network": name, **asdict(rate), "scaling": rate.per_s / one}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Pictures that were classified."""
+
+    seconds: float
+    pictures: int
+    digest: str  # of all answers
+    spent: Spent
+    said: Sequence[str]
+
+
+def classified(
+    some: Sequence[Place], folder: Path, named: Sequence[str], workers: int, kill: bool = False
+) -> Run:
+    """Classify pictures, after some for warming up; the last GPU's process is killed in the middle."""
+    job = Job("resnet18", folder / "weights.h5", IMAGENET, VARIANT, BATCH, 5, workers, many=True)
+    found = sources(named, None, IMAGENET)
+    said: list[str] = []
+    digest, spent, done = hashlib.sha256(), Spent(), 0
+    with Team(some, job, said.append) as team:
+        warm = iter(found.shards(SHARD))
+        for _ in team.map(next(warm) for _ in range(WARM_UP * len(some))):
+            pass
+        start = time.perf_counter()
+        for answers in by_team(team, found.shards(SHARD), Kept(None, None), spent):
+            digest.update(json.dumps(list(answers.errors)).encode())
+            digest.update(np.ascontiguousarray(answers.classes).tobytes())
+            digest.update(np.ascontiguousarray(answers.probabilities).tobytes())
+            done += len(answers.names)
+            if kill and done > found.count // 3:
+                os.kill(list(team.pids)[-1], signal.SIGKILL)
+                kill = False
+        seconds = time.perf_counter() - start
+    return Run(seconds, done, digest.hexdigest(), spent, said)
+
+
+def rows_of(
+    name: str, some: Sequence[Place], folder: Path, named: Sequence[str], alone: Place
+) -> Iterator[dict[str, Any]]:
+    """Rows of one input: by one GPU with its share of the cores and with all, by all, and with one killed."""
+    share = max(1, len(some[0].cores))
+    settings = [
+        ("one GPU, its share of the cores", some[:1], False),
+        ("all GPUs", some, False),
+        ("one GPU, all cores", [alone], False),
+        ("all GPUs, one killed", some, True),
+    ]
+    first, count = None, sources(named, None, IMAGENET).count
+    for title, used, kill in settings:
+        if kill and len(some) < 2:
+            continue
+        run = classified(used, folder, named, len(used[0].cores), kill)
+        first = first or run
+        yield {
+            "input": name,
+            "network": "resnet18",
+            "setting": title,
+            "gpus": len(used),
+            "cores_each": len(used[0].cores) if used[0] is alone else share,
+            "pictures": run.pictures,
+            "complete": run.pictures == count,
+            "seconds": run.seconds,
+            "per_s": run.pictures / run.seconds,
+            "scaling": run.pictures / run.seconds * first.seconds / first.pictures,
+            "same_bits": run.digest == first.digest,
+            "spent": asdict(run.spent),
+            "said": list(run.said),
+        }
+
+
+def warn(line: str) -> None:
+    """A GPU was lost."""
+    print(f"WARNING: {line}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Measure, and write what there is as it grows."""
+    parser = argparse.ArgumentParser(description="Several GPUs of one host.")
+    parser.add_argument("--gpus", default="all")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--decoded", type=int, default=4096, help="decoded pictures in memory")
+    parser.add_argument("--repeat", type=int, default=16, help="times that the decoded pictures are named")
+    parser.add_argument("--jpeg", type=int, default=24576, help="names of JPEG files")
+    parser.add_argument("--inputs", nargs="+", default=["pinned", "decoded", "jpeg"])
+    parser.add_argument("--make", action="store_true", help="make the pictures, and end")
+    parser.add_argument("--arch", type=int, help="with --make: compile for it, such as 90")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    if args.make:
+        make(args.folder, args.decoded)
+        if args.arch:
+            compile_all(args.arch)
+        return 0
+    some = places(args.gpus, args.device)
+    alone = replace(some[0], cores=tuple(sorted({core for place in some for core in place.cores})))
+    found: dict[str, Any] = {
+        **commit(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "versions": versions(),
+        "places": [asdict(place) for place in some],
+        "rows": [],
+    }
+    files = sorted(str(path) for path in args.folder.glob("*.jpg"))
+    named = {
+        "decoded": [str(args.folder / "decoded.npy")] * args.repeat,
+        "jpeg": (files * -(-args.jpeg // max(1, len(files))))[: args.jpeg],
+    }
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for name in args.inputs:
+            if name == "pinned":
+                yield from pinned(some, sorted({1, len(some)}))
+            else:
+                yield from rows_of(name, some, args.folder, named[name], alone)
+
+    for row in rows():
+        found["rows"].append(row)
+        brief = {k: v for k, v in row.items() if not isinstance(v, dict)}
+        print(json.dumps(brief), flush=True)
+        if args.out:
+            args.out.write_text(json.dumps(found, indent=1) + "\n")
+    wrong = [row for row in found["rows"] if not row.get("same_bits", True) or not row.get("complete", True)]
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""ResNet-18 from pictures' files to classes on a GPU: latency, images a second, and bytes from pinned memory.
+
+``python benchmarks/pictures.py --out FILE.json``
+
+The pictures are JPEG and PNG files that are drawn at random, with smooth content, as photographs have; the
+weights are random, as neither decoding nor kernels ask what they are. Measured are
+
+- one file at a time, from its name to the probabilities of its classes: all of it, and what is left without
+  decoding and resizing, at the median and at the 99th percentile;
+- the folder, as ``run.py classify`` takes it: decoded on all cores, beside copies and kernels;
+- the same pictures decoded already, from a file of bytes that is mapped to memory;
+- batches of bytes that lie in pinned memory, beside their copies alone and the kernels alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from whole_networks import Row, opened, replayed, turns
+
+from mini_dnn import ops
+from mini_dnn.device import Device, open_device
+from mini_dnn.measuring.machine import commit, cpu_name, versions
+from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.nn.models.resnet import RESNET18, build
+from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.pictures.decode import decode
+from mini_dnn.pictures.feed import Feed
+from mini_dnn.pictures.recipe import Recipe
+from mini_dnn.pictures.sources import sources
+from mini_dnn.running.resident import Resident
+from mini_dnn.variant import Variant, find
+
+WIDE, HIGH = 500, 375  # pixels of a picture, which are those of most pictures of ImageNet
+COARSE = 16  # the content is noise of so many pixels, made smooth
+BATCHES = 200  # that are timed from pinned memory
+WARM = 10  # files that are not counted
+SEED = 0
+NOTE = "milliseconds; pictures drawn at random"
+
+
+def draw_pictures(folder: Path, count: int) -> list[Path]:
+    """Files of pictures, every fourth one a PNG and the others JPEG."""
+    rng, found = np.random.default_rng(SEED), []
+    for i in range(count):
+        noise = rng.integers(0, 256, (HIGH // COARSE, WIDE // COARSE, 3), np.uint8)
+        picture = Image.fromarray(noise).resize((WIDE, HIGH), Image.Resampling.BICUBIC)
+        found.append(folder / f"{i:05}.{'png' if i % 4 == 3 else 'jpg'}")
+        picture.save(found[-1], **({} if i % 4 == 3 else {"quality": 90}))
+    return found
+
+
+def classifier_at_random(folder: Path) -> Classifier:
+    """ResNet-18 as for ImageNet, with weights as training starts with."""
+    file = folder / "weights.h5"
+    info = WeightsInfo("synthetic", {}, SEED, "", description=RESNET18.to_json())
+    save(file, build(RESNET18, np.random.default_rng(SEED)), info)
+    return Classifier.load("resnet18", file)
+
+
+def latency(classifier: Classifier, variant: Variant, files: Sequence[Path], device: Device) -> Row:
+    """Of one file at a time."""
+    whole, decoding, first = [], [], files[:WARM]
+    with classifier.on_device(variant, 1, device) as (serve, _):
+        for file in [*first, *files]:
+            start = time.perf_counter()
+            pixels = decode(file, classifier.recipe)
+            decoded = time.perf_counter()
+            next(serve([pixels[np.newaxis]], Spent()))
+            whole.append((time.perf_counter() - start) * 1e3)
+            decoding.append((decoded - start) * 1e3)
+    whole, decoding = whole[len(first) :], decoding[len(first) :]
+    row: Row = {"kind": "latency", "variant": variant.name, "pictures": len(files)}
+    for name, values in (("whole", whole), ("decoding", decoding), ("rest", np.subtract(whole, decoding))):
+        row |= {f"{name}_p50_ms": np.percentile(values, 50), f"{name}_p99_ms": np.percentile(values, 99)}
+    return row
+
+
+def throughput(
+    classifier: Classifier, variant: Variant, names: Sequence[Path], batch: int, device: Device, kind: str
+) -> Row:
+    """Of a folder, or of a file of pixels, with decoding, copies and kernels beside each other."""
+    found = sources([str(name) for name in names], None, classifier.recipe)
+    with classifier.on_device(variant, batch, device) as (serve, size):
+        feed = Feed(found, classifier.recipe, size, os.cpu_count() or 1)
+        start = time.perf_counter()
+        count = sum(len(part) for part in serve((part.pixels for part in feed), Spent()))
+        seconds = time.perf_counter() - start
+    return {
+        **{"kind": kind, "variant": variant.name, "batch": size, "pictures": count, "seconds": seconds},
+        **{"images_per_s": count / seconds, "waited_share": feed.waited_s / seconds},
+        **{"decoding_s": feed.decoding_s, "workers": feed.workers},
+    }
+
+
+def decoded_file(folder: Path, files: Iterable[Path], recipe: Recipe, times: int) -> Path:
+    """All pictures so many times, as one file of pixels."""
+    pixels = np.array([decode(file, recipe) for file in files])
+    np.save(folder / "pixels.npy", np.concatenate([pixels] * times))
+    return folder / "pixels.npy"
+
+
+def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = BATCHES) -> Row:
+    """Batches that lie in pinned memory, one after the other; copies and kernels alone."""
+    arrays = dict(ops.find("resnet").inputs(problem, SEED))
+    weights = {name: arrays[name] for name in problem.named("weight")}
+    resident = Resident(variant, problem, weights, device)
+    left = 0
+
+    def fill(inputs: np.ndarray) -> int:
+        """Nothing is written: what lies there is sent again."""
+        nonlocal left
+        left -= 1
+        return len(inputs) if left >= 0 else 0
+
+    def served() -> Iterator[float]:
+        nonlocal left
+        for _ in range(4):
+            left = count
+            start = time.perf_counter()
+            for _ in resident.serve_in_place(fill):
+                pass
+            yield (time.perf_counter() - start) * 1e3 / count
+
+    with closing(resident):
+        ms = list(served())[1:]
+    images = device.pinned(arrays["images"].shape, arrays["images"].dtype)
+    images[:] = arrays["images"]
+    planned = variant.planned(problem, device.max_shared_bytes)
+    row: Row = {"kind": "pinned", "variant": variant.name, "batch": problem.N, "ms": ms}
+    with opened(planned, arrays, device) as execution:
+        execution.kernels()
+
+        def copy() -> None:
+            device.copy_in(execution.buffers["images"], images)
+
+        for name, work in (("kernels_ms", execution.kernels), ("copy_ms", copy)):
+            graph = device.capture(work)
+            row[name] = turns(lambda many, graph=graph: replayed(graph, device, many))  # type: ignore[misc]
+            graph.free()
+    row["over_longer"] = statistics.median(ms) / max(
+        statistics.median(row["kernels_ms"]), statistics.median(row["copy_ms"])
+    )
+    return row
+
+
+def said(row: Row) -> str:
+    """A row in words."""
+    if row["kind"] == "latency":
+        parts = [
+            f"{name} {row[f'{name}_p50_ms']:.3f}, p99 {row[f'{name}_p99_ms']:.3f}"
+            for name in ("whole", "decoding", "rest")
+        ]
+        return f"{row['variant']}, a file at a time, ms: {'; '.join(parts)}"
+    if row["kind"] == "pinned":
+        parts = [
+            f"{name} {statistics.median(row[key]):.4f}"
+            for name, key in (("served", "ms"), ("kernels alone", "kernels_ms"), ("copies alone", "copy_ms"))
+        ]
+        words = f"{', '.join(parts)} ms; {row['over_longer']:.3f} of the longer"
+        return f"{row['variant']}, {row['batch']} images of bytes in pinned memory: {words}"
+    words = f"{row['images_per_s']:,.0f} images/s in batches of {row['batch']}, {row['workers']} workers"
+    return (
+        f"{row['variant']}, {row['kind']}: {words}, waited {row['waited_share']:.0%} of the time for pixels"
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", default="networks/resnet18/v6_graph", help="a network")
+    parser.add_argument("--pictures", type=int, default=1024, help="files (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=64, help="of all but the first part")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(words)
+    variant, rows = find(given.impl), list[Row]()
+    with closing(open_device("cuda")) as device, tempfile.TemporaryDirectory() as name:
+        about: Row = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
+        about = {**about, "versions": versions(), "rows": rows}
+        folder = Path(name)
+        classifier = classifier_at_random(folder)
+        (folder / "pictures").mkdir()
+        files = draw_pictures(folder / "pictures", given.pictures)
+        some = decoded_file(folder, files[: given.batch], classifier.recipe, 32)
+        problem = replace(ResNetShape.like(RESNET18, given.batch), dtype="uint8")
+
+        def add(row: Row) -> None:
+            rows.append(row)
+            print(said(row), flush=True)
+            if given.out:
+                given.out.write_text(json.dumps(about, indent=1) + "\n")
+
+        add(pinned(variant, problem, device))
+        add(latency(classifier, variant, files[:300], device))
+        add(throughput(classifier, variant, [some], given.batch, device, "decoded"))
+        add(throughput(classifier, variant, [folder / "pictures"], given.batch, device, "files"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

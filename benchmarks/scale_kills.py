@@ -1,0 +1,76 @@
+"""Kill workers at random while items are computed, and count what was lost and what was done twice.
+
+``python benchmarks/scale_kills.py 50``: so many kills, nine of ten of a worker, and one of the whole run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SECONDS = 0.005  # of an item
+WHOLE = 10  # one kill in so many is of the run and not of a worker
+APART = 12  # results at most between two kills
+
+
+def program(folder: Path, count: int, seconds: float, executor: str = "local") -> list[str]:
+    """A command that computes so many items with two workers."""
+    return [sys.executable, str(HERE / "scale_program.py"), executor, str(folder), str(count), str(seconds)]
+
+
+def workers_of(parent: int) -> list[int]:
+    """Processes that a pool of that process has started."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(parent), "-f", "spawn_main"], capture_output=True, text=True, check=False
+    )
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def results(folder: Path) -> dict[str, int]:
+    """When each result was written."""
+    return {file.stem: file.stat().st_mtime_ns for file in (folder / "results").glob("item*.json")}
+
+
+def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
+    """Kill so often, or until all items are done; let the same command finish, and count."""
+    count, made, rng = kills * 3 * APART, 0, random.Random(seed)
+    while made < kills and len(results(folder)) < count:
+        with subprocess.Popen(program(folder, count, SECONDS)) as process:
+            while process.poll() is None and made < kills:
+                target = len(results(folder)) + rng.randrange(1, APART)
+                while len(results(folder)) < target and process.poll() is None:
+                    time.sleep(0.005)
+                victims = workers_of(process.pid)
+                if process.poll() is None and victims:
+                    made += 1
+                    os.kill(process.pid if made % WHOLE == 0 else rng.choice(victims), signal.SIGKILL)
+            process.kill()
+        if process.returncode > 0:
+            raise RuntimeError("the program cannot run; it has printed why")
+    kept = results(folder)
+    subprocess.run(program(folder, count, 0), check=True, stdout=subprocess.DEVNULL)
+    after = results(folder)
+    computed = Counter((folder / "log").read_text().split())
+    return {
+        "kills": made,
+        "items": count,
+        "results_before_the_last_run": len(kept),
+        "lost": count - len(after),
+        "results_written_twice": sum(after[name] != when for name, when in kept.items()),
+        "begun_again_by_kill": sum(computed.values())
+        - len(computed),  # had a line in the log, and no result yet
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        print(json.dumps(killed(Path(name), int(sys.argv[1])), indent=1))

@@ -1,0 +1,269 @@
+"""What benchmarks of whole networks share: candidates that take turns, ours as CUDA graphs, and PyTorch's.
+
+`vit.py`, `resnet.py`, `resnet_rungs.py` and `pictures.py` are such benchmarks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device import Device
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.problem import Problem
+from mini_dnn.running.execute import Execution, compile_others
+from mini_dnn.variant import Launch, Planned, Variant
+
+TURNS, TURN_S, REST_S = 5, 0.1, 0.05
+SHORT_S = 0.02  # of a turn that nobody else takes
+IN_A_ROW = 20  # runs of a step
+SEED = 0
+NOTE = "milliseconds a forward pass, turn by turn"
+
+Row = dict[str, Any]
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something that takes turns.
+
+    Parameters
+    ----------
+    name
+        What the table calls it.
+    timed
+        ``count -> ms``: of a pass, in a row of so many.
+    scores
+        Of the last pass, in float64.
+    """
+
+    name: str
+    timed: Callable[[int], float]
+    scores: Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long new work is begun."""
+
+    end: float  # of `time.monotonic`
+
+    def left(self, what: str) -> bool:
+        """Whether there is time for more; else that is said."""
+        if time.monotonic() < self.end:
+            return True
+        print(f"  {what}: not measured, as --seconds are over", flush=True)
+        return False
+
+
+@contextmanager
+def opened(planned: Planned, arrays: Arrays, device: Device) -> Iterator[Execution]:
+    """A plan with its weights set up, and its images there."""
+    module = device.compile(planned.source, planned.defines)
+    execution = Execution(planned, module, device, others=compile_others(planned, device))
+    try:
+        for name, value in arrays.items():
+            device.copy_in(execution.buffers[name], value)
+        execution.set_up()
+        yield execution
+    finally:
+        execution.free()
+
+
+def replayed(graph: Any, device: Device, count: int) -> float:
+    """Milliseconds of a replay, in a row of so many."""
+    start = device.record()
+    for _ in range(count):
+        graph.replay()
+    return device.elapsed_ms(start, device.record()) / count
+
+
+def graph_ms(planned: Planned, arrays: Arrays, device: Device) -> float:
+    """Milliseconds of a plan as a graph: the least of three rows."""
+    with opened(planned, arrays, device) as execution:
+        execution.kernels()  # a kernel's first launch loads it
+        graph = device.capture(execution.kernels)
+        try:
+            replayed(graph, device, 3)
+            return min(replayed(graph, device, 10) for _ in range(3))
+        finally:
+            graph.free()
+
+
+@contextmanager
+def ours(
+    variant: Variant,
+    problem: Problem,
+    arrays: Arrays,
+    device: Device,
+    output: str,
+    scores: Callable[[np.ndarray], np.ndarray],
+) -> Iterator[Candidate]:
+    """A network as a graph; ``scores`` makes scores of what lies in the array ``output``."""
+    with opened(variant.planned(problem, device.max_shared_bytes), arrays, device) as execution:
+        execution.kernels()
+        graph = device.capture(execution.kernels)
+
+        def found() -> np.ndarray:
+            array = problem.arrays[output]
+            values = np.empty(array.shape, array.dtype)
+            device.copy_out(execution.buffers[output], values)
+            return scores(values.astype(np.float64))
+
+        try:
+            yield Candidate(variant.name, partial(replayed, graph, device), found)
+        finally:
+            graph.free()
+
+
+def theirs(
+    ways: Iterable[tuple[str, Run]], budget: Budget, scores: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[Candidate]:
+    """PyTorch's candidates, each made when it is asked for, and gone when the next one is."""
+    import torch
+    from vit_torch import captured, milliseconds
+
+    def on_host(result: Run) -> np.ndarray:
+        return scores(result().double().cpu().numpy())
+
+    for name, once in ways:
+        if not budget.left(name):
+            continue
+        try:
+            start = time.perf_counter()
+            for _ in range(3):
+                once()
+            torch.cuda.synchronize()
+            print(f"  {name}: ready after {time.perf_counter() - start:.0f} s", flush=True)
+            yield Candidate(name, partial(milliseconds, once), partial(on_host, once))
+            if "max-autotune" not in name:  # which is a graph by itself
+                run, result = captured(once)
+                found = partial(on_host, result)
+                yield Candidate(f"{name}, as a graph", partial(milliseconds, run), found)
+        except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+            reason = str(error).strip().partition("\n")[0]
+            print(f"  {name}: {type(error).__name__}: {reason}", flush=True)
+
+
+def take_turns(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
+    """Milliseconds a pass, turn by turn."""
+    counts = {}
+    for one in candidates:
+        one.timed(2)
+        counts[one.name] = max(1, int(TURN_S * 1e3 / one.timed(3)))
+    found: dict[str, list[float]] = {one.name: [] for one in candidates}
+    for _ in range(TURNS):
+        for one in candidates:
+            time.sleep(REST_S)
+            one.timed(max(1, counts[one.name] // 4))
+            found[one.name].append(one.timed(counts[one.name]))
+    return found
+
+
+def turns(once: Callable[[int], float]) -> list[float]:
+    """Milliseconds, turn by turn, where ``once`` gives the mean of so many in a row."""
+    count = max(1, int(SHORT_S * 1e3 / once(1)))
+    return [once(count) for _ in range(TURNS)]
+
+
+def measured(
+    mine: Sequence[Candidate], others: Iterable[Candidate], figures: Callable[[Candidate], Row]
+) -> list[Row]:
+    """A row for each candidate: ours take turns, then the last of ours with each of the others.
+
+    ``figures`` gives what else a row has, the largest error among it.
+    """
+    rows: dict[str, Row] = {}
+
+    def add(candidates: Sequence[Candidate]) -> None:
+        times = take_turns(candidates)
+        for one in candidates:
+            row = rows.setdefault(one.name, {"name": one.name, "ms": []})
+            row.update(figures(one))
+            row["ms"].extend(times[one.name])
+            ms = statistics.median(times[one.name])
+            print(f"  {one.name}: {ms:.4f} ms, largest error {row['max_error']:.1e}", flush=True)
+
+    if mine:
+        add(mine)
+    for candidate in others:
+        add([*mine[-1:], candidate])
+    return list(rows.values())
+
+
+def verdict(row: Row) -> str:
+    """Whether a row's scores are right."""
+    return "agrees" if row["max_error"] <= row["bound"] else f"WRONG: the bound is {row['bound']:.1e}"
+
+
+def measure_steps(
+    variant: Variant,
+    problem: Problem,
+    arrays: Arrays,
+    device: Device,
+    label: Callable[[Launch, Planned], str],
+) -> list[Row]:
+    """Where the time goes: each kind of step in a row, behind a whole pass that leaves numbers for it."""
+    planned = variant.planned(problem, device.max_shared_bytes)
+    launches = [step for step in planned.steps if isinstance(step, Launch)]
+    counts = Counter(label(step, planned) for step in launches)
+    kinds = {label(step, planned): step for step in reversed(launches)}
+    whole = graph_ms(planned, arrays, device)
+    rows: list[Row] = []
+    for name, count in counts.items():
+        more = replace(planned, steps=(*planned.steps, *[kinds[name]] * IN_A_ROW))
+        us = (graph_ms(more, arrays, device) - whole) * 1e3 / IN_A_ROW
+        rows.append({"batch": problem.batch, "variant": variant.name, "step": name, "us": us, "count": count})
+    total = sum(row["us"] * row["count"] for row in rows)
+    print("\n| step, grid | us | times | in all | |\n| --- | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        share = row["us"] * row["count"]
+        print(f"| {row['step']} | {row['us']:.2f} | {row['count']} | {share:.0f} us | {share / total:.1%} |")
+    words = f"{total:.1f} us in all steps, {whole * 1e3:.1f} us as they follow each other"
+    print(f"{variant.name}, batch {problem.batch}: {words}", flush=True)
+    return rows
+
+
+def arguments(text: str, impl: str) -> argparse.ArgumentParser:
+    """The options that all of these benchmarks have."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--impl", default=impl, help="networks; the last one takes all turns")
+    parser.add_argument("--modes", default="eager,default,max-autotune", help="of PyTorch; empty: none")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after these")
+    parser.add_argument("--steps", action="store_true", help="say where our time goes, step by step")
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+def words_of(text: str) -> list[str]:
+    """What lies between commas."""
+    return [word for word in text.split(",") if word]
+
+
+def about(device: Device) -> Row:
+    """Of a file of results: device, commit and versions."""
+    import torch
+
+    found = {"note": NOTE, "device": device.description, "commit": commit()}
+    return {**found, "versions": {**versions(), "torch": torch.__version__}}
+
+
+def write(path: Path | None, *parts: Mapping[str, Any]) -> None:
+    """Write results, if a file was asked for."""
+    if path:
+        path.write_text(
+            json.dumps({key: value for part in parts for key, value in part.items()}, indent=1) + "\n"
+        )

@@ -1,0 +1,90 @@
+"""Verb ``editor``: how clangd, and so an editor, is to read each kernel."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from mini_dnn.device.base import Defines
+from mini_dnn.device.emulator.runtime_build import INCLUDE
+from mini_dnn.device.nvcc import nvcc_arch, require_nvcc
+from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
+from mini_dnn.errors import MiniDnnError, VariantError
+from mini_dnn.paths import ROOT, write_atomically
+from mini_dnn.variant import Variant, find, mine, names
+
+FILE = "compile_commands.json"
+EMULATED = ("-xc++", "-std=c++20", "-include", "emulator.h")
+ARCH = 80  # that clang compiles for with --cuda: it has what most kernels use
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "editor",
+        help="write compile_commands.json, so that clangd understands the kernels",
+        description=f"Write {FILE} for clangd, which gives editors completion, errors and jumps to "
+        "definitions. It has an entry for the kernel of each variant, including those in mine/, with the "
+        "definitions for the first problem that it supports. clangd reads kernels with the headers of the "
+        "emulator, so it needs no CUDA.",
+    )
+    parser.add_argument("--cuda", action="store_true", help="use the headers of the CUDA toolkit instead")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT, metavar="DIR", help="the folder of the file (default: the checkout)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file."""
+    toolkit = require_nvcc("--cuda reads its headers").resolve().parent.parent if args.cuda else None
+    entries = []
+    for name in (*names(), *mine()):
+        try:
+            variant = find(name)
+        except VariantError as error:  # one that is being written must not cost the others
+            print(f"NOTE: left out: {error}")
+            continue
+        if variant.plan:
+            entries.append(entry(variant, toolkit))
+    try:
+        write_atomically(args.out / FILE, (json.dumps(entries, indent=1) + "\n").encode(), 0o644)
+    except OSError as error:
+        raise MiniDnnError(f"--out {args.out} cannot be written: {error}") from error
+    print(f"written: {args.out / FILE}, {len(entries)} kernels")
+    return 0
+
+
+def entry(variant: Variant, toolkit: Path | None = None) -> dict[str, object]:
+    """How the kernel of a variant is compiled; with CUDA's headers where a toolkit is named."""
+    language = (
+        _cuda(toolkit) if toolkit else ["-xc++", "-std=c++20", f"-isystem{INCLUDE}", "-include", "emulator.h"]
+    )
+    words = ["clang++", *language, f"-I{PROJECT_INCLUDE}"]
+    words += [f"-D{name}={value}" for name, value in _defines(variant).items()]
+    return {
+        "directory": str(variant.folder),
+        "file": str(variant.source),
+        "arguments": [*words, "-fsyntax-only", str(variant.source)],
+    }
+
+
+def _cuda(toolkit: Path) -> list[str]:
+    return [
+        "-xcuda",
+        "-std=c++17",
+        f"--cuda-path={toolkit}",
+        f"--cuda-gpu-arch={nvcc_arch(ARCH)}",
+        "-nocudalib",
+    ]
+
+
+def _defines(variant: Variant) -> Defines:
+    """Those of the first problem that it takes; none where they cannot be told."""
+    try:
+        taken = (one for one in variant.operation.course.values() if not variant.limit_for(one))
+        problem = next(taken, None)
+        return variant.defines_for(problem) if problem else {}
+    except VariantError:
+        return {}

@@ -1,0 +1,121 @@
+"""Verb ``explain``: a page that shows what each line, warp and block of a variant's kernels does."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.cli.common import add_force, add_variant, check_output, only, problems_of, variant_of
+from mini_dnn.errors import UsageError
+from mini_dnn.explain.collect import collect
+from mini_dnn.explain.findings import findings
+from mini_dnn.explain.kernels import Counted
+from mini_dnn.explain.page import MARK, page
+from mini_dnn.paths import write_atomically
+from mini_dnn.variant import Variant, find
+
+MOST = 2  # entries of a batch where nobody says how many: enough to see what is done for each
+MOST_FLOPS = 400_000_000  # of a problem where nobody names one: some ten seconds
+HEAD_BYTES = 1000  # of a page, which have its mark
+
+
+def add_parser(verbs: argparse._SubParsersAction) -> None:
+    """Add the verb to the command line."""
+    parser = verbs.add_parser(
+        "explain",
+        help="make a page that shows what a kernel does: lines, warps, blocks, grid",
+        description="Run a variant on the counting emulator at one problem, and write a page that shows "
+        "what its kernels do: sectors and bank conflicts of lines, addresses of each warp, the steps of a "
+        "block, what blocks read twice; with findings and cures in words. The page is one file, and works "
+        "offline.",
+    )
+    add_variant(parser)
+    parser.add_argument("--at", metavar="NAME", help="a problem by name (default: the course's first one)")
+    parser.add_argument("--shape", metavar="SIZES", help="a problem by its sizes, instead")
+    parser.add_argument("--batch", type=int, help=f"entries of the batch (default: at most {MOST})")
+    parser.add_argument(
+        "--beside",
+        nargs="?",
+        const="",
+        metavar="VARIANT",
+        help="show another variant beside it (default: its parent)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default 0)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="write the page there")
+    add_force(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count, write the page, and print the findings."""
+    variant = find(variant_of(args))
+    variants = [variant, *_beside(args, variant)]
+    _check_page(args.out, args.force)
+    problem = _problem(args, variant)
+    shown = []
+    for one in variants:
+        print(f"counting  {one.name} at {problem} ...", flush=True)
+        shown.append((one, problem, collect(one, problem, args.seed)))
+    text = page(shown).encode()
+    try:
+        write_atomically(args.out, text, 0o644)
+    except OSError as error:
+        raise UsageError(f"--out {args.out} cannot be written: {error}; name another file") from error
+    for kernel in shown[0][2]:
+        print("\n".join(describe(kernel)))
+    print(f"\nwritten to {args.out} ({len(text) / 1e6:.1f} MB): open it in a browser")
+    return 0
+
+
+def describe(kernel: Counted) -> list[str]:
+    """The findings about a kernel, as lines."""
+    lines = [f"\n{kernel.name}"]
+    for finding in findings(kernel):
+        where = f"{Path(finding.place.file).name}:{finding.place.line}: " if finding.place else ""
+        lines += [f"  {where}{finding.title} {finding.what}", f"    try: {finding.cure}"]
+    return lines if len(lines) > 1 else [*lines, "  nothing stands out"]
+
+
+def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
+    """The variant to show beside, if one is asked for."""
+    if args.beside is None:
+        return []
+    name = args.beside or variant.parent
+    if not name:
+        raise UsageError(f"{variant.name} names no parent; name what to show beside it: --beside VARIANT")
+    other = find(name)
+    only([other], variant.op, "--beside")
+    return [other]
+
+
+def _problem(args: argparse.Namespace, variant: Variant) -> Any:
+    """The problem that is asked for, or else one that the emulator does in seconds."""
+    at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
+    problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
+    problem = next(iter(problems.values()))
+    if at or shapes or problem.flops <= MOST_FLOPS:
+        return problem
+    fitting = [
+        one for one in variant.operation.check if not variant.limit_for(one) and one.flops <= MOST_FLOPS
+    ]
+    if not fitting:
+        return problem
+    small = max(fitting, key=lambda one: one.flops)
+    print(
+        f"NOTE: the course's problems would take long, so this is a small one; --shape names another: {small}"
+    )
+    return small
+
+
+def _check_page(path: Path, force: bool) -> None:
+    """Refuse a file that holds something else than a page of ours; see `check_output`."""
+    if path.is_file() and not force:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if head and MARK.encode() not in head:
+            raise UsageError(
+                f"--out {path} exists, and it is not a page of explain; name another file, or replace it "
+                "with --force"
+            )
+    check_output("--out", path, force=True)

@@ -1,0 +1,132 @@
+"""Flags ``--log`` and ``--expect``: what was tried goes into a work log."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.work_log import Entry, Tried, append, check_log
+from mini_dnn.variant import Variant
+from mini_dnn.variant.header import sections
+
+VARIABLE = "MINI_DNN_LOG"  # of the environment: the log where no flag names one
+OUTPUTS = ("json", "out")  # flags that name other files
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Add the flags to a verb."""
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help=f"append what was tried to this work log (default: the file that {VARIABLE} names, if any); "
+        "'run.py report --log FILE' makes a page from it",
+    )
+    parser.add_argument(
+        "--expect",
+        metavar="TEXT",
+        help="what you expect, for the log (default: what the kernel's header says under Gain)",
+    )
+
+
+@dataclass
+class Trial:
+    """What a command has found so far."""
+
+    device: str = ""
+    ok: bool = True
+    verdict: str = "done"
+    notes: list[str] = field(default_factory=list)
+    results: dict[str, list[Tried]] = field(default_factory=dict)  # by variant
+    failed: dict[str, str] = field(default_factory=dict)  # by variant: the error
+
+    def add(self, variant: str, result: Tried) -> None:
+        """Add what a variant did at a problem."""
+        self.results.setdefault(variant, []).append(result)
+
+
+@contextmanager
+def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Trial]:
+    """Append an entry for each variant at the end, also where an error ends the command.
+
+    Wrong use is not logged: nothing was tried.
+
+    Raises
+    ------
+    UsageError
+        The log's file is something else, or ``--expect`` has no log to go to.
+    """
+    path = _log_of(args)
+    trial = Trial()
+    if path is None:
+        yield trial
+        return
+    check_log(path)
+    hashes = {variant.name: code_of(variant) for variant in variants}  # now: files may change meanwhile
+    try:
+        yield trial
+    except UsageError:
+        raise
+    except MiniDnnError as error:
+        for variant in variants:
+            if variant.name not in trial.results or len(variants) == 1:
+                trial.failed[variant.name] = str(error)
+        _append(path, args, variants, hashes, trial)
+        raise
+    _append(path, args, variants, hashes, trial)
+    print(f"logged in {path}")
+
+
+def _log_of(args: argparse.Namespace) -> Path | None:
+    """The log that the flag names, or else the environment."""
+    named = os.environ.get(VARIABLE)
+    path: Path | None = args.log or (Path(named) if named else None)
+    if path is None and args.expect:
+        raise UsageError(f"--expect is for the work log; name its file with --log FILE or in {VARIABLE}")
+    same = next((flag for flag in OUTPUTS if path and getattr(args, flag, None) == path), None)
+    if same:
+        raise UsageError(f"--log and --{same} both name {path}; use a file for each")
+    return path
+
+
+def _append(
+    path: Path,
+    args: argparse.Namespace,
+    variants: Sequence[Variant],
+    hashes: Mapping[str, str | None],
+    trial: Trial,
+) -> None:
+    """Append an entry for each variant."""
+    for variant in variants:
+        failure = trial.failed.get(variant.name)
+        entry = Entry(
+            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            verb=args.verb,
+            variant=variant.name,
+            parent=variant.parent,
+            op=variant.op,
+            idea=variant.idea,
+            code_hash=hashes[variant.name],
+            expected=args.expect or _gain(variant),
+            device=trial.device,
+            ok=trial.ok and failure is None,
+            verdict=trial.verdict if failure is None else f"failed: {failure}",
+            notes=list(trial.notes),
+            results=list(trial.results.get(variant.name, ())),
+        )
+        append(path, entry)
+
+
+def _gain(variant: Variant) -> str:
+    """What the kernel's header expects; empty where it does not say."""
+    if variant.host is not None:
+        return ""
+    text = variant.source.read_text(encoding="utf-8", errors="replace")
+    return sections(text).get("Gain", "")

@@ -1,0 +1,191 @@
+"""What nvcc makes of a kernel file: PTX or machine code (SASS), by instruction, each with its source line.
+
+The file is compiled as for a run. Registers, spills and shared memory are those that ptxas reports; machine
+code is read with nvdisasm.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mini_dnn.device.base import Defines
+from mini_dnn.device.nvcc import OPTIONS, explained, nvcc_arch, require_nvcc
+from mini_dnn.device.sources import INCLUDE
+from mini_dnn.device.tools import find_tool
+from mini_dnn.errors import CompileError, MiniDnnError
+
+PTX, SASS = "ptx", "sass"
+LANGUAGES = (PTX, SASS)
+RESOURCES = re.compile(
+    r"Compiling entry function '(?P<kernel>\w+)'.*?"
+    r"(?P<spilled>\d+) bytes spill stores, (?P<loaded>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
+    re.DOTALL,
+)
+SHARED = re.compile(r"(\d+) bytes smem")
+# SASS, as nvdisasm prints it
+SASS_KERNEL = re.compile(r"^\.text\.(\w+):")
+SASS_PLACE = re.compile(r'^\s*//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
+SASS_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?P<text>.*?)\s*;")
+# PTX
+PTX_FILE = re.compile(r'^\s*\.file\s+(?P<number>\d+)\s+"(?P<file>[^"]+)"', re.MULTILINE)
+PTX_KERNEL = re.compile(r"^\s*(?:\.visible |\.weak )?\.entry (\w+)")
+PTX_PLACE = re.compile(r"^\s*\.loc\s+(?P<file>\d+) (?P<line>\d+)")
+PTX_INSTRUCTION = re.compile(r"^\s*(?P<text>(?:@!?%p\d+\s+)?[a-z][\w.:]*(?:\s[^;]*)?);")
+LABEL = re.compile(r"^\s*(?P<label>[.$]L\w+):")
+OPCODE = re.compile(r"(?:@!?%?\w+\s+)?(?P<opcode>(?:ld|st)\.[a-z]+|[A-Za-z]\w*)")
+PADDING = "NOP"
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction, or a label (without an opcode), and the line of the source that it comes from."""
+
+    text: str
+    opcode: str
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a thread and a block of a kernel take: registers of a thread, bytes of the others."""
+
+    registers: int
+    spilled_bytes: int
+    loaded_bytes: int
+    shared_bytes: int
+
+    def __str__(self) -> str:
+        """In a line."""
+        spills = f"{self.spilled_bytes} bytes spilled, {self.loaded_bytes} loaded again"
+        none = "no spills"
+        return (
+            f"{self.registers} registers a thread, "
+            f"{spills if self.spilled_bytes or self.loaded_bytes else none}, "
+            f"{self.shared_bytes:,} bytes of static shared memory a block"
+        )
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel."""
+
+    name: str
+    resources: Resources
+    code: tuple[Instruction, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often each instruction stands there, the most frequent first; without padding."""
+        found = Counter(one.opcode for one in self.code if one.opcode not in ("", PADDING))
+        return dict(found.most_common())
+
+
+def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[Compiled]:
+    """The kernels of a file.
+
+    Parameters
+    ----------
+    arch
+        Compute capability times ten.
+    language
+        `PTX` or `SASS`.
+
+    Raises
+    ------
+    DeviceError
+        nvcc is not installed, or nvdisasm, which SASS needs.
+    CompileError
+        The file does not compile.
+    """
+    nvcc = require_nvcc(f"--{language} shows what it makes of a kernel")
+    disassembler = find_tool("nvdisasm") if language == SASS else None
+    flags = [*OPTIONS, f"-arch={nvcc_arch(arch)}", f"-I{INCLUDE}"]
+    flags += [f"-D{name}={value}" for name, value in defines.items()]
+    with TemporaryDirectory(prefix="mini_dnn-assembly-") as place:
+        cubin, ptx = Path(place, "kernel.cubin"), Path(place, "kernel.ptx")
+        said = _nvcc(nvcc, source, ["-cubin", "-Xptxas", "-v", *flags], cubin, arch)
+        if disassembler:
+            text = _told([str(disassembler), "-c", "-g", str(cubin)])
+        else:
+            _nvcc(nvcc, source, ["-ptx", *flags], ptx, arch)
+            text = ptx.read_text()
+    code = dict(sass(text) if language == SASS else ptx_code(text))
+    known = resources(said)
+    return [Compiled(name, known[name], tuple(lines)) for name, lines in code.items() if name in known]
+
+
+def resources(said: str) -> dict[str, Resources]:
+    """What ptxas reports of each kernel."""
+    found = {}
+    for match in RESOURCES.finditer(said):
+        shared = SHARED.search(match["rest"])
+        registers, spilled, loaded = (int(match[name]) for name in ("registers", "spilled", "loaded"))
+        found[match["kernel"]] = Resources(registers, spilled, loaded, int(shared[1]) if shared else 0)
+    return found
+
+
+def sass(text: str) -> Iterator[tuple[str, list[Instruction]]]:
+    """Kernels of what nvdisasm prints, each with its instructions.
+
+    An instruction of an inlined function has that function's line.
+    """
+    code: list[Instruction] = []
+    file, line = "", 0
+    for row in text.splitlines():
+        if match := SASS_KERNEL.match(row):
+            code, file, line = [], "", 0
+            yield match[1], code
+        elif match := SASS_PLACE.match(row):
+            file, line = match["file"], int(match["line"])
+        elif match := SASS_INSTRUCTION.match(row):
+            code.append(_instruction(match["text"], file, line))
+        elif match := LABEL.match(row):
+            code.append(Instruction(f"{match['label']}:", ""))
+
+
+def ptx_code(text: str) -> Iterator[tuple[str, list[Instruction]]]:
+    """Kernels of PTX, each with its instructions."""
+    files = {match["number"]: match["file"] for match in PTX_FILE.finditer(text)}
+    code: list[Instruction] = []
+    file, line = "", 0
+    for row in text.splitlines():
+        if match := PTX_KERNEL.match(row):
+            code, file, line = [], "", 0
+            yield match[1], code
+        elif match := PTX_PLACE.match(row):
+            if match["line"] != "0":
+                file, line = files.get(match["file"], ""), int(match["line"])
+        elif match := PTX_INSTRUCTION.match(row):
+            code.append(_instruction(" ".join(match["text"].split()), file, line))
+        elif match := LABEL.match(row):
+            code.append(Instruction(f"{match['label']}:", ""))
+
+
+def _instruction(text: str, file: str, line: int) -> Instruction:
+    match = OPCODE.match(text)
+    return Instruction(text, match["opcode"] if match else "", file, line)
+
+
+def _nvcc(nvcc: Path, source: Path, flags: list[str], target: Path, arch: int) -> str:
+    """Compile; what nvcc says."""
+    command = [str(nvcc), *flags, str(source), "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = explained(done.stderr or done.stdout)
+        raise CompileError(f"{source} does not compile for {nvcc_arch(arch)}:\n{words}")
+    return done.stdout + done.stderr
+
+
+def _told(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MiniDnnError(f"{command[0]} cannot read what nvcc wrote: {done.stderr.strip()}")
+    return done.stdout

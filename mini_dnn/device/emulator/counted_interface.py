@@ -1,0 +1,92 @@
+"""The structures of ``runtime/counted/recorder.h`` as Python sees them."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+
+import numpy as np
+
+LANES = 32
+
+
+class EventKind(enum.IntEnum):
+    """What an instruction of a warp does."""
+
+    BLOCK = 0  # a basic block begins
+    LOAD = 1
+    STORE = 2
+    ATOMIC = 3
+    COPY_LOAD = 4  # of a copy: reads of global memory
+    COPY_STORE = 5  # writes to global memory
+    COPY_TO = 6  # writes to shared memory
+    COPY_FROM = 7  # reads of shared memory
+    TILE_LOAD = 8  # by WMMA, in the emulator's order of lanes and not the GPU's
+    TILE_STORE = 9
+    BARRIER = 10
+    WARP = 11  # a function for which lanes wait
+    EVENT = 12  # any other call that is counted
+
+
+class Space(enum.IntEnum):
+    """Which memory it is."""
+
+    NONE = 0
+    GLOBAL = 1
+    SYMBOL = 2
+    SHARED = 3
+    REMOTE = 4  # another block's shared memory
+
+
+class CArray(ctypes.Structure):
+    """An array that kernels may use."""
+
+    _fields_ = [
+        ("start", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("number", ctypes.c_int32),
+        ("space", ctypes.c_int32),
+    ]
+
+
+TOTAL = np.dtype(
+    [
+        ("pc", "u4"),
+        ("array", "i4"),
+        ("kind", "u1"),
+        ("space", "u1"),
+        ("name", "u2"),
+        ("bytes", "u4"),
+        *(
+            (name, "u8")
+            for name in (
+                "instructions",
+                "lanes",
+                "splits",
+                "sectors",
+                "ideal_sectors",
+                "used_bytes",
+                "lines",
+                "wavefronts",
+                "ideal_wavefronts",
+                "block_sectors",
+                "number",
+            )
+        ),
+    ]
+)
+RECORD = np.dtype(
+    [
+        ("block", "u8"),
+        ("warp", "u4"),
+        ("pc", "u4"),
+        ("mask", "u4"),
+        ("bytes", "u4"),
+        ("array", "i4"),
+        ("kind", "u1"),
+        ("space", "u1"),
+        ("name", "u2"),
+        ("number", "u8"),
+        ("offsets", "i8", (LANES,)),
+    ]
+)

@@ -1,0 +1,123 @@
+// Counted mode: what each thread does is written down as a stream of events, and the streams of a warp's lanes are
+// played back in lock step, as a GPU would run them. Each step of the play-back is one instruction of the warp.
+//
+// Events are the basic blocks that a thread enters, its accesses of memory, and its waits. The play-back always goes on
+// with the lanes that are furthest behind in the kernel's code: lanes that leave a loop wait for those that stay in it,
+// and the two sides of a branch meet again behind it. That is where nvcc lets them reconverge, too. It needs code in
+// the order of the source, so the kernel is compiled without passes that move basic blocks, and as one function.
+// A lane that waits for others goes on when they have come to the same wait.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "../cluster.h"
+#include "../counts.h"
+
+namespace emulator {
+
+// counted_interface.py has the same numbers and fields.
+enum class EventKind : uint8_t {
+  block,  // a basic block begins
+  load,   // of memory of any kind
+  store,
+  atomic,
+  copy_load,   // a copy's reads of global memory, without registers between
+  copy_store,  // a copy's writes to global memory
+  copy_to,     // its writes to shared memory
+  copy_from,   // its reads of shared memory
+  tile_load,   // by WMMA: the hardware's own order of lanes is not known
+  tile_store,
+  barrier,  // of the block
+  warp,     // a function of a warp: lanes wait for each other
+  event     // another call that is worth a number: products, commits, waits for copies
+};
+enum class Space : uint8_t { none, global, symbol, shared, remote };  // remote: another block's of the cluster
+
+struct Event {
+  uint32_t pc;
+  uint32_t bytes : 24, kind : 8;  // of barriers, warp functions and events: the number of a name
+  uint64_t address;               // of warp functions: the mask; of events: a number in the upper 16 bits
+};
+
+// Totals of one place in the kernel that uses one array.
+struct Total {
+  uint32_t pc;
+  int32_t array;  // its number, as the host gave it; -1: none
+  EventKind kind;
+  Space space;
+  uint16_t name;                          // of what has one; 0: none
+  uint32_t bytes;                         // a lane
+  uint64_t instructions, lanes;           // of warps; and their active lanes
+  uint64_t splits;                        // after so many of them the lanes went different ways
+  uint64_t sectors, ideal_sectors;        // of 32 bytes, in global memory
+  uint64_t used_bytes;                    // distinct ones, within an instruction
+  uint64_t lines;                         // of 128 bytes
+  uint64_t wavefronts, ideal_wavefronts;  // of shared memory
+  uint64_t block_sectors;                 // sectors that the block had not used before, from this place
+  uint64_t number;                        // the sum of the numbers of events; bytes of copies
+};
+
+// One instruction of a warp, of a block that is traced.
+struct Record {
+  uint64_t block;
+  uint32_t warp, pc;
+  uint32_t mask, bytes;
+  int32_t array;
+  EventKind kind;
+  Space space;
+  uint16_t name;
+  uint64_t number;
+  int64_t offsets[WARP];  // of each lane's bytes from the start of the array; of inactive lanes 0
+};
+
+// An array that kernels may use.
+struct CountedArray {
+  uint64_t start, bytes;  // of shared ones: the distance from the anchor
+  int32_t number;
+  int32_t space;
+};
+
+struct Stream {
+  Event *first = nullptr, *next = nullptr, *end = nullptr, *limit = nullptr;  // [first, limit) is the buffer
+};
+
+// The streams of a block, and what its launch has come to so far.
+struct Recorder {
+  const char* stacks = nullptr;
+  const char *words = nullptr, *words_end = nullptr;  // threadIdx, blockIdx ...: registers of a GPU
+  char* anchor = nullptr;
+  uint64_t block = 0;
+  bool traced = false;
+  Stream streams[MAX_THREADS];
+  std::vector<Event*> spare;  // buffers of SMALL events
+  std::vector<Total> totals;
+  std::vector<int32_t> first_total;         // by pc: the first one of that place; -1: none
+  std::vector<int32_t> next_total;          // of the same place
+  std::vector<std::vector<uint32_t>> seen;  // by array and sector: 1 + the block that used it last
+  std::vector<CountedArray> shared;         // of this block, by address
+  std::vector<Record> records;
+};
+
+struct Count {
+  std::mutex mutex;
+  char* base = nullptr;  // of the kernel library
+  uint64_t code_bytes = 0;
+  std::vector<CountedArray> arrays;  // by address
+  std::vector<CountedArray> shared;  // by distance from the anchor
+  std::vector<uint64_t> traced;      // blocks
+  size_t most_records = 0;
+  std::vector<Total> totals;
+  std::vector<std::vector<uint8_t>> seen;  // by array and sector
+  std::vector<Record> records;
+  bool records_left_out = false;
+  std::vector<const char*> names{""};
+};
+extern Count the_count;
+
+uint16_t number_of_name(const char* name);
+void play(Worker& worker, unsigned warp);  // as far as all lanes have come
+
+}  // namespace emulator

@@ -1,0 +1,244 @@
+"""Pages of a handout: what names absent files or variants is taken out of them, so that no link is broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePosixPath
+from posixpath import normpath
+
+FENCE = re.compile(r"^ *```")
+LINK = re.compile(r"(?P<picture>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^(?P<marks>#+) (?P<text>.*)$")
+SOLUTIONS = re.compile(r"<!-- solutions:start -->\n.*?<!-- solutions:end -->\n", re.DOTALL)
+CODE = re.compile(r"`(?P<code>[^`]+)`")
+TOP = ("benchmarks", "course", "docs", "ladders", "layers", "milestones", "networks", "reports", "tests")
+SHELL = ("sh", "")  # blocks whose lines stand for themselves
+PAGE = re.compile(r" +- (?:[^:]+: )?(?P<path>[\w./]+\.(?:md|html))$")  # in the navigation of the site
+SECTION = re.compile(r"(?P<indent> +)- [^:]+:$")
+GENERATED = "api/"  # pages that the site makes itself
+SEPARATOR = re.compile(r"^\|[-:| ]+\|$")
+
+Pages = Mapping[str, str]  # texts by their paths from the root
+
+
+def word_of(names: Collection[str]) -> re.Pattern[str]:
+    """What finds these names in text and code, and no longer ones that begin or end so."""
+    inside = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
+    return re.compile(rf"(?<![\w./-])(?:{inside})(?![\w/-])")
+
+
+def with_impl(text: str, absent: Collection[str], impl: str) -> str:
+    """A page whose commands take a variant that is there in the place of absent ones."""
+    named = "|".join(re.escape(name) for name in absent) or "(?!)"
+    return re.sub(rf"(--impl |--from |IMPL=|impl=\")(?:{named})\b(?!/)", rf"\g<1>{impl}", text)
+
+
+def pruned(pages: Pages, files: Collection[str], names: Collection[str]) -> dict[str, str]:
+    """Pages without what leads nowhere in a handout.
+
+    Rows of tables, pictures and commands that need what is absent go; other links become plain text. Sections
+    between ``<!-- solutions:start -->`` and ``<!-- solutions:end -->`` go as a whole, and so do headings with
+    nothing left below them.
+
+    Parameters
+    ----------
+    pages
+        The pages of the handout, in Markdown.
+    files
+        Paths of all its files.
+    names
+        Names of variants that it does not have.
+    """
+    there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
+    word = word_of(names)
+    found = {path: _without_absent(text, path, there, word) for path, text in pages.items()}
+    marks = {path: anchors(text) for path, text in found.items()}
+    return {path: _without_lost_anchors(text, path, marks) for path, text in found.items()}
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = [HEADING.match(line) for line, in_code in _lines(text) if not in_code]
+    return {re.sub(r"[^\w\- ]", "", match["text"].lower()).replace(" ", "-") for match in headings if match}
+
+
+def broken_links(pages: Pages, files: Collection[str]) -> list[str]:
+    """Links that lead nowhere: the page and the target of each."""
+    there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
+    marks = {path: anchors(text) for path, text in pages.items()}
+    found = []
+    for path, text in pages.items():
+        for line, in_code in _lines(text):
+            for match in LINK.finditer("" if in_code else line):
+                file, anchor = _target(path, match["target"])
+                if file is not None and (file not in there or (anchor and anchor not in marks.get(file, ()))):
+                    found.append(f"{path}: {match['target']}")
+    return found
+
+
+def site(config: str, files: Collection[str]) -> str:
+    """The site's configuration without pages and folders that a handout does not have."""
+    there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
+    paths = re.compile(r"\.\./\.\./([\w./]+)")
+    lines = []
+    for line in config.splitlines():
+        page = PAGE.match(line)
+        if page and page["path"] not in there and not page["path"].startswith(GENERATED):
+            continue
+        if line.startswith("watch: "):
+            line = f"watch: [{', '.join(match[0] for match in paths.finditer(line) if match[1] in there)}]"
+        lines.append(line)
+    return "\n".join(_without_empty_sections(lines)) + "\n"
+
+
+def _without_empty_sections(lines: list[str]) -> list[str]:
+    """Lines of a navigation without headings that have no page below them."""
+    while True:
+        below = [*lines[1:], ""]
+        kept = [line for line, after in zip(lines, below, strict=True) if not _is_empty_section(line, after)]
+        if kept == lines:
+            return lines
+        lines = kept
+
+
+def _is_empty_section(line: str, after: str) -> bool:
+    match = SECTION.match(line)
+    return match is not None and len(after) - len(after.lstrip()) <= len(match["indent"])
+
+
+def shows(pages: Pages, file: str) -> bool:
+    """Whether a page links to a file."""
+    return any(
+        _target(page, match["target"])[0] == file
+        for page, text in pages.items()
+        for match in LINK.finditer(text)
+    )
+
+
+def _target(page: str, link: str) -> tuple[str | None, str]:
+    """The file and the anchor that a link of a page leads to; no file: it leads to another site."""
+    if re.match(r"[a-z]+:", link):
+        return None, ""
+    file, _, anchor = link.partition("#")
+    return (normpath(str(PurePosixPath(page).parent / file)) if file else page), anchor
+
+
+def _lines(text: str) -> list[tuple[str, bool]]:
+    """Lines, and whether each stands in a block of code or at its ends."""
+    lines = text.splitlines()
+    return list(zip(lines, _in_code(lines), strict=True))
+
+
+def _in_code(lines: list[str]) -> list[bool]:
+    found, inside = [], False
+    for line in lines:
+        ends = bool(FENCE.match(line))
+        found.append(inside or ends)
+        inside ^= ends
+    return found
+
+
+def _without_absent(text: str, page: str, there: Collection[str], word: re.Pattern[str]) -> str:
+    kept: list[str] = []
+    block: list[str] = []
+    for line, in_code in _lines(SOLUTIONS.sub("\n", text)):
+        if in_code:
+            block.append(line)
+            if len(block) > 1 and FENCE.match(line):
+                kept += _block(block, word)
+                block = []
+            continue
+        lost = [match for match in LINK.finditer(line) if not _leads(page, match["target"], there)]
+        if any(match["picture"] for match in lost):
+            continue
+        if line.startswith("|") and not SEPARATOR.match(line):
+            if _is_about_absent(line, there, word) or _is_lost_link(line, lost):
+                continue
+            line = _without_examples(line, word)
+        kept.append(LINK.sub(lambda match: _shown(match, page, there), line))
+    return "\n".join(_without_empty(kept)) + "\n"
+
+
+def _leads(page: str, link: str, there: Collection[str]) -> bool:
+    file, _ = _target(page, link)
+    return file is None or file in there
+
+
+def _shown(match: re.Match[str], page: str, there: Collection[str]) -> str:
+    return match[0] if _leads(page, match["target"], there) else match["text"]
+
+
+def _is_about_absent(row: str, there: Collection[str], word: re.Pattern[str]) -> bool:
+    """Whether the first thing that a row names as code is an absent variant, file or folder."""
+    first = CODE.search(row)
+    if not first:
+        return False
+    path = first["code"].partition("/*")[0].rstrip("/")
+    is_lost = "/" in first["code"] and path.partition("/")[0] in TOP and path not in there
+    return is_lost or word.search(first["code"]) is not None
+
+
+def _is_lost_link(row: str, lost: Iterable[re.Match[str]]) -> bool:
+    """Whether one of a row's cells is only a link that leads nowhere."""
+    cells = {cell.strip() for cell in row.split("|")}
+    return any(match[0] in cells for match in lost)
+
+
+def _without_examples(row: str, word: re.Pattern[str]) -> str:
+    """A row whose cells hold no command that needs an absent variant."""
+    cells = row.split("|")
+    return "|".join(" – " if CODE.fullmatch(cell.strip()) and word.search(cell) else cell for cell in cells)
+
+
+def _block(lines: list[str], word: re.Pattern[str]) -> list[str]:
+    """A block of code without commands that need what is absent; no block if nothing is left of it."""
+    if lines[0].strip().strip("`") not in SHELL:
+        return [] if any(word.search(line) for line in lines) else lines
+    inner = [line for line in lines[1:-1] if not word.search(line)]
+    return [lines[0], *inner, lines[-1]] if any(line.strip() for line in inner) else []
+
+
+def _without_empty(lines: list[str]) -> list[str]:
+    """Lines without tables that have no rows, headings that have no text, and repeated empty lines."""
+    while True:
+        in_code = _in_code(lines)
+        kept: list[str] = []
+        for number, line in enumerate(lines):
+            above = kept[-1] if kept else ""
+            if in_code[number] or not _is_empty(lines, number, above):
+                kept.append(line)
+        if kept == lines:
+            return kept[: -1 if kept and not kept[-1] else None]
+        lines = kept
+
+
+def _is_empty(lines: list[str], number: int, above: str) -> bool:
+    """Whether a line says nothing: a second empty one, a heading without text, the head of no table."""
+    line = lines[number]
+    if not line.strip():
+        return not above.strip()
+    if heading := HEADING.match(line):
+        after = HEADING.match(next((one for one in lines[number + 1 :] if one.strip()), "# the page's end"))
+        return bool(number and after and len(after["marks"]) <= len(heading["marks"]))
+    if SEPARATOR.match(line):
+        return not _row(lines, number + 1)
+    return line.startswith("|") and _separates(lines, number + 1) and not _row(lines, number + 2)
+
+
+def _separates(lines: list[str], number: int) -> bool:
+    return number < len(lines) and SEPARATOR.match(lines[number]) is not None
+
+
+def _row(lines: list[str], number: int) -> bool:
+    return number < len(lines) and lines[number].startswith("|")
+
+
+def _without_lost_anchors(text: str, page: str, marks: Mapping[str, set[str]]) -> str:
+    def shown(match: re.Match[str]) -> str:
+        file, anchor = _target(page, match["target"])
+        there = not anchor or file is None or file not in marks or anchor in marks[file]
+        return match[0] if there else match["text"]
+
+    lines = [line if in_code else LINK.sub(shown, line) for line, in_code in _lines(text)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,197 @@
+"""Which files a handout keeps, and which ones hold solutions or serve the staff alone."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from mini_dnn import ops
+from mini_dnn.device.sources import HOST_HALVES, INCLUDE, python_files
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.paths import PACKAGE, ROOT
+from mini_dnn.variant import SHORT_NAMES, find, names
+from mini_dnn.variant.given import given, sources
+
+FOR_STAFF = (  # measurements of all variants, how to grade, tricks against the grader, kernels to break
+    ".ci",
+    "CHANGELOG.md",
+    "benchmarks",
+    "course",
+    "docs/course.md",
+    "docs/handout.md",
+    "docs/integrity.md",
+    "docs/rubrics.md",
+    "reports",
+    "tests/cheats",
+    "tests/wrong",
+)
+TOLD_IN = {"docs/roofline.md": "layers/custom"}  # pages that tell how a variant was found
+LADDER = "ladder.toml"  # says for each variant what limits it
+LIBRARY = "ptx"  # headers whose names begin so wrap single instructions: no solution
+VARIANTS = ("milestones", "layers", "ladders", "networks")
+COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+WORDS = re.compile(r"\w+|[^\w\s]")
+LEAK = 56  # words and signs in a row, of a solution and of another file, that are no coincidence
+STRIDE = 16  # of the places in that other file that are looked at
+DATA = (".h5", ".json", ".pdf", ".png")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the files of the repository are divided.
+
+    Parameters
+    ----------
+    kept, left
+        Names of the variants that a handout has, and of those that it has not.
+    files
+        Paths of the files that it has, from the repository's root.
+    absent
+        Paths of those that it has not.
+    solutions, public
+        Kernels and headers that must not be told, and those of the variants that are kept.
+    """
+
+    kept: tuple[str, ...]
+    left: tuple[str, ...]
+    files: tuple[str, ...]
+    absent: tuple[str, ...]
+    solutions: frozenset[Path]
+    public: frozenset[Path]
+
+    @property
+    def impl(self) -> str:
+        """The variant that a handout's program takes: the course's latest one, or the last of its ladder."""
+        short = [short for short, name in SHORT_NAMES.items() if name in _runnable(self.kept)]
+        return (short or _runnable(self.kept))[-1]
+
+
+def divide(keep: Iterable[str]) -> Parts:
+    """Divide the files of the repository.
+
+    Parameters
+    ----------
+    keep
+        Names of variants, and what they begin with: ``m1``, ``softmax``, ``gemm/v0_naive``.
+
+    Raises
+    ------
+    UsageError
+        Nothing has such a name, or nothing is left that the program can run.
+    MiniDnnError
+        This is no git checkout.
+    """
+    kept = given(keep, "--keep")
+    if not _runnable(kept):
+        raise UsageError(
+            f"--keep {' '.join(keep)}: a handout's program needs a kernel for {ops.DEFAULT}; add m1/direct"
+        )
+    left = tuple(name for name in names() if name not in kept)
+    needed = sources(kept)
+    only_left = sources(left) - needed
+    gone = {path.relative_to(ROOT).as_posix() for path in only_left if not path.name.startswith(LIBRARY)}
+    modules = _modules(left) - _modules(kept)
+    gone |= {path.relative_to(ROOT).as_posix() for path in modules}
+    files: list[str] = []
+    absent: list[str] = []
+    folders = [find(name).folder.relative_to(ROOT).as_posix() for name in kept]
+    for name in tracked():
+        if PurePosixPath(name).name == LADDER and _tells(ROOT / name, left):
+            gone.add(name)
+        out = name in gone or _is_left_out(name, kept, folders)
+        (absent if out else files).append(name)
+    tellers = leaks((name for name in files), only_left, needed)
+    return Parts(
+        kept,
+        left,
+        tuple(name for name in files if name not in tellers),
+        tuple(sorted({*absent, *tellers})),
+        frozenset(only_left),
+        frozenset(needed),
+    )
+
+
+def tracked() -> list[str]:
+    """Paths of all files that git tracks and that are there."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise MiniDnnError(
+            f"{ROOT} is not a git checkout, so nothing says which files belong to it; clone the "
+            "repository with git"
+        )
+    return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def leaks(
+    files: Iterable[str], solutions: Iterable[Path], known: Iterable[Path], root: Path = ROOT
+) -> set[str]:
+    """Those of the files that hold a piece of a solution.
+
+    Parameters
+    ----------
+    files
+        Paths from ``root``.
+    solutions
+        Kernels and headers that must not be told.
+    known
+        Those that may, whose code is no secret where a solution repeats it.
+    """
+    public = [*known, *INCLUDE.rglob(f"{LIBRARY}*")]
+    allowed = {digest for path in public for digest in _grams(path.read_text())}
+    secret = {digest for path in solutions for digest in _grams(path.read_text())} - allowed
+    found = set()
+    for name in files:
+        if name.endswith(DATA) or (root / name).suffix == "":
+            continue
+        text = (root / name).read_text(errors="replace")
+        if name.endswith((".svg", ".html")):
+            text = html.unescape(re.sub(r"<[^>]+>", " ", text))
+        if not secret.isdisjoint(_grams(text, STRIDE)):
+            found.add(name)
+    return found
+
+
+def _grams(text: str, step: int = 1) -> set[int]:
+    """Hashes of runs of words and signs, one from each ``step``-th on: whatever the file is made of."""
+    words = WORDS.findall(COMMENTS.sub(" ", text))
+    return {hash(tuple(words[start : start + LEAK])) for start in range(0, len(words) - LEAK + 1, step)}
+
+
+def _runnable(kept: Iterable[str]) -> list[str]:
+    """Variants with kernels that the course's program can take."""
+    return [name for name in kept if find(name).op == ops.DEFAULT and find(name).plan]
+
+
+def _modules(of: Iterable[str]) -> set[Path]:
+    """Modules of the package that decide for variants what is launched."""
+    folders = [find(name).folder for name in of]
+    found = {path for folder in folders for path in python_files(folder / "variant.py")[1:]}
+    known = {PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py"): name for name in HOST_HALVES}
+    for path in list(found):
+        text = path.read_text()
+        found |= {other for other, name in known.items() if name in text}
+    return found
+
+
+def _tells(ladder: Path, left: Iterable[str]) -> bool:
+    """Whether a file about a ladder names a variant that is left out."""
+    text = ladder.read_text()
+    return any(f'"{name}"' in text for name in left)
+
+
+def _is_left_out(name: str, kept: Iterable[str], folders: Iterable[str]) -> bool:
+    """Whether a file belongs to the staff, or to no variant that is kept, whose folders these are."""
+    if any(name == path or name.startswith(f"{path}/") for path in FOR_STAFF):
+        return True
+    if name in TOLD_IN:
+        return TOLD_IN[name] not in kept
+    if name.partition("/")[0] not in VARIANTS:
+        return False
+    group = name.rpartition("/")[0]  # of a lesson beside its variants' folders
+    return not any(name.startswith(f"{folder}/") or folder.startswith(f"{group}/") for folder in folders)

@@ -1,0 +1,195 @@
+"""Assignment sheets: what a milestone asks, from its variants, its lesson and a rubric; Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mini_dnn import ops
+from mini_dnn.errors import UsageError
+from mini_dnn.grading.asked import Rubric, VariantRubric
+from mini_dnn.handout.pages import LINK
+from mini_dnn.ops import Operation
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import Variant, climbed, find, names
+from mini_dnn.variant.folders import HOMES
+
+QUESTIONS = ("For the report", "Questions")  # headings of a lesson whose text is for students
+CHECKS = {  # what each is about, in a student's words
+    "correct": "Every element agrees with float64, at the shapes below.",
+    "hidden": "The same, at shapes and with values that are not published.",
+    "accuracy": "The network classifies as accurately with your kernels as with NumPy's.",
+    "checked": "`run.py check` finds nothing: no race, no access out of bounds, no element left unwritten.",
+    "performance": "Op time, the sum over the problems below.",
+}
+
+
+def groups() -> list[str]:
+    """What a sheet can be of: milestones, and ladders of operations."""
+    return list(dict.fromkeys(name.partition("/")[0] for name in names() if _home(name.partition("/")[0])))
+
+
+def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None = None) -> str:
+    """The assignment of a milestone or of an operation's ladder.
+
+    Parameters
+    ----------
+    group
+        Such as ``m2`` or ``softmax``.
+    rubric
+        What it is graded by. What the rubric hides is not told.
+    kept
+        The variants that students have; None: all.
+
+    Raises
+    ------
+    UsageError
+        There is no such group, or the rubric asks for none of its variants.
+    """
+    if group not in groups():
+        raise UsageError(f"no assignment '{group}'; there are {', '.join(groups())}")
+    asked = _asked(group, rubric)
+    variants = [(find(one.name), one) for one in asked if one.name in names()]
+    if not variants:
+        raise UsageError(f"the rubric {rubric.name if rubric else ''} asks for no variant of {group}")
+    operation = variants[0][0].operation
+    lesson = _home(group)
+    text = (lesson / "README.md").read_text() if lesson else ""
+    parts = [
+        f"# {_title(text, group)}",
+        "",
+        *_what(operation),
+        *_variants(variants),
+        *_commands(variants[0][0], names() if kept is None else kept),
+        *(_grading(asked, rubric) if rubric else ()),
+        *_questions(text),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _home(group: str) -> Path | None:
+    """The folder of a group's lesson."""
+    found = (ROOT / home / group for home in HOMES)
+    return next((folder for folder in found if (folder / "README.md").is_file()), None)
+
+
+def _asked(group: str, rubric: Rubric | None) -> Sequence[VariantRubric]:
+    """The variants of a group that are asked for; the final one goes with the last milestone."""
+    if rubric is None:
+        own = {name: find(name) for name in names() if name.startswith(f"{group}/")}
+        order = climbed({name: variant.parent for name, variant in own.items()})
+        return [VariantRubric(name, own[name].precision, host=own[name].host is not None) for name in order]
+    last = max((one for one in groups() if re.fullmatch(r"m\d", one)), default="")
+    finals = [one for one in rubric.variants if "/" in one.name and not _home(one.name.partition("/")[0])]
+    own_ones = [one for one in rubric.variants if one.name.startswith(f"{group}/")]
+    return [*own_ones, *(finals if group == last else [])]
+
+
+def _title(lesson: str, group: str) -> str:
+    match = re.match(r"# (.+)", lesson)
+    return match[1] if match else group
+
+
+def _what(operation: Operation) -> Iterator[str]:
+    yield from ("## What is computed", "", f"{operation.about[0].upper()}{operation.about[1:]}.", "")
+    yield from ("| problem | sizes | GFLOP | MB at least |", "| --- | --- | ---: | ---: |")
+    for name, problem in operation.course.items():
+        moved = sum(array.nbytes for array in problem.arrays.values())
+        yield f"| `{name}` | {problem} | {problem.flops / 1e9:,.3g} | {moved / 1e6:,.0f} |"
+    yield from (
+        "",
+        "*MB at least* counts each array once. What is the larger of the two times on your GPU?",
+        "",
+    )
+
+
+def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str]:
+    yield from ("## What to write", "")
+    yield "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which says what to launch."
+    yield from ("", "| folder | idea | on top of | precision | |", "| --- | --- | --- | --- | --- |")
+    for variant, one in variants:
+        need = "required" if one.required else "optional"
+        cells = (f"`{variant.name}`", variant.idea.replace("|", "¦"), _code(variant.parent), one.precision)
+        yield f"| {' | '.join(cells)} | {need} |"
+    yield ""
+
+
+def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
+    yield from ("## How to work", "", "```sh")
+    parent, name = _start(variant, kept), variant.name
+    verb = "" if variant.op == ops.DEFAULT else "run "
+    emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
+    commands = {
+        f"python run.py new {name} --from {parent}": "mine/: a copy of the parent to start from",
+        f"python run.py {verb}{emulated}": "compare with float64",
+        f"python run.py check mine/{name}": "races, bounds, barriers: line, thread, element",
+        f"python run.py diff mine/{name}": "what you changed",
+        f"python run.py bench --impl mine/{name} --out results.json": "on a GPU",
+        f"python run.py profile --tool ncu --impl mine/{name}": "on a GPU: what limits it",
+    }
+    width = max(map(len, commands))
+    yield from (f"{command:<{width}}  # {note}" for command, note in commands.items())
+    yield from ("```", "")
+
+
+def _start(variant: Variant, kept: Collection[str]) -> str:
+    """The nearest ancestor with kernels that students have; the first of those where there is none."""
+    above = variant.parent
+    while above:
+        found = find(above)
+        if found.plan and above in kept:
+            return above
+        above = found.parent
+    alike = [name for name in kept if find(name).plan]
+    same = [name for name in alike if find(name).op == variant.op]
+    return [*same, *alike, variant.name][0]
+
+
+def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
+    checks = [name for name in CHECKS if any(one.points.get(name) for one in asked)]
+    yield from ("## How it is graded", "")
+    yield f"| variant | {' | '.join(checks)} | sum |"
+    yield f"| --- |{' ---: |' * (len(checks) + 1)}"
+    for one in asked:
+        cells = [f"{one.points[name]:g}" if one.points.get(name) else "–" for name in checks]
+        extra = "" if one.required else " (extra)"
+        yield f"| `{one.name}`{extra} | {' | '.join(cells)} | {sum(one.points.values()):g} |"
+    yield ""
+    yield from (f"- **{name}**: {CHECKS[name]}" for name in checks)
+    if "performance" in checks and rubric.performance:
+        yield f"- **Points for performance**: {_performance(rubric)}"
+    yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
+    yield from ("- A variant that is not correct earns nothing for its speed.", "")
+    shapes = ", ".join(f"`{_sizes(problem)}`" for problem in rubric.correct.problems)
+    yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
+
+
+def _performance(rubric: Rubric) -> str:
+    timed = rubric.performance
+    assert timed is not None, "asked for"
+    at = f" at batch {timed.batch:,}" if timed.batch else ""
+    unit = f" times the time of `{timed.reference}`" if timed.reference else " ms"
+    return (
+        f"all at {timed.full:g}{unit} or less, none at {timed.none:g}{unit} or more, linear in between. "
+        f"Timed are {', '.join(timed.problems)}{at}: the median of {timed.repeats} runs after "
+        f"{timed.warm_up} to warm up."
+    )
+
+
+def _questions(lesson: str) -> Iterator[str]:
+    for heading in QUESTIONS:
+        match = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", lesson, re.DOTALL | re.MULTILINE)
+        if match:
+            yield from ("## Questions for your report", "")
+            yield LINK.sub(lambda link: link["text"], match[1]).strip()
+            yield ""
+
+
+def _sizes(problem: Any) -> str:
+    return ",".join(str(getattr(problem, name)) for name in problem.__dataclass_fields__)
+
+
+def _code(name: str | None) -> str:
+    return f"`{name}`" if name else "–"

@@ -1,0 +1,285 @@
+"""What is on pictures, shard by shard: in this process, or in one for each GPU; and what was known before."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from mini_dnn.device import Device
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.pictures import Classifier, Serve, Spent, top
+from mini_dnn.paths import write_atomically
+from mini_dnn.pictures.feed import Batch, Decoders, Feed
+from mini_dnn.pictures.recipe import Recipe
+from mini_dnn.pictures.sources import Shard, Source
+from mini_dnn.running.team import Team
+from mini_dnn.variant import Variant, find
+
+ABOUT = "about"  # an item of work that is no shard: see `Job`
+KEPT, DIGITS = ".npz", 64  # of the names of files with answers
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Some pictures in their order, and the likeliest classes of those that could be read."""
+
+    names: Sequence[str]
+    errors: Sequence[str]  # what is wrong with each; empty where nothing is
+    classes: np.ndarray  # (n, k) of the n without an error, the likeliest first
+    probabilities: np.ndarray  # (n, k)
+    spent: Spent = field(default_factory=Spent)
+
+    def split(self, count: int) -> tuple[Answers, Answers]:
+        """The first so many pictures, and the others."""
+        good = self.errors[:count].count("")
+        return (
+            Answers(self.names[:count], self.errors[:count], self.classes[:good], self.probabilities[:good]),
+            Answers(self.names[count:], self.errors[count:], self.classes[good:], self.probabilities[good:]),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Answers], spent: Spent | None = None) -> Answers:
+        """Those of several parts as one."""
+        return cls(
+            [name for part in parts for name in part.names],
+            [error for part in parts for error in part.errors],
+            np.concatenate([part.classes for part in parts]),
+            np.concatenate([part.probabilities for part in parts]),
+            spent or Spent(),
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What each process does, and nothing that it has opened: it can be pickled, and opens a device's work.
+
+    Parameters
+    ----------
+    network, weights, recipe
+        See `Classifier.load`.
+    impl
+        A name of the variant; the best for the device if empty.
+    batch
+        Pictures at a time, at most.
+    top
+        Classes a picture.
+    workers
+        That decode, in each process.
+    many
+        Whether the pictures are so many that it pays to start processes that decode.
+    """
+
+    network: str
+    weights: Path | None
+    recipe: Recipe
+    impl: str
+    batch: int
+    top: int
+    workers: int
+    many: bool
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The trained network."""
+        return Classifier.load(self.network, self.weights, self.recipe)
+
+    @contextmanager
+    def __call__(self, device: Device) -> Iterator[Callable[[Any], Any]]:
+        """Answers for each shard; the name of the variant and the hash of its code for `ABOUT`."""
+        variant = self.variant(device)
+
+        def work(item: Shard | str) -> Any:
+            return (variant.name, code_of(variant)) if isinstance(item, str) else answer.shard(item)
+
+        with self.on(device) as answer:
+            yield work
+
+    def variant(self, device: Device) -> Variant:
+        """What computes the network."""
+        return find(self.impl) if self.impl else self.classifier.best(device)
+
+    @contextmanager
+    def on(self, device: Device | None) -> Iterator[Answering]:
+        """The network on a device, or in NumPy."""
+        decoders = Decoders(self.workers)
+        try:
+            if device is None:
+                yield Answering(self, self.classifier.on_host, self.batch, decoders)
+                return
+            with self.classifier.on_device(self.variant(device), self.batch, device) as (serve, size):
+                yield Answering(self, serve, size, decoders)
+        finally:
+            decoders.close()
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A network that is ready, and the workers that decode for it."""
+
+    job: Job
+    serve: Serve
+    size: int
+    decoders: Decoders
+
+    def shard(self, shard: Shard) -> Answers:
+        """What is on all pictures of a shard."""
+        spent = Spent()
+        return Answers.joined(list(self.stream(shard.sources, spent)), spent)
+
+    def stream(self, sources: Iterable[Source], spent: Spent) -> Iterator[Answers]:
+        """What is on pictures, a batch at a time, and where the time goes."""
+        feed = Feed(sources, self.job.recipe, self.size, self.decoders, self.job.many)
+        parts: deque[Batch] = deque()  # under way
+        start = time.perf_counter()
+
+        def pixels() -> Iterator[np.ndarray]:
+            for batch in feed:
+                parts.append(batch)
+                if len(batch.pixels):
+                    yield batch.pixels
+
+        def broken() -> Iterator[Answers]:
+            """The next batches, as far as none of their pictures could be read."""
+            while parts and not len(parts[0].pixels):
+                batch = parts.popleft()
+                k = self.job.top
+                yield Answers(batch.names, batch.errors, np.empty((0, k), np.int64), np.empty((0, k)))
+
+        def count() -> None:
+            spent.seconds = time.perf_counter() - start
+            spent.waited, spent.decoding = feed.waited_s, feed.decoding_s
+
+        for probabilities in self.serve(pixels(), spent):
+            begun = time.perf_counter()
+            chosen = top(probabilities, self.job.top)
+            likeliest = np.take_along_axis(probabilities, chosen, axis=1)
+            spent.results += time.perf_counter() - begun
+            yield from broken()
+            batch = parts.popleft()
+            count()
+            yield Answers(batch.names, batch.errors, chosen, likeliest)
+        yield from broken()
+        count()
+
+
+class Kept:
+    """Answers of shards that are done, a file each, until all of them are.
+
+    A file's name is a hash of the pictures' names, sizes and times, and of all that the answers depend on: a
+    run that does the same finds them, and another one does not.
+
+    Parameters
+    ----------
+    folder
+        Where; it is made when the first shard is done. None keeps nothing.
+    about
+        What answers depend on, besides the pictures; as JSON takes it.
+
+    Raises
+    ------
+    UsageError
+        Something else has the folder's name.
+    """
+
+    def __init__(self, folder: Path | None, about: object) -> None:
+        if folder and folder.exists() and not folder.is_dir():
+            raise UsageError(
+                f"{folder} is in the way: finished shards are kept in a folder of that name until all are "
+                "done; move it, or give the results another name"
+            )
+        self._folder, self.about = folder, about
+        self._files: dict[int, Path] = {}  # of shards that were asked for and are not done
+
+    def load(self, shard: Shard) -> Answers | None:
+        """The answers of a shard; None if it is still to be done."""
+        if self._folder is None:
+            return None
+        file = self._folder / f"{shard.key(self.about)}{KEPT}"
+        with suppress(OSError, ValueError, KeyError, BadZipFile):  # missing or damaged: it is done again
+            with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
+                names, errors = json.loads(found["words"].tobytes())
+                answers = Answers(names, errors, found["classes"], found["probabilities"])
+            if len(names) == len(errors) == shard.count:
+                return answers
+        self._files[shard.number] = file
+        return None
+
+    def save(self, shard: int, answers: Answers) -> None:
+        """Keep the answers of the shard of that number."""
+        file = self._files.pop(shard, None)
+        if file is None:
+            return
+        words = json.dumps([list(answers.names), list(answers.errors)]).encode()
+        content = io.BytesIO()
+        np.savez(
+            content,
+            words=np.frombuffer(words, np.uint8),
+            classes=answers.classes,
+            probabilities=answers.probabilities,
+        )
+        write_atomically(file, content.getvalue())
+
+    def remove(self) -> None:
+        """Remove all of them: what they were kept for is written."""
+        if self._folder is None:
+            return
+        for file in self._folder.glob(f"*{KEPT}"):
+            if len(file.name) == len(KEPT) + DIGITS:
+                file.unlink()
+        with suppress(OSError):  # it was never made, or somebody put something else there
+            self._folder.rmdir()
+
+
+def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> Iterator[Answers]:
+    """Answers of each shard in its order, by a process for each GPU."""
+    for done in team.map(shards, kept.load):
+        if done.place:
+            kept.save(done.item.number, done.result)
+            spent.add(done.result.spent)
+        yield done.result
+
+
+def by_this_process(
+    answering: Answering, shards: Iterable[Shard], kept: Kept, spent: Spent
+) -> Iterator[Answers]:
+    """Answers of each shard in its order, as soon as a batch of them is there."""
+    ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and count of shards, and what was kept
+
+    def pending() -> Iterator[Source]:
+        for shard in shards:
+            known = kept.load(shard)
+            ahead.append((shard.number, shard.count, known))
+            if known is None:
+                yield from shard.sources
+
+    def known() -> Iterator[Answers]:
+        while ahead and (found := ahead[0][2]):
+            ahead.popleft()
+            yield found
+
+    parts: list[Answers] = []  # of the shard that comes next
+    for found in answering.stream(pending(), spent):
+        rest = found
+        while rest.names:
+            yield from known()
+            number, count, _ = ahead[0]
+            part, rest = rest.split(count - sum(len(part.names) for part in parts))
+            parts.append(part)
+            yield part
+            if sum(len(part.names) for part in parts) == count:
+                kept.save(number, Answers.joined(parts))
+                ahead.popleft()
+                parts = []
+    yield from known()

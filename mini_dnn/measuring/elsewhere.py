@@ -1,0 +1,161 @@
+"""What is on pictures, by an engine of `mini_dnn.work`: processes, Slurm, Dask or MPI. A shard is an item."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device import open_device
+from mini_dnn.errors import MiniDnnError, PictureError, UsageError
+from mini_dnn.measuring.answers import Answers, Job
+from mini_dnn.measuring.pictures import Spent
+from mini_dnn.pictures.archives import Member
+from mini_dnn.pictures.recipe import Recipe
+from mini_dnn.pictures.sources import File, Shard, Source
+from mini_dnn.pictures.stacks import Stack
+from mini_dnn.progress import Bar
+from mini_dnn.work import Engine, Item, Work, run_items
+
+FOLDER = "engine"  # with the results of items, and what the engine needs
+FUNCTION = f"{__name__}:answering"
+MOST_NAMED = 3  # shards that an error names
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Where shards are worked on.
+
+    Parameters
+    ----------
+    engine
+        Gives the executor.
+    folder
+        For results and for the engine's files; every worker sees it.
+    job
+        What each worker does.
+    device
+        What it opens: see `open_device`. NumPy does the work if empty.
+    """
+
+    engine: Engine
+    folder: Path
+    job: Job
+    device: str
+
+    def answers(self, shards: Iterable[Shard], about: object, spent: Spent) -> Iterator[Answers]:
+        """Answers of each shard in its order, when all of them are done.
+
+        Raises
+        ------
+        MiniDnnError
+            Some could not be done; the same call tries them again.
+        """
+        listed = list(shards)
+        items = [
+            Item(f"{s.number:08}", [plain(source) for source in s.sources], s.key(about)) for s in listed
+        ]
+        place = self.folder / FOLDER
+        common = {"job": as_plain(self.job), "device": self.device}
+        work = Work(FUNCTION, items, place / "results", common)
+        done = 0
+        counts = {item.name: shard.count for item, shard in zip(items, listed, strict=True)}
+        with Bar("computing", sum(counts.values())) as bar:
+
+            def heard(name: str, *more: object) -> None:
+                nonlocal done
+                done += counts[name]
+                bar.update(done)
+
+            found = run_items(work, self.engine, place / "jobs", heard)
+        if found.failures:
+            some = "; ".join(f"{n}: {why}" for n, why in list(found.failures.items())[:MOST_NAMED])
+            raise MiniDnnError(
+                f"{len(found.failures)} of {len(items)} shards are not done; the same command goes on: {some}"
+            )
+        for item in items:
+            value = found.results[item.name].value
+            spent.add(Spent(**value["spent"]))
+            yield from_plain(value, self.job.top)
+
+    def remove(self) -> None:
+        """Remove the results of items: what they were kept for is written."""
+        shutil.rmtree(self.folder / FOLDER, ignore_errors=True)
+
+
+@contextmanager
+def answering(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], int], dict[str, Any]]]:
+    """What a worker does: gives answers to each shard, as plain values."""
+    fields = common["job"]
+    weights = Path(fields["weights"]) if fields["weights"] else None
+    job = Job(**{**fields, "weights": weights, "recipe": Recipe.from_dict(fields["recipe"])})
+    with ExitStack() as stack:
+        device = open_device(common["device"]) if common["device"] else None
+        if device:
+            stack.callback(device.close)
+        ready = stack.enter_context(job.on(device))
+
+        def compute(value: Sequence[Any], seed: int) -> dict[str, Any]:
+            shard = Shard(0, [source_of(words) for words in value], 0)
+            answers = ready.shard(shard)
+            return {
+                "names": list(answers.names),
+                "errors": list(answers.errors),
+                "classes": answers.classes.tolist(),
+                "probabilities": answers.probabilities.tolist(),
+                "spent": asdict(answers.spent),
+            }
+
+        yield compute
+
+
+def as_plain(job: Job) -> dict[str, Any]:
+    """A job as JSON has it; its files by their full names."""
+    weights = str(job.weights.resolve()) if job.weights else None
+    impl = str(Path(job.impl).resolve()) if job.impl.startswith((".", "~", "/")) else job.impl
+    fields = {name: getattr(job, name) for name in ("network", "batch", "top", "workers", "many")}
+    return fields | {"weights": weights, "impl": impl, "recipe": job.recipe.to_dict()}
+
+
+def from_plain(value: Mapping[str, Any], top: int) -> Answers:
+    """Answers as `answering` gives them."""
+    classes = np.array(value["classes"], np.int64).reshape(-1, top)
+    probabilities = np.array(value["probabilities"], np.float64).reshape(-1, top)
+    return Answers(value["names"], value["errors"], classes, probabilities)
+
+
+def plain(source: Source) -> list[Any]:
+    """A source as JSON has it; its file by its full name.
+
+    Raises
+    ------
+    UsageError
+        It is a picture from standard input.
+    """
+    if isinstance(source, Stack):
+        path = str(source.path.resolve())
+        return ["stack", source.name, path, source.array, source.shape, source.first, source.last]
+    match source.source:
+        case Path():
+            return ["file", source.name, str(source.source.absolute())]
+        case Member(archive, offset, size):
+            return ["member", source.name, str(archive.absolute()), offset, size]
+        case PictureError():
+            return ["broken", source.name, str(source.source)]
+    raise UsageError(f"{source.name} is read here, and not where an executor runs; name a file")
+
+
+def source_of(words: Sequence[Any]) -> Source:
+    """What `plain` was given."""
+    kind, name, text, *more = words
+    if kind == "stack":
+        array, shape, first, last = more
+        return Stack(name, Path(text), array, tuple(shape), first, last)
+    if kind == "member":
+        return File(name, Member(Path(text), *more))
+    return File(name, Path(text) if kind == "file" else PictureError(text))

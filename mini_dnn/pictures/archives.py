@@ -1,0 +1,78 @@
+"""Archives of pictures: ``.tar`` files, as WebDataset and others write them.
+
+An archive is looked through once, by the headers of its members. Whoever decodes a picture reads its bytes
+from where they lie, so that several can read from one archive.
+"""
+
+from __future__ import annotations
+
+import errno
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn.errors import PictureError
+from mini_dnn.paths import open_regular
+
+ARCHIVES = (".tar",)
+COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Bytes within an archive."""
+
+    archive: Path
+    offset: int
+    size: int
+
+    def read(self, most_bytes: int) -> bytes:
+        """The bytes.
+
+        Raises
+        ------
+        OSError
+            The archive cannot be read, it ends before them, or they are more than ``most_bytes``.
+        """
+        if self.size > most_bytes:
+            why = f"it has {self.size:,} bytes, and {most_bytes:,} are the most"
+            raise OSError(errno.EFBIG, why, str(self.archive))
+        with open_regular(self.archive) as file:
+            file.seek(self.offset)
+            found = file.read(self.size)
+        if len(found) < self.size:
+            raise OSError(errno.EIO, "the archive ends within it", str(self.archive))
+        return found
+
+
+def refused(name: str) -> str:
+    """Why an archive of that name is not read; empty for all others."""
+    if not name.lower().endswith(COMPRESSED):
+        return ""
+    return (
+        f"{name} is compressed, and its pictures cannot be found without reading all that is before them; "
+        "make it a .tar file, which is hardly larger, as pictures are compressed already"
+    )
+
+
+def members(path: Path) -> Iterator[tuple[str, Member]]:
+    """Names of the regular files in an archive, and where their bytes lie.
+
+    Raises
+    ------
+    PictureError
+        It cannot be read; what was in it before that was given.
+    """
+    try:
+        with open_regular(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            while (found := archive.next()) is not None:
+                archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
+                if found.isreg() and not found.issparse():
+                    yield found.name, Member(path, found.offset_data, found.size)
+    except tarfile.TarError as error:
+        raise PictureError(f"the archive is cut short or damaged ({error}); fetch or make it anew") from error
+    except OSError as error:
+        raise PictureError(
+            f"the archive cannot be read: {error.strerror}; give a .tar file that can be"
+        ) from error

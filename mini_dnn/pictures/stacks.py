@@ -1,0 +1,153 @@
+"""Pictures that are decoded already: arrays of bytes in ``.npy`` and HDF5 files, read as they are needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mini_dnn.errors import UsageError
+from mini_dnn.paths import open_regular
+from mini_dnn.pictures.recipe import Recipe
+
+NPY = ".npy"
+HDF5 = (".h5", ".hdf5")
+BETWEEN = ":"  # a file's name and the name of an array in it
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Some of the pictures of a file, ``(N, rows, columns, channels) uint8``.
+
+    Parameters
+    ----------
+    name
+        What people call it.
+    path, array
+        The file, and the name of the array in it; empty in a ``.npy`` file.
+    shape
+        Of one picture.
+    first, last
+        Which pictures.
+    """
+
+    name: str
+    path: Path
+    array: str
+    shape: tuple[int, int, int]
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """How many pictures these are."""
+        return self.last - self.first
+
+    def part(self, first: int, last: int) -> Stack:
+        """Fewer of the file's pictures."""
+        return replace(self, first=first, last=last)
+
+    def names(self, first: int, last: int) -> list[str]:
+        """Of some of the file's pictures: ``pictures.npy[7]``."""
+        return [f"{self.name}[{i}]" for i in range(first, last)]
+
+    def stamp(self) -> list[object]:
+        """Which pictures of which array these are."""
+        return [self.name, self.array, self.first, self.last]
+
+    def batches(self, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        """First and last picture, and the pixels, of so many pictures at a time; no others are read."""
+        with _opened(self.path, self.array) as pixels:
+            for first in range(self.first, self.last, size):
+                last = min(first + size, self.last)
+                yield first, last, pixels[first:last].reshape(last - first, *self.shape)
+
+
+def is_stack(name: str) -> bool:
+    """Whether a name is of a file of pixels."""
+    return _split(name) is not None
+
+
+def stack(name: str, recipe: Recipe) -> Stack:
+    """All pictures of a file: ``FILE.npy``, ``FILE.h5`` or ``FILE.h5:ARRAY``.
+
+    Raises
+    ------
+    UsageError
+        It cannot be used, or its pixels are not those of the recipe.
+    """
+    R, S, C = recipe.shape
+    kind = f"(N, {R}, {S}, {C}) uint8" + (f" or (N, {R}, {S}) uint8" if C == 1 else "")
+    expected = f"expected pictures that are decoded, {kind}; see docs/classify.md"
+    found = _split(name)
+    assert found is not None, "the caller looks"
+    path, array = found
+    try:
+        open_regular(path).close()  # nobody waits for a pipe's other end
+        with _opened(path, array) as pixels:
+            shape, dtype = tuple(pixels.shape), pixels.dtype
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error.args[0]
+        raise UsageError(f"{name} cannot be used: {why}; {expected}") from error
+    fits = shape[1:] == recipe.shape or (C == 1 and shape[1:] == recipe.shape[:2])
+    if dtype != np.uint8 or not fits or not shape[0]:
+        raise UsageError(f"{name} holds {shape} {dtype}; {expected}")
+    return Stack(name, path, array, recipe.shape, 0, shape[0])
+
+
+def _split(name: str) -> tuple[Path, str] | None:
+    """The file and the name of an array in it; None for a name of something else."""
+    if name.lower().endswith(NPY):
+        return Path(name), ""
+    for text, array in ((name, ""), name.rpartition(BETWEEN)[::2]):
+        if text.lower().endswith(HDF5):
+            return Path(text), array
+    return None
+
+
+@contextmanager
+def _opened(path: Path, array: str) -> Iterator[Any]:
+    """An array of a file that is not read yet.
+
+    Raises
+    ------
+    OSError, ValueError, EOFError, KeyError
+        There is none.
+    """
+    if path.name.lower().endswith(NPY):
+        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(pixels, np.ndarray):
+            raise ValueError("it is an archive of arrays")
+        yield pixels
+        return
+    # No lock: some network file systems refuse locks, and nothing is written.
+    with h5py.File(path, "r", locking=False) as file:
+        yield _array(file, array)
+
+
+def _array(file: h5py.File, name: str) -> h5py.Dataset:
+    """The array of that name, which lies in the file itself; without a name, the only one of pictures."""
+    if not name:
+        found = [key for key in file if isinstance(file.get(key, getlink=True), h5py.HardLink)]
+        found = [key for key in found if isinstance(file[key], h5py.Dataset) and file[key].ndim > 2]
+        if len(found) != 1:
+            raise KeyError(
+                f"it holds {', '.join(sorted(found)) or 'no array of pictures'}; name one, as in "
+                f"{Path(file.filename).name}{BETWEEN}images"
+            )
+        name = found[0]
+    link = file.get(name, getlink=True)
+    if not isinstance(link, h5py.HardLink) or not isinstance(file[name], h5py.Dataset):
+        raise KeyError(f"there is no array '{name}' in it")
+    found_array = file[name]
+    if found_array.is_virtual or found_array.external:
+        raise OSError(f"'{name}' lies in another file")
+    if math.prod(found_array.chunks or ()) > 1 << 30:
+        raise OSError(f"'{name}' lies in chunks of more than 1 GiB; write it with smaller ones")
+    return found_array

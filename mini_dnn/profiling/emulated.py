@@ -1,0 +1,270 @@
+"""Profiles without a GPU: the counters of the emulator, and what they mean for a GPU that one chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.checking.launches import shared_limit
+from mini_dnn.checking.limits import verdict
+from mini_dnn.device.emulator.build import words_of
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.counted import CountedEmulator
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.profiling import advice
+from mini_dnn.profiling.bracket import Bracket, Larger, bracket, moved_bytes, together
+from mini_dnn.profiling.counters import SECTOR_BYTES, SHARED_ACCESSES, Access, Counters, counters
+from mini_dnn.profiling.gpus import Gpu, Occupancy, occupancy
+from mini_dnn.profiling.ncu import Kernel
+from mini_dnn.running.runner import run
+from mini_dnn.variant import Planned, Variant
+
+MOST_FLOPS = 2_000_000_000  # of a problem: some minutes
+SCHEMA = "counters/1"
+WORST = 3  # lines that are named
+MANY = 0.02  # of a kernel's work: what is less is not worth a line
+WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "special functions"}
+FULL = 31.5  # active lanes
+CURES = {
+    "sectors": "let neighbouring threads use neighbouring addresses",
+    "conflicts": "pad the rows of the array, so that the lanes' words lie in different banks",
+    "splits": "let all lanes of a warp go the same way: branch on what is the same for 32 threads",
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a variant's kernels did for one problem, and the bracket of their time."""
+
+    problem: Any
+    kernels: tuple[Counters, ...]
+    gpu: Gpu
+    larger: Any = None  # the problem that brackets are for, if it is another one
+    blocks: Mapping[str, int] | None = None  # of its kernels
+    nbytes: Mapping[str, int] | None = None  # of its arrays
+
+    def bracket(self, kernel: Counters) -> Bracket:
+        """Of one kernel's launches."""
+        if self.larger is None:
+            return bracket(kernel, self.gpu)
+        scale = self.larger.batch / self.problem.batch
+        return bracket(kernel, self.gpu, Larger(scale, self.nbytes or {}, self.blocks or {}))
+
+    @property
+    def together(self) -> Bracket:
+        """Of all launches."""
+        return together([self.bracket(kernel) for kernel in self.kernels])
+
+
+def count(variant: Variant, problem: Any, threads: int | None = None) -> tuple[Counters, ...]:
+    """Run a variant once in the emulator, on random data, and count.
+
+    Raises
+    ------
+    MiniDnnError
+        It does not run there.
+    """
+    with closing(CountedEmulator(threads)) as device:
+        run(variant, problem, variant.operation.inputs(problem, seed=0), device)
+        return tuple(counters(device.launches))
+
+
+def profile(variant: Variant, problem: Any, gpu: Gpu, larger: Any = None) -> Profile:
+    """Count, for the brackets of that GPU.
+
+    Parameters
+    ----------
+    larger
+        The same problem with more entries in its batch, for which the brackets are worked out.
+    """
+    kernels = count(variant, problem)
+    if larger is None or larger.batch == problem.batch or variant.limit_for(larger):
+        return Profile(problem, kernels, gpu)
+    planned: Planned = variant.planned(larger, shared_limit(gpu.arch))
+    blocks: dict[str, int] = {}
+    for launch in planned.launches:
+        blocks[launch.kernel] = max(blocks.get(launch.kernel, 0), prod(launch.grid))
+    nbytes = {name: array.nbytes for name, array in planned.arrays.items()}
+    return Profile(problem, kernels, gpu, larger, blocks, nbytes)
+
+
+@cache
+def _registers(source: Path, defines: tuple[tuple[str, Any], ...], arch: int) -> Mapping[str, int]:
+    """Registers of a thread by kernel, from nvcc's report; empty where it is not installed."""
+    compiler = find_compiler()
+    known = dict(defines)
+    try:
+        said = verdict(source, known, arch, lambda: words_of(source, known, compiler), ask=True)
+    except MiniDnnError:
+        return {}
+    return said.registers
+
+
+def registers(kernel: Counters, arch: int) -> int | None:
+    """Registers of a thread; None if they are unknown."""
+    found = _registers(Path(kernel.source), tuple(sorted(kernel.defines.items())), arch)
+    return found.get(kernel.kernel)
+
+
+def summary(name: str, found: Profile) -> list[str]:
+    """Lines about a problem: each kernel, and the bracket of all of them together."""
+    lines = [f"{name:<10}{found.problem}"]
+    if found.larger:
+        entries = f"{found.problem.batch} of {found.larger.batch:,} entries"
+        lines.append(f"{'times':<10}for {found.larger}, scaled from {entries}")
+    for kernel in found.kernels:
+        lines += ["", *described(kernel, found)]
+    moved = sum(moved_bytes(kernel, {}) for kernel in found.kernels)
+    balance = ", ".join(f"{flops:,.0f} ({unit})" for unit, flops in found.gpu.balance.items())
+    if moved:
+        lines += [
+            "",
+            f"{name}: {found.problem.flops / moved:,.1f} FLOPs for each byte of global memory that ",
+        ]
+        lines[-1] += f"its kernels move; {found.gpu.name} is balanced at {balance}."
+    times = found.together
+    verdict = f"limited by {times.limiter} ({times.sure})"
+    lines += ["", f"{name}: {_bracket(times)} on {found.gpu.name}, {verdict}."]
+    return [*lines, "This is a bracket, and no prediction: 'run.py bench' measures op times on a GPU."]
+
+
+def described(kernel: Counters, found: Profile) -> list[str]:
+    """Lines about one kernel: those of `advice.describe`, and what the emulator alone knows."""
+    gpu = found.gpu
+    known = registers(kernel, gpu.arch)
+    fits = occupancy(gpu, kernel.threads, kernel.shared_bytes, known)
+    head, *rest = advice.describe(_as_kernel(kernel, fits, known))
+    hints = [line for line in rest if line.startswith("  try")]
+    times = found.bracket(kernel)
+    rows = {
+        "occupancy": _occupancy(fits, known),
+        "lanes": _lanes(kernel),
+        "work": _work(kernel),
+        "time": _times(times),
+        "limit": f"{times.limiter}, {times.sure} (then {times.second})",
+    }
+    lines = [head + (f", {kernel.launches} launches" if kernel.launches > 1 else "")]
+    lines += [line for line in rest if line not in hints and not line.startswith("  occupancy")]
+    lines += [f"  {name:<11}{text}" for name, text in rows.items() if text]
+    return [*lines, *hints, *(f"  {'line':<11}{text}" for text in worst(kernel))]
+
+
+def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """All counters by kernel, line and array, for a file."""
+    return {
+        "schema": SCHEMA,
+        "variant": variant.name,
+        "problems": {
+            name: {
+                "problem": found.problem.text,
+                "gpu": found.gpu.name,
+                "bracket_for": (found.larger or found.problem).text,
+                "kernels": [
+                    {
+                        **asdict(kernel),
+                        "active_lanes": kernel.active_lanes,
+                        "metrics": dict(kernel.metrics),
+                        "products": dict(kernel.products),
+                        "moved_bytes": moved_bytes(kernel, {}),
+                        "registers": registers(kernel, found.gpu.arch),
+                        "bracket_ms": found.bracket(kernel).units,
+                    }
+                    for kernel in found.kernels
+                ],
+            }
+            for name, found in profiles.items()
+        },
+    }
+
+
+def worst(kernel: Counters) -> list[str]:
+    """The lines that cost most: sectors beyond the ideal, bank conflicts, and branches that split warps."""
+    loads = [access for access in kernel.accesses if access.memory == "global"]
+    shared = [a for a in kernel.accesses if a.memory == "shared" and a.operation in SHARED_ACCESSES]
+    found = [
+        *_most(loads, "sectors", "ideal_sectors", "sectors"),
+        *_most(shared, "wavefronts", "ideal_wavefronts", "conflicts"),
+    ]
+    entered = kernel.block_instructions
+    splits = sorted(kernel.branches, key=lambda branch: -branch.splits)[:1]
+    for branch in splits:
+        if branch.line and branch.splits > 2 * MANY * entered and kernel.active_lanes < FULL:
+            place = f"{Path(branch.file).name}:{branch.line}"
+            times = f"{branch.splits:,} times"
+            found.append(f"{place} sends lanes of a warp different ways {times}: {CURES['splits']}")
+    return found
+
+
+def _most(accesses: Sequence[Access], field: str, ideal: str, cure: str) -> list[str]:
+    total = sum(getattr(access, field) for access in accesses)
+    excess = {access: getattr(access, field) - getattr(access, ideal) for access in accesses}
+    chosen = sorted(excess, key=lambda access: -excess[access])[:WORST]
+    unit = "sectors" if field == "sectors" else "wavefronts"
+    return [
+        f"{Path(a.file).name}:{a.line} {a.operation} of {a.array}: {getattr(a, field):,} {unit}, "
+        f"{getattr(a, ideal):,} would do: {CURES[cure]}"
+        for a in chosen
+        if excess[a] > MANY * total
+    ]
+
+
+def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
+    """The counters where `advice` looks for them: conflicts are those that addresses cause."""
+    wavefronts = kernel.sum("wavefronts", "shared", *SHARED_ACCESSES)
+    ideal = kernel.sum("ideal_wavefronts", "shared", *SHARED_ACCESSES)
+    metrics: dict[str, float] = {
+        "launch__thread_count": float(kernel.threads * kernel.blocks),
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": wavefronts,
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": wavefronts - ideal,
+        "sm__maximum_warps_per_active_cycle_pct": fits.percent,
+        "launch__waves_per_multiprocessor": 1.0,
+    }
+    # one sector for all lanes is as few as there can be, however little of it they use
+    loads = [a for a in kernel.accesses if (a.memory, a.operation) == ("global", "load")]
+    loads = [access for access in loads if access.sectors > access.instructions]
+    sectors = sum(access.sectors for access in loads)
+    if sectors:
+        used = min(sum(access.used_bytes for access in loads) / sectors, float(SECTOR_BYTES))
+        metrics["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] = sectors
+        metrics["smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"] = used
+    metrics |= {advice.LIMIT + name: float(blocks) for name, blocks in fits.limits.items()}
+    if known:
+        metrics["launch__registers_per_thread"] = known
+    return Kernel(kernel.kernel, str(kernel.grid), str(kernel.block), metrics)
+
+
+def _occupancy(fits: Occupancy, known: int | None) -> str:
+    least = [advice.LIMITERS[name][0] for name, blocks in fits.limits.items() if blocks == fits.blocks]
+    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {fits.blocks} blocks an SM, "
+    text += f"limited by {' and '.join(least)}"
+    if known is None:
+        return text + "; registers are unknown without nvcc, and may allow fewer"
+    return text + f"; {known} registers a thread"
+
+
+def _lanes(kernel: Counters) -> str:
+    splits = sum(branch.splits for branch in kernel.branches)
+    return f"{kernel.active_lanes:.1f} of 32 are on; {splits:,} branches split a warp"
+
+
+def _work(kernel: Counters) -> str:
+    counted = {name: kernel.operations(kind) for kind, name in WORK.items()}
+    parts = [f"{count:,} {name}" for name, count in counted.items() if count]
+    parts += [f"{count:,} products by {name}" for name, count in kernel.products.items()]
+    return ", ".join(parts)
+
+
+def _times(times: Bracket) -> str:
+    units = sorted(times.units.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {ms:.3g} ms" for name, ms in units[:WORST] if ms)
+    return f"{_bracket(times)} ({named})"
+
+
+def _bracket(times: Bracket) -> str:
+    ends = f"{times.low_ms:.3g} to {times.high_ms:.3g} ms"
+    return f"{ends}, {times.likely_ms:.3g} if all else hides behind the longest"

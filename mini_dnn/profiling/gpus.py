@@ -1,0 +1,146 @@
+"""What some GPUs have, as far as occupancy and bounds of time depend on it.
+
+Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (warps, blocks,
+registers and shared memory of a multiprocessor) and "Throughput of Native Arithmetic Instructions" (special
+functions); NVIDIA's white papers of Turing (T4), A100, GA102 (RTX 3090, A40), Ada (RTX 4090) and H100, and
+the data sheets of H200, A40, L4 and L40S (multiprocessors, boost clock, memory, tensor cores). The A100's
+white paper gives 5,120 bytes a clock for its L2 cache. NVIDIA gives no such number for the other GPUs, so 40
+bytes a clock and multiprocessor are taken, a little less than the A100 has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mini_dnn.errors import UsageError
+
+KB = 1024
+WARP = 32
+REGISTER_UNIT, WARP_UNIT = 256, 4  # registers that a warp is given at a time; warps that are rounded up to
+SHARED_UNIT = {75: 256, 80: 128, 86: 128, 89: 128, 90: 128}  # bytes, likewise for a block
+RESERVED = {75: 0, 80: KB, 86: KB, 89: KB, 90: KB}  # of shared memory, by the system, for a block
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A multiprocessor of one compute capability."""
+
+    warps: int
+    blocks: int
+    shared: int  # bytes
+    fp32: int  # multiply-adds a clock
+    products: int  # of halves with fp32 sums, in tensor cores, a clock
+    mma_share: float = 1.0  # of that, what mma.sync reaches; the rest needs wgmma
+    special: int = 16  # results a clock
+    registers: int = 64 * KB
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU."""
+
+    name: str
+    arch: int  # compute capability times ten
+    multiprocessors: int
+    ghz: float  # boost
+    gbps: float  # of memory
+    l2_bytes: float = 40.0  # a clock and multiprocessor
+    products: int = 0  # where it differs from its generation's: GeForce halves products with fp32 sums
+
+    @property
+    def generation(self) -> Generation:
+        """What a multiprocessor has."""
+        return GENERATIONS[self.arch]
+
+    @property
+    def tensor_products(self) -> int:
+        """Products of halves with fp32 sums, of a multiprocessor in a clock."""
+        return self.products or self.generation.products
+
+    @property
+    def balance(self) -> dict[str, float]:
+        """The ridges of the roofline: FLOPs for each byte at which a unit is as busy as the memory."""
+        each = {"FMA units": self.generation.fp32, "tensor cores, halves": self.tensor_products}
+        return {unit: 2 * count * self.clocks_per_second / (self.gbps * 1e9) for unit, count in each.items()}
+
+    @property
+    def clocks_per_second(self) -> float:
+        """Of all multiprocessors together."""
+        return self.multiprocessors * self.ghz * 1e9
+
+
+GENERATIONS = {
+    75: Generation(warps=32, blocks=16, shared=64 * KB, fp32=64, products=512),
+    80: Generation(warps=64, blocks=32, shared=164 * KB, fp32=64, products=1024),
+    86: Generation(warps=48, blocks=16, shared=100 * KB, fp32=128, products=512),
+    89: Generation(warps=48, blocks=24, shared=100 * KB, fp32=128, products=512),
+    # mma.sync: 600 of wgmma's 930 TFLOP/s, as docs/roofline.md has measured
+    90: Generation(warps=64, blocks=32, shared=228 * KB, fp32=128, products=2048, mma_share=0.65),
+}
+GPUS = {
+    "h200": Gpu("NVIDIA H200", 90, 132, 1.98, 4800),
+    "h100": Gpu("NVIDIA H100 SXM", 90, 132, 1.98, 3350),
+    "a100": Gpu("NVIDIA A100 SXM 80 GB", 80, 108, 1.41, 2039, l2_bytes=5120 / 108),
+    "a40": Gpu("NVIDIA A40", 86, 84, 1.74, 696),
+    "l4": Gpu("NVIDIA L4", 89, 58, 2.04, 300),
+    "l40s": Gpu("NVIDIA L40S", 89, 142, 2.52, 864),
+    "t4": Gpu("NVIDIA T4", 75, 40, 1.59, 320),
+    "3090": Gpu("NVIDIA GeForce RTX 3090", 86, 82, 1.695, 936, products=256),
+    "4090": Gpu("NVIDIA GeForce RTX 4090", 89, 128, 2.52, 1008, products=256),
+}
+
+
+def gpu(name: str) -> Gpu:
+    """The GPU of that name.
+
+    Raises
+    ------
+    UsageError
+        The table has none; the message lists the names.
+    """
+    found = GPUS.get(name.lower().removeprefix("rtx").strip(" -_"))
+    if found is None:
+        raise UsageError(f"--gpu {name}: no such GPU in the table; there are {', '.join(GPUS)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks fit on a multiprocessor, by what; of registers None where they are unknown."""
+
+    warps: int  # of a block
+    limits: dict[str, int]  # blocks, by what limits them, named as Nsight Compute names it
+    gpu: Gpu
+
+    @property
+    def blocks(self) -> int:
+        """Blocks on a multiprocessor."""
+        return min(self.limits.values())
+
+    @property
+    def percent(self) -> float:
+        """Warps on a multiprocessor, of those that it can hold."""
+        return 100.0 * self.blocks * self.warps / self.gpu.generation.warps
+
+
+def occupancy(gpu: Gpu, threads: int, shared_bytes: int, registers: int | None) -> Occupancy:
+    """How many blocks of so many threads fit on a multiprocessor.
+
+    Parameters
+    ----------
+    shared_bytes
+        Of a block, static and dynamic.
+    registers
+        Of a thread; None if nobody knows.
+    """
+    has = gpu.generation
+    warps = -(-threads // WARP)
+    limits = {"blocks": has.blocks, "warps": has.warps // warps}
+    unit = SHARED_UNIT[gpu.arch]
+    taken = -(-(shared_bytes + RESERVED[gpu.arch]) // unit) * unit
+    limits["shared_mem"] = has.shared // taken if taken else has.blocks
+    if registers:
+        each = -(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
+        at_once = has.registers // each // WARP_UNIT * WARP_UNIT  # warps, of four schedulers
+        limits["registers"] = at_once // (-(-warps // WARP_UNIT) * WARP_UNIT)
+    return Occupancy(warps, limits, gpu)

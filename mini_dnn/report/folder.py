@@ -1,0 +1,49 @@
+"""The folder of a page: its files are written whole, and only a page of the same kind is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mini_dnn.errors import UsageError
+from mini_dnn.paths import write_atomically
+
+
+def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bool = False) -> list[Path]:
+    """Write files, ``index.html`` among them, into a folder; returns their paths.
+
+    Parameters
+    ----------
+    title
+        That of the page: a folder whose ``index.html`` has it may be written again.
+    force
+        Whether files of these names are replaced in any other folder, too.
+
+    Raises
+    ------
+    UsageError
+        The folder cannot be written, or it has such files and holds no such page.
+    """
+    in_the_way = [name for name in contents if (out / name).exists()]
+    if in_the_way and not force and not _has_title(out, title):
+        raise UsageError(
+            f"--out {out} holds {in_the_way[0]}, and no report of mini_dnn; name another folder, or replace "
+            "the file with --force"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write_atomically(out / name, content, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: the report cannot be written there ({error}); name a folder"
+        ) from error
+    return [out / name for name in contents]
+
+
+def _has_title(folder: Path, title: str) -> bool:
+    try:
+        with (folder / "index.html").open(encoding="utf-8", errors="replace") as page:
+            return f"<title>{title}</title>" in page.read(1000)
+    except OSError:
+        return False

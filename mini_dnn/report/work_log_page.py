@@ -1,0 +1,203 @@
+"""The page of a work log: the choices, the evidence for each of them, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from mini_dnn.measuring.work_log import Entry, Tried, WorkLog
+from mini_dnn.report.document import NOT_THERE, Block, Heading, Items, Table, Text, Warnings
+from mini_dnn.report.folder import write_folder
+from mini_dnn.report.tables import number, percent, times
+from mini_dnn.report.webpage import files
+
+TITLE = "mini_dnn: work log"
+SAME = 0.02  # two op times that differ by less are the same
+SHOWN = 7  # digits of a hash
+MOST_CHARACTERS = 200  # of a verdict in a table
+ABOUT = (
+    "Each line is one command; a line in bold did not end as it should. Code is the start of a hash over the "
+    "kernel and its `variant.py` without comments, so two lines with one hash ran the same code. Below, "
+    '"before" is the last op time of the variant\'s earlier code at the same problem on the same device, or '
+    "else its parent's; a gain above 1 is faster."
+)
+
+Before = tuple[Entry, Tried]
+
+
+def write_work_log(log: WorkLog, out: Path, force: bool = False) -> list[Path]:
+    """Write ``index.html`` and ``report.md`` into a folder; returns their paths.
+
+    Raises
+    ------
+    UsageError
+        See `write_folder`.
+    """
+    return write_folder(files(blocks(log), TITLE), out, TITLE, force)
+
+
+def blocks(log: WorkLog) -> list[Block]:
+    """The page: all that was tried in order, then a part for each variant."""
+    found: list[Block] = [Heading(1, TITLE)]
+    if log.damaged:
+        lines = [
+            f"line {damaged.line} of `{log.file.name}` is damaged and left out: {damaged.why}"
+            for damaged in log.damaged
+        ]
+        found.append(Warnings(lines))
+    if not log.entries:
+        return [*found, Text("There is no entry that can be read.")]
+    variants = list(dict.fromkeys(entry.variant for entry in log.entries))
+    found.append(Text(_summary(log.entries, variants)))
+    found += [Heading(2, "What was tried"), Text(ABOUT), _timeline(log.entries)]
+    for variant in variants:
+        found += _variant(log.entries, variant)
+    missing = [words for variant in variants for words in _missing(log.entries, variant)]
+    return [*found, Heading(2, "What is missing"), Items(missing)] if missing else found
+
+
+def _summary(entries: Sequence[Entry], variants: Sequence[str]) -> str:
+    days = sorted({entry.time[:10] for entry in entries})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    devices = "; ".join(dict.fromkeys(entry.device for entry in entries if entry.device))
+    many = f"{len(entries)} entries" if len(entries) > 1 else "One entry"
+    which = f"{len(variants)} variants" if len(variants) > 1 else f"`{variants[0]}`"
+    return f"{many} on {which}, {when} (UTC). Devices: {devices or 'none'}."
+
+
+def _timeline(entries: Sequence[Entry]) -> Table:
+    rows = [
+        [_when(entry), f"`{entry.verb}`", f"`{entry.variant}`", _code(entry), _verdict(entry)]
+        for entry in entries
+    ]
+    bad = frozenset(at for at, entry in enumerate(entries) if not entry.ok)
+    return Table(["time, UTC", "verb", "variant", "code", "verdict"], rows, text_columns=5, strong=bad)
+
+
+def _variant(entries: Sequence[Entry], variant: str) -> list[Block]:
+    """The idea, what was expected, the evidence and the result of one variant."""
+    own = [entry for entry in entries if entry.variant == variant]
+    found: list[Block] = [Heading(2, variant), Text(f"Choice: {own[-1].idea or NOT_THERE}")]
+    expected = [words for words, _ in groupby(entry.expected for entry in own) if words]
+    if len(expected) == 1:
+        found.append(Text(f"Expected: {expected[0]}"))
+    elif expected:
+        found += [Text("Expected, in the order in which it was written:"), Items(expected)]
+    times_rows = list(_op_times(entries, own))
+    if times_rows:
+        columns = [
+            "time, UTC",
+            "code",
+            "problem",
+            "before",
+            "op ms, before",
+            "op ms",
+            "gain",
+            "of the roofline",
+        ]
+        found += [Heading(3, "Op times"), Table(columns, times_rows, text_columns=4)]
+    counters = list(_counters(entries, own))
+    if counters:
+        columns = ["time, UTC", "problem", "counter", "before", "after", "after / before"]
+        found += [Heading(3, "Counters"), Table(columns, counters, text_columns=3)]
+    notes = [f"{_when(entry)}, `{entry.verb}`: {note}" for entry in own for note in entry.notes]
+    if notes:
+        found += [Heading(3, "What the tools said"), Items(notes)]
+    return [*found, Text(f"Result: {_result(entries, own)}")]
+
+
+def _op_times(entries: Sequence[Entry], own: Sequence[Entry]) -> Iterator[list[str]]:
+    for entry, tried in _results(own):
+        if tried.op_ms is None:
+            continue
+        before = _before(entries, entry, tried)
+        earlier = before[1].op_ms if before else None
+        yield [
+            _when(entry),
+            _code(entry),
+            tried.problem,
+            f"`{before[0].variant}` {_code(before[0])}" if before else NOT_THERE,
+            number(earlier),
+            number(tried.op_ms),
+            times(earlier / tried.op_ms if earlier else None),
+            percent(tried.of_roofline),
+        ]
+
+
+def _counters(entries: Sequence[Entry], own: Sequence[Entry]) -> Iterator[list[str]]:
+    for entry, tried in _results(own):
+        before = _before(entries, entry, tried, counters=True)
+        earlier: Mapping[str, float] = before[1].counters if before else {}
+        for name, value in tried.counters.items():
+            was = earlier.get(name)
+            if not value and not was:
+                continue
+            change = times(value / was) if was else NOT_THERE
+            yield [_when(entry), tried.problem, f"`{name}`", _count(was), _count(value), change]
+
+
+def _results(entries: Sequence[Entry]) -> Iterator[Before]:
+    return ((entry, tried) for entry in entries for tried in entry.results)
+
+
+def _before(entries: Sequence[Entry], entry: Entry, tried: Tried, counters: bool = False) -> Before | None:
+    """What an entry is compared with: the last comparable one of the variant, or else of its parent."""
+    at = next(i for i, one in enumerate(entries) if one is entry)
+    for variant in (entry.variant, entry.parent):
+        for one, earlier in reversed(list(_results(entries[:at]))):
+            has = earlier.counters if counters else earlier.op_ms
+            same = one.variant == variant and one.device == entry.device and earlier.shape == tried.shape
+            if has and same and (variant != entry.variant or one.code_hash != entry.code_hash):
+                return one, earlier
+    return None
+
+
+def _result(entries: Sequence[Entry], own: Sequence[Entry]) -> str:
+    """The last verdict of each verb, and what the op times say."""
+    last = {entry.verb: entry for entry in own}
+    parts = [f"`{verb}`: {_verdict(entry)}" for verb, entry in last.items()]
+    timed = [(entry, tried) for entry, tried in _results(own) if tried.op_ms]
+    newest = {str(tried.shape): (entry, tried) for entry, tried in timed}
+    for entry, tried in newest.values():
+        before = _before(entries, entry, tried)
+        if before and before[1].op_ms and tried.op_ms:
+            parts.append(f"{tried.problem} {_gain(before[1].op_ms / tried.op_ms)} `{before[0].variant}`")
+    return "; ".join(parts) + "."
+
+
+def _gain(factor: float) -> str:
+    if abs(factor - 1) < SAME:
+        return "takes as long as"
+    return f"is {times(factor)} as fast as"
+
+
+def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
+    """What a reader would ask for: a clean check, and a comparison of the code as it is last."""
+    last = [entry for entry in entries if entry.variant == variant][-1]
+    if last.code_hash is None:  # on the host there is no kernel to check
+        return
+    same = [entry for entry in entries if entry.variant == variant and entry.code_hash == last.code_hash]
+    if not any(entry.verb == "check" and entry.ok for entry in same):
+        yield f"`{variant}`: no clean `check` of its last code: `run.py check --impl {variant}`"
+    if not any(tried.op_ms for _, tried in _results(same)):
+        yield f"`{variant}`: no op time of its last code; on a GPU: `run.py bench --impl {variant}`"
+    if not last.expected:
+        yield f"`{variant}`: nothing says what was expected; use `--expect`, or `Gain` in the kernel's header"
+
+
+def _when(entry: Entry) -> str:
+    return entry.time[:16].replace("T", " ")
+
+
+def _code(entry: Entry) -> str:
+    return f"`{entry.code_hash[:SHOWN]}`" if entry.code_hash else NOT_THERE
+
+
+def _verdict(entry: Entry) -> str:
+    words = " ".join(entry.verdict.split())
+    return words if len(words) <= MOST_CHARACTERS else words[: MOST_CHARACTERS - 1] + "…"
+
+
+def _count(value: float | None) -> str:
+    return NOT_THERE if value is None else f"{value:,.6g}" if value % 1 else f"{value:,.0f}"

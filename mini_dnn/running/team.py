@@ -1,0 +1,261 @@
+"""A process for each GPU of this host: items of work are dealt out to them, and come back in order.
+
+The processes are those of `concurrent.futures`, an executor of one process for each GPU, so that it is known
+which GPU has which item. A GPU whose process ends, or whose driver reports an error, is named and gets no
+more work; its items are given to the others.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from types import TracebackType
+from typing import Any
+
+from mini_dnn.children import end_with_parent
+from mini_dnn.device import Device
+from mini_dnn.device.gpus import Place
+from mini_dnn.errors import DeviceError
+
+DEPTH = 2  # items that a process has at a time: the second one is there when the first is done
+AHEAD = 4  # times the number of processes: items that are dealt out before the oldest one is done
+TRIES = 2  # GPUs that may fail with one item, before the item is thought to be the cause
+
+Work = Callable[[Any], Any]  # done for each item, in a GPU's process
+Opener = Callable[[Device], AbstractContextManager[Work]]  # hashable, and can be pickled
+FAILURES = (DeviceError, BrokenProcessPool, MemoryError)  # that are a GPU's or its process's
+
+
+@dataclass(frozen=True)
+class Done:
+    """An item that is done: its result, and where it was computed; nowhere if it was known before."""
+
+    item: Any
+    result: Any
+    place: Place | None
+
+
+@dataclass(eq=False)
+class _Member:
+    """A GPU's process."""
+
+    place: Place
+    pool: ProcessPoolExecutor
+    pid: int = 0
+    items: dict[Future[Any], tuple[int, Any]] = field(default_factory=dict)
+
+
+class Team:
+    """A process for each place, which opens its device once and then does items of work.
+
+    Parameters
+    ----------
+    places
+        See `mini_dnn.device.gpus.places`.
+    opener
+        Called in each process with the device that it has opened; gives what does the work. It is pickled,
+        and so are items and results.
+    told
+        Called with a line for people when a GPU fails.
+
+    Raises
+    ------
+    DeviceError
+        None of the devices can be opened.
+    MiniDnnError
+        The opener's.
+    """
+
+    def __init__(self, places: Sequence[Place], opener: Opener, told: Callable[[str], None]) -> None:
+        self._opener, self._told = opener, told
+        context = mp.get_context("spawn")
+        self._members = [_Member(p, ProcessPoolExecutor(1, context, end_with_parent)) for p in places]
+        self._descriptions: dict[Place, str] = {}
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> dict[int, Place]:
+        """The processes that work, by their ids."""
+        return {member.pid: member.place for member in self._members}
+
+    @property
+    def kind(self) -> str:
+        """What the devices are: ``"cuda"`` or ``"emulator"``."""
+        return next(iter(self._descriptions)).device
+
+    @property
+    def description(self) -> str:
+        """The devices, for people."""
+        return "; ".join(f"{place}: {text}" for place, text in self._descriptions.items())
+
+    def map(self, items: Iterable[Any], known: Callable[[Any], Any] = lambda item: None) -> Iterator[Done]:
+        """The result of each item, in the order of the items, of which few are taken ahead.
+
+        Parameters
+        ----------
+        known
+            Gives the result of an item that needs no work, and None for the others.
+
+        Raises
+        ------
+        DeviceError
+            All GPUs have failed, or `TRIES` of them with the same item.
+        """
+        source = enumerate(items)
+        again: deque[tuple[int, Any]] = deque()  # of GPUs that failed
+        done: dict[int, Done] = {}
+        failed: dict[int, list[str]] = {}
+        first, taken = 0, 0  # the oldest item that was not given back, and how many were taken
+
+        def following() -> tuple[int, Any] | None:
+            nonlocal taken
+            while taken < first + AHEAD * len(self._members):
+                if (item := next(source, None)) is None:
+                    return None
+                taken += 1
+                if (result := known(item[1])) is None:
+                    return item
+                done[item[0]] = Done(item[1], result, None)
+            return None
+
+        while True:
+            self._deal(again, following)
+            given = [future for member in self._members for future in member.items]
+            if not given and first not in done:
+                return
+            if first not in done:
+                for future in wait(given, return_when=FIRST_COMPLETED).done:
+                    self._collect(future, done, again, failed)
+            while first in done:
+                yield done.pop(first)
+                first += 1
+
+    def each(self, item: Any, count: int | None = None) -> list[Any]:
+        """The result of one item in all processes, or the first so many, at the same time; none may fail."""
+        some = self._members[:count]
+        futures = [member.pool.submit(_do, member.place, self._opener, item) for member in some]
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """End all processes, also those that work."""
+        for member in self._members:
+            _end(member, self._opener)
+        self._members = []
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        opened = [(m, m.pool.submit(_open, m.place, self._opener)) for m in self._members]
+        errors: list[BaseException] = []
+        for member, future in opened:
+            try:
+                member.pid, self._descriptions[member.place] = future.result()
+            except FAILURES as error:
+                errors.append(error)
+                self._lose(member, f"cannot be opened: {_words(error)}")
+        if errors and not self._members:
+            raise errors[0]
+
+    def _deal(self, again: deque[tuple[int, Any]], following: Callable[[], tuple[int, Any] | None]) -> None:
+        """Give each process its items, those first that other GPUs have failed with."""
+        for _ in range(DEPTH):
+            for member in [m for m in self._members if len(m.items) < DEPTH]:
+                item = again.popleft() if again else following()
+                if item is None:
+                    return
+                try:
+                    future = member.pool.submit(_do, member.place, self._opener, item[1])
+                except BrokenProcessPool as error:  # it ended since it was asked last
+                    future = Future()
+                    future.set_exception(error)
+                member.items[future] = item
+
+    def _collect(
+        self,
+        future: Future[Any],
+        done: dict[int, Done],
+        again: deque[tuple[int, Any]],
+        failed: dict[int, list[str]],
+    ) -> None:
+        """Take the result of an item, or what became of it."""
+        member = next((member for member in self._members if future in member.items), None)
+        if member is None:
+            return  # its GPU was lost with another item, and this one is given to others already
+        number, item = member.items[future]
+        try:
+            done[number] = Done(item, future.result(), member.place)
+            del member.items[future]
+        except FAILURES as error:
+            number, item = min(member.items.values(), key=lambda entry: entry[0])  # which was worked on
+            why = failed.setdefault(number, [])
+            why.append(f"{member.place}: {_words(error)}")
+            again.extend(sorted(member.items.values(), key=lambda entry: entry[0]))
+            self._lose(member, f"{_words(error)}; {item} is given to another GPU")
+            if not self._members:
+                raise DeviceError(f"no GPU is left: {'; '.join(why)}") from error
+            if len(why) == TRIES:
+                raise DeviceError(f"{item} makes GPUs fail: {'; '.join(why)}") from error
+
+    def _lose(self, member: _Member, why: str) -> None:
+        self._told(f"{member.place} is lost: {why}")
+        self._members.remove(member)
+        _end(member, self._opener)
+
+
+def _end(member: _Member, opener: Opener) -> None:
+    if member.pid and any(not future.done() for future in member.items):
+        with suppress(ProcessLookupError):
+            os.kill(member.pid, signal.SIGKILL)  # nobody waits for what it works on
+    elif member.pid:
+        with suppress(Exception):  # it has ended, or cannot close what has failed
+            member.pool.submit(_close, member.place, opener).result()
+    member.items.clear()
+    member.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, BrokenProcessPool):
+        return "its process ended by itself, as one does that is killed, or for which memory is short"
+    return str(error) or type(error).__name__
+
+
+@cache
+def _opened(place: Place, opener: Opener) -> tuple[Device, Work, ExitStack]:
+    """The device and the work of this process, and what closes both; they are made once."""
+    place.settle()
+    with ExitStack() as stack:
+        device = place.open()
+        stack.callback(device.close)
+        work = stack.enter_context(opener(device))
+        return device, work, stack.pop_all()
+
+
+def _close(place: Place, opener: Opener) -> None:
+    """Before the process ends: Python would wait for processes that the work has started."""
+    _opened(place, opener)[2].close()
+
+
+def _open(place: Place, opener: Opener) -> tuple[int, str]:
+    return os.getpid(), _opened(place, opener)[0].description
+
+
+def _do(place: Place, opener: Opener, item: Any) -> Any:
+    return _opened(place, opener)[1](item)

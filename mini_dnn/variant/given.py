@@ -1,0 +1,49 @@
+"""Variants that students are given, with all that these need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from mini_dnn.device.sources import source_files
+from mini_dnn.errors import UsageError
+from mini_dnn.variant.folders import SHORT_NAMES, find, names
+
+
+def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
+    """Names of variants, with their ancestors and those whose kernels they include or launch.
+
+    Parameters
+    ----------
+    words
+        Names, and what names begin with: ``m1``, ``softmax``, ``gemm/v0_naive``.
+    flag
+        What messages call them.
+
+    Raises
+    ------
+    UsageError
+        No variant has such a name.
+    """
+    asked: list[str] = []
+    for word in words:
+        short = SHORT_NAMES.get(word)
+        found = [name for name in names() if name == short or f"{name}/".startswith(f"{word}/")]
+        if not found:
+            groups = sorted({name.partition("/")[0] for name in names()})
+            raise UsageError(f"{flag} {word}: no variant has that name; there are {', '.join(groups)}")
+        asked += found
+    for name in asked:  # grows while it is read
+        variant = find(name)
+        inside = [path.parent for path in sources([name]) if (path.parent / "variant.py").is_file()]
+        called = re.findall(r'impl="([^"]+)"', (variant.folder / "variant.py").read_text())
+        needed = [variant.parent, *called, *(find(folder).name for folder in inside)]
+        asked += [other for other in needed if other in names() and other not in asked]
+    return tuple(name for name in names() if name in asked)
+
+
+def sources(of: Iterable[str]) -> set[Path]:
+    """Kernels of variants, and what they include."""
+    variants = (find(name) for name in of)
+    return {path for variant in variants if variant.plan for path in source_files(variant.source)}

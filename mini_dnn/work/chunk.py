@@ -1,0 +1,139 @@
+"""What a worker runs: a chunk of items, one after the other, from files that describe it.
+
+A folder of work has ``work-HASH.json`` (what is computed) and ``chunks/NAME.json`` (which items). A worker
+adds ``chunks/NAME.began``, one file for each result, and ``chunks/NAME.ended``. All of them are text, and
+nothing that a worker has pickled is ever read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.paths import write_atomically
+from mini_dnn.work.items import Item, Record, Work, read_record, seed_of, write_record
+
+MOST_WORDS = 4000  # characters of an error
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a chunk ended.
+
+    Parameters
+    ----------
+    setup_s
+        Seconds before the first item.
+    errors
+        What was raised for an item, by its name.
+    fault
+        Class and words of what was raised before the first item; empty if nothing was.
+    """
+
+    setup_s: float
+    errors: dict[str, str] = field(default_factory=dict)
+    fault: tuple[str, ...] = ()
+
+
+def describe(folder: Path, work: Work) -> str:
+    """Write what all chunks share; the name of the file, another one for other work."""
+    shared = {"function": work.function, "common": dict(work.common), "results": str(work.results.resolve())}
+    content = (json.dumps(shared, indent=1) + "\n").encode()
+    name = f"work-{hashlib.sha256(content).hexdigest()[:12]}.json"
+    write_atomically(folder / name, content)
+    return name
+
+
+def write_chunk(
+    folder: Path, name: str, work: Work, shared: str, items: Sequence[Item], most_s: float
+) -> None:
+    """Write which items a chunk has, and the seconds after which it begins no other one."""
+    listed = [[item.name, work.keys[item.name], item.value] for item in items]
+    content = json.dumps({"work": shared, "most_s": most_s, "items": listed})
+    write_atomically(folder / "chunks" / f"{name}.json", content.encode())
+
+
+def has_begun(folder: Path, name: str) -> bool:
+    """Whether a worker has begun a chunk."""
+    return (folder / "chunks" / f"{name}.began").exists()
+
+
+def ended(folder: Path, name: str) -> Ended | None:
+    """How a chunk ended; None if it did not, or not by itself."""
+    try:
+        content = json.loads((folder / "chunks" / f"{name}.ended").read_bytes())
+        return Ended(float(content["setup_s"]), dict(content["errors"]), tuple(content["fault"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def names_in(folder: Path, name: str) -> list[str]:
+    """The names of a chunk's items; none if its file is gone."""
+    try:
+        content = json.loads((folder / "chunks" / f"{name}.json").read_bytes())
+        return [str(item) for item, _, _ in content["items"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def forget(folder: Path, name: str) -> None:
+    """Remove the files of a chunk."""
+    for kind in ("json", "began", "ended"):
+        (folder / "chunks" / f"{name}.{kind}").unlink(missing_ok=True)
+
+
+def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None) -> None:
+    """Compute the items of a chunk that have no result; ``each`` is called after every item."""
+    since, place = time.monotonic(), Path(folder)
+    chunk = json.loads((place / "chunks" / f"{name}.json").read_bytes())
+    shared = json.loads((place / chunk["work"]).read_bytes())
+    results = Path(shared["results"])
+    where = f"{socket.gethostname()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '')}\n"
+    write_atomically(place / "chunks" / f"{name}.began", where.encode())
+    end = Ended(0.0)
+    left = [item for item in chunk["items"] if read_record(results, item[0], item[1]) is None]
+    if left:
+        try:
+            end = _compute(shared, left, results, since, chunk["most_s"], each)
+        except MiniDnnError as error:
+            end = Ended(time.monotonic() - since, fault=(type(error).__name__, str(error)[:MOST_WORDS]))
+    write_atomically(place / "chunks" / f"{name}.ended", json.dumps(asdict(end)).encode())
+
+
+def _compute(
+    shared: dict[str, Any],
+    items: list[list[Any]],
+    results: Path,
+    since: float,
+    most_s: float,
+    each: Callable[[], None],
+) -> Ended:
+    errors: dict[str, str] = {}
+    with _function(shared["function"])(shared["common"]) as compute:
+        setup_s = time.monotonic() - since
+        for name, key, value in items:
+            began = time.monotonic()
+            if began - since > most_s:
+                break
+            try:
+                found = compute(value, seed_of(key))
+                write_record(results, name, key, Record(found, time.monotonic() - began))
+            except Exception as error:  # a full disk, short memory, a fault of ours: of this item alone
+                errors[name] = f"{type(error).__name__}: {error}"[:MOST_WORDS]
+            each()
+    return Ended(setup_s, errors)
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[[Any], Any] = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,60 @@
+"""In a handout, tests that fail for want of what it leaves out are skipped, with the reason.
+
+``run.py handout`` writes ``handout.json``, which says what is left out. A test that fails is skipped if its
+traceback or its output names such a variant, file or module. In the repository itself nothing is absent, and
+nothing is skipped.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mini_dnn.handout.copy import RECORD
+from mini_dnn.paths import ROOT
+
+LEFT_OUT = "this handout leaves out what the test needs"
+
+
+@cache
+def record(root: Path = ROOT) -> dict[str, Any]:
+    """What a handout says of itself; empty in the repository."""
+    file = root / RECORD
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return found
+
+
+@cache
+def absent(root: Path = ROOT) -> re.Pattern[str] | None:
+    """What finds the name of something that a handout leaves out and nobody has written since."""
+    found = record(root)
+    if not found:
+        return None
+    gone = [name for name in found["absent"] if not (root / name).exists()]
+    folders = {str(parent) for name in gone for parent in PurePosixPath(name).parents} - {"."}
+    paths = [*gone, *(name for name in folders if not (root / name).exists())]
+    modules = [PurePosixPath(name).with_suffix("") for name in gone if name.endswith(".py")]
+    inside = [".".join(name.parts) for name in modules if name.parts[0] == "mini_dnn"]
+    imported = "|".join(name.rpartition(".")[2] for name in inside) or "(?!)"
+    headers = [PurePosixPath(name).name for name in gone if name.endswith(".cuh")]
+    named = [*found["left"], *headers, *inside, *(path for path in paths if "/" in path)]
+    top = "|".join(re.escape(path) for path in paths if "/" not in path) or "(?!)"
+    short = "|".join(re.escape(name) for name in found["short"]) or "(?!)"
+    alone = "|".join(re.escape(name.name) for name in modules if name.parts[0] == "benchmarks") or "(?!)"
+    groups = "|".join(sorted({name.partition("/")[0] for name in (*found["left"], *found["short"])}))
+    any_of = "|".join(re.escape(name) for name in sorted(named, key=len, reverse=True))
+    return re.compile(
+        rf"(?<![\w-])(?:{any_of})(?!\w)|['\"](?:{short})['\"]|--impl[ =](?:{short})\b"
+        rf"|cannot import name '(?:{imported})' from 'mini_dnn"
+        rf"|No module named '(?:{alone})'|\bimport (?:{alone})\b"
+        rf"|no variant '(?:{groups})\b|has no variants yet"
+        rf"|['\"/](?:{top})['\"/]"
+    )
+
+
+def why_absent(text: str, root: Path = ROOT) -> str:
+    """Why a test that failed with this text cannot pass here; empty if it should."""
+    pattern = absent(root)
+    match = pattern.search(text) if pattern else None
+    return f"{LEFT_OUT}: {match[0]}" if match else ""

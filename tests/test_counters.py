@@ -1,0 +1,268 @@
+"""Counters of the emulator: kernels whose figures one can work out by hand, and the verb that shows them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import counters_cases
+import numpy as np
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
+from mini_dnn.device.emulator.counted_interface import EventKind
+from mini_dnn.errors import DeviceError, UsageError
+from mini_dnn.profiling.bracket import Bracket, together
+from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
+
+WARPS = counters_cases.BLOCKS * counters_cases.THREADS // 32
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[CountedEmulator]:
+    found = CountedEmulator(threads=1, blocks=[1])
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def launches(device: CountedEmulator) -> dict[str, CountedLaunch]:
+    counters_cases.launch_probes(device)
+    names = (probe.name for probe in counters_cases.probes())
+    return dict(zip(names, device.launches, strict=True))
+
+
+def one(launches: dict[str, CountedLaunch], name: str) -> Counters:
+    (found,) = counters([launches[name]])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "sectors"),  # of a warp's load
+    [
+        ("strided 1", 4),
+        ("strided 2", 8),
+        ("strided 8", 32),
+        ("strided 32", 32),
+        ("shifted 1", 5),
+        ("shifted 8", 4),
+        ("wide8 1", 8),
+        ("wide16 1", 16),
+        ("wide16 3", 32),
+        ("narrow1 1", 1),
+        ("narrow2 1", 2),
+        ("broadcast 5", 1),
+        ("reversed 127", 4),
+        ("first_lanes 5", 1),
+        ("every_other 2", 4),
+    ],
+)
+def test_sectors(launches: dict[str, CountedLaunch], name: str, sectors: int) -> None:
+    found = one(launches, name)
+    assert found.sum("instructions", "global", "load") == WARPS
+    assert found.sum("sectors", "global", "load") == WARPS * sectors
+
+
+@pytest.mark.parametrize(
+    ("name", "wavefronts", "ideal"),  # of a warp's load from shared memory
+    [
+        ("shared4 1", 1, 1),
+        ("shared4 2", 2, 1),
+        ("shared4 3", 1, 1),
+        ("shared4 8", 8, 1),
+        ("shared4 32", 32, 1),
+        ("shared4 33", 1, 1),
+        ("shared8 1", 2, 2),
+        ("shared8 2", 4, 2),
+        ("shared8 5", 2, 2),
+        ("shared16 1", 4, 4),
+        ("shared16 2", 8, 4),
+        ("shared16 4", 16, 4),
+        ("shared1 1", 1, 1),
+        ("shared2 2", 1, 1),
+        ("shared4_xor 5", 1, 1),
+        ("shared4_divided 32", 1, 1),
+    ],
+)
+def test_wavefronts(launches: dict[str, CountedLaunch], name: str, wavefronts: int, ideal: int) -> None:
+    found = one(launches, name)
+    assert found.sum("wavefronts", "shared", "load") == WARPS * wavefronts
+    assert found.sum("ideal_wavefronts", "shared", "load") == WARPS * ideal
+
+
+class TestDivergence:
+    """Lanes that go different ways, and meet again where a GPU lets them."""
+
+    def test_lanes_of_loops_are_grouped_by_iteration(self, launches: dict[str, CountedLaunch]) -> None:
+        found = one(launches, "nested_trips 6")  # (T + j) % 6 trips: some lane of each warp makes all 5
+        loads = [access for access in found.accesses if access.operation == "load"]
+        assert sum(access.instructions for access in loads) == WARPS * 6 * 5
+        lanes = sum((t + j) % 6 for t in range(64) for j in range(6)) * counters_cases.BLOCKS
+        assert sum(access.lanes for access in loads) == lanes
+
+    def test_two_sides_of_a_branch_are_two_instructions(self, launches: dict[str, CountedLaunch]) -> None:
+        found = one(launches, "two_ways 4")
+        assert found.sum("instructions", "global", "load") == WARPS * 2 * 4
+        assert found.sum("lanes", "global", "load") == WARPS * 32 * 4
+        assert found.sum("instructions", "global", "store") == WARPS  # they have met again
+        assert sum(branch.splits for branch in found.branches) == WARPS
+
+    def test_lanes_that_leave_early(self, launches: dict[str, CountedLaunch]) -> None:
+        found = one(launches, "leave_early 77")
+        assert found.sum("lanes", "global", "load") == 77
+        assert found.sum("instructions", "global", "load") == 3
+
+    def test_a_kernel_without_branches_keeps_all_lanes(self, launches: dict[str, CountedLaunch]) -> None:
+        assert one(launches, "strided 1").active_lanes == 32
+        assert one(launches, "every_other 2").active_lanes < 32
+
+
+class TestArithmetic:
+    """What is computed, from the machine code."""
+
+    def test_fmas(self, launches: dict[str, CountedLaunch]) -> None:
+        assert one(launches, "many_fmas 8").operations("ffma") == 128 * 8 * 4
+
+    def test_special_functions(self, launches: dict[str, CountedLaunch]) -> None:
+        assert one(launches, "special 8").operations("special") == 128 * 8
+
+    def test_products(self, launches: dict[str, CountedLaunch]) -> None:
+        assert one(launches, "products 4").products == {"mma_m16n8k16": WARPS * 4 * 16 * 8 * 16}
+
+
+def test_copies_and_matrices(launches: dict[str, CountedLaunch]) -> None:
+    copied = one(launches, "copied16 2")
+    assert copied.sum("sectors", "global", "copy load") == WARPS * 32
+    assert copied.sum("lanes", "shared", "copy to") == WARPS * 32
+    matrices = one(launches, "matrices 4")
+    assert matrices.sum("wavefronts", "shared", "load") == WARPS * 16
+
+
+def test_atomics_are_one_access_each(launches: dict[str, CountedLaunch]) -> None:
+    found = one(launches, "atomic_each 1")
+    assert found.sum("instructions", "global") == found.sum("instructions", "global", "atomic") == WARPS
+
+
+def test_arrays_are_named_and_their_use_is_known(launches: dict[str, CountedLaunch]) -> None:
+    found = one(launches, "strided 8")
+    used = {array.name: array.used_bytes for array in found.arrays if array.used_bytes}
+    assert used == {"x": 128 * 32, "y": 128 * 4}
+
+
+def test_records_of_a_block_come_in_the_order_of_its_warps(launches: dict[str, CountedLaunch]) -> None:
+    launch = launches["shared4 2"]
+    assert set(launch.records["block"]) == {1}
+    assert not launch.records_left_out
+    of_warp = launch.records[launch.records["warp"] == 1]
+    kinds = [EventKind(kind) for kind in of_warp["kind"]]
+    assert kinds[0] == EventKind.LOAD
+    assert kinds[-3:] == [EventKind.BARRIER, EventKind.LOAD, EventKind.STORE]
+    assert [launch.names[number] for number in of_warp["name"]][-3] == "__syncthreads"
+    load = of_warp[-2]
+    assert launch.arrays[load["array"]].name == "t"
+    assert list(load["offsets"]) == [8 * (32 + lane) for lane in range(32)]
+    place = launch.places[int(load["pc"])]
+    assert Path(place.file).name == "counters.cu"
+
+
+def test_counters_do_not_depend_on_the_number_of_threads(launches: dict[str, CountedLaunch]) -> None:
+    device = CountedEmulator(threads=2)
+    try:
+        module = device.compile(counters_cases.SOURCE, {})
+        x, y = (device.empty(name, (counters_cases.FLOATS,)) for name in "xy")
+        device.copy_in(x, np.zeros(counters_cases.FLOATS, np.float32))
+        device.launch(module, "nested_trips", (counters_cases.BLOCKS,), (64,), (x, y, np.int32(6)))
+        (found,) = counters(device.launches)
+    finally:
+        device.close()
+    assert found.accesses == one(launches, "nested_trips 6").accesses
+
+
+def test_clang_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = CountedEmulator._find_compiler
+    monkeypatch.setattr("mini_dnn.device.emulator.compiler.Compiler.is_clang", True)
+    with pytest.raises(DeviceError, match="counters need g\\+\\+"):
+        found(object.__new__(CountedEmulator), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "shared_bytes", "registers", "blocks", "limiter"),
+    [
+        ("a100", 256, 0, 32, 8, "warps"),  # 2,048 threads
+        ("a100", 256, 0, 64, 4, "registers"),
+        ("t4", 1024, 0, 32, 1, "warps"),
+        ("h100", 128, 100 * 1024, 32, 2, "shared_mem"),  # 101 KB with what the system takes, of 228
+        ("3090", 32, 0, 16, 16, "blocks"),
+        ("4090", 1024, 0, 32, 1, "warps"),  # 48 warps, of which a block has 32
+    ],
+)
+def test_occupancy(
+    name: str, threads: int, shared_bytes: int, registers: int, blocks: int, limiter: str
+) -> None:
+    found = occupancy(GPUS[name], threads, shared_bytes, registers)
+    assert found.blocks == blocks
+    assert found.limits[limiter] == blocks
+
+
+def test_unknown_registers_limit_nothing() -> None:
+    assert "registers" not in occupancy(GPUS["h200"], 256, 0, None).limits
+
+
+def test_names_of_gpus() -> None:
+    assert gpu("RTX 4090") is GPUS["4090"]
+    with pytest.raises(UsageError, match="there are h200, h100"):
+        gpu("k80")
+
+
+def test_brackets_add_up() -> None:
+    first, second = Bracket({"DRAM": 3.0, "FMA units": 1.0}, 3), Bracket({"DRAM": 1.0, "FMA units": 2.0}, 1)
+    both = together([first, second])
+    assert both.limiter == "DRAM"
+    assert both.low_ms == pytest.approx(3 + 1 + 2 * 0.002)
+    assert both.likely_ms == pytest.approx(3 + 2 + 2 * 0.002)
+    assert both.high_ms == pytest.approx(7 + 2 * 0.002)
+    assert (first.sure, second.sure) == ("clearly", "clearly")
+    assert Bracket({"DRAM": 1.0, "FMA units": 0.95}, 1).sure == "about as much as the next one"
+
+
+class TestVerb:
+    """`run.py profile --tool emulator`."""
+
+    def test_json_and_words(self, tmp_path: Path, capsys: Output) -> None:
+        file = tmp_path / "counters.json"
+        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "2,3,19,37,5,3,5"]
+        assert main([*words, "--gpu", "a100", "--json", str(file)]) == 0
+        text = capsys.readouterr().out
+        assert "NVIDIA A100" in text
+        assert "limited by" in text
+        found = json.loads(file.read_text())
+        assert found["variant"] == "m1/direct"
+        (kernel,) = found["problems"]["2,3,19,37,5,3,5"]["kernels"]
+        assert {access["array"] for access in kernel["accesses"]} == {"x", "w", "y"}
+        stores = [access for access in kernel["accesses"] if access["operation"] == "store"]
+        assert sum(access["lanes"] for access in stores) == 2 * 5 * 17 * 33
+        assert sum(work["ffma"] for work in kernel["work"]) == 2 * 5 * 17 * 33 * 3 * 3 * 5
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["m1/direct", "--tool", "emulator", "--gpu", "k80"], "no such GPU"),
+            (["m1/direct", "--tool", "emulator", "--batch", "100000"], "GFLOP"),
+            (["m3/cublas", "--tool", "emulator"], "does not run on the emulator"),
+            (["m3/stack_1", "--tool", "emulator", "--gpu", "t4"], "needs a GPU of sm_80"),
+            (["m1/direct", "--tool", "nsys", "--json", "x.json"], "needs --tool emulator"),
+        ],
+    )
+    def test_wrong_use(self, words: list[str], message: str, capsys: Output) -> None:
+        assert main(["profile", *words]) == 2
+        assert message in capsys.readouterr().err
+
+    def test_somebody_elses_file_stays(self, tmp_path: Path, capsys: Output) -> None:
+        file = tmp_path / "notes.json"
+        file.write_text("mine")
+        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "1,1,1,1,1,1,1"]
+        assert main([*words, "--json", str(file)]) == 2
+        assert file.read_text() == "mine"
+        assert "--force" in capsys.readouterr().err

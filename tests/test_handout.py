@@ -1,0 +1,290 @@
+"""Handouts: what they keep and leave out, that nothing of a solution is told, and that they work."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import absent
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.handout.copy import RECORD, write
+from mini_dnn.handout.pages import anchors, broken_links, pruned, site, with_impl
+from mini_dnn.handout.parts import Parts, divide, leaks
+from mini_dnn.handout.sheet import sheet
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find, names
+
+pytestmark = pytest.mark.whole
+Output = pytest.CaptureFixture[str]
+
+PAGE = """# A page
+
+[Gone](gone.md), [there](there.md#part) and [lost](there.md#lost); ![a picture](gone.svg)
+
+![a picture](gone.svg)
+
+| variant | idea | lesson |
+| --- | --- | --- |
+| `m1/direct` | one thread an output, unlike `m3/fusion` | [there](there.md) |
+| `m3/fusion` | all in one | [there](there.md) |
+
+| verb | for example |
+| --- | --- |
+| `diff` | `run.py diff m3/fusion` |
+
+| to | read |
+| --- | --- |
+| learn | [the other page](there.md) |
+| cheat | [a lost page](gone.md) |
+
+| only | row |
+| --- | --- |
+| `m3/fusion` | it |
+
+```sh
+python run.py --impl m1
+python run.py --impl m3/fusion
+```
+
+```python
+find("m3/fusion")
+```
+
+```python
+import this
+
+
+import that
+```
+
+## All of it is about solutions
+
+<!-- solutions:start -->
+So is this.
+<!-- solutions:end -->
+
+## Part
+"""
+
+
+@pytest.fixture(scope="module")
+def parts() -> Parts:
+    return divide(["m1"])
+
+
+@pytest.fixture(scope="module")
+def handout(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("course") / "handout"
+    write(parts, out, {"assignments/m2.md": sheet("m2", None, parts.kept).encode()})
+    return out
+
+
+def files_of(folder: Path) -> list[str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        name for path in paths if not (name := path.relative_to(folder).as_posix()).startswith(".git/")
+    )
+
+
+def told_by(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a program says that runs in a folder, with the modules that lie there."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_what_a_handout_has(handout: Path) -> None:
+    record = json.loads((handout / RECORD).read_text())
+    assert record["kept"] == ["m1/cpu", "m1/direct", "m1/tiled_direct"]
+    assert sorted([*record["kept"], *record["left"]]) == sorted(names())
+    found = files_of(handout)
+    assert [
+        name for name in found if name.endswith("variant.py") and name.startswith(("mile", "lay", "lad"))
+    ] == [f"milestones/m1/{name}/variant.py" for name in ("cpu", "direct", "tiled_direct")]
+    assert not {"benchmarks", "reports", "course", "networks", "layers"} & {
+        Path(name).parts[0] for name in found
+    }
+    assert {"run.py", "Makefile", "README.md", "milestones/m1/README.md", "docs/check.md", "LICENSE"} <= set(
+        found
+    )
+    assert "docs/roofline.md" not in found
+    assert "milestones/ladder.toml" not in found, "it says what limits each variant"
+    assert "IMPL ?= m1\n" in (handout / "Makefile").read_text()
+    assert told_by(handout, "git", "log", "--format=%s").stdout == "The handout\n"
+    assert told_by(handout, "git", "status", "--porcelain").stdout == ""
+
+
+def test_nothing_of_a_kernel_that_was_left_out_is_told(handout: Path) -> None:
+    """Neither as code nor as the answer of an exercise, in any file of any kind."""
+    record = json.loads((handout / RECORD).read_text())
+    public = "".join("".join(find(name).source.read_text().split()) for name in record["kept"][1:])
+    everything = {
+        name: "".join((handout / name).read_text(errors="replace").split())
+        for name in files_of(handout)
+        if not name.endswith((".h5", ".png"))
+    }
+    secret: set[str] = set()
+    for name in record["left"]:
+        variant = find(name)
+        if variant.plan:
+            statements = re.split(r"[;{}]", re.sub(r"//.*", "", variant.source.read_text()))
+            longest = sorted(("".join(text.split()) for text in statements), key=len)[-3:]
+            longest = [text for text in longest if not text.startswith("extern")]  # what tests call
+            secret |= {text for text in longest if len(text) > 60 and text not in public}
+        exercise = variant.folder / "exercise.toml"
+        hints = re.findall(r'code = "(.*)"', exercise.read_text()) if exercise.is_file() else []
+        secret |= {text for hint in hints if len(text := "".join(hint.split())) > 40 and text not in public}
+    assert len(secret) > 60
+    told = [(name, text) for name, content in everything.items() for text in secret if text in content]
+    assert not told
+
+
+def test_pages_lead_somewhere(handout: Path) -> None:
+    found = files_of(handout)
+    pages = {name: (handout / name).read_text() for name in found if name.endswith(".md")}
+    assert len(pages) > 8
+    assert not broken_links(pages, found)
+    readme = pages["README.md"]
+    assert "This copy is a handout" in readme
+    assert "m3/fusion" not in readme
+    assert "run.py check --impl PATH" in readme
+
+
+def test_it_runs(handout: Path) -> None:
+    done = told_by(handout, sys.executable, "run.py", "check", "m1", "--shapes", "1,1,5,4,2,3,3")
+    assert done.returncode in (0, 1), done.stderr
+    assert "m1/direct" in done.stdout
+    done = told_by(handout, sys.executable, "run.py", "list")
+    assert "m1/tiled_direct" in done.stdout
+    assert "m2/unroll_gemm" not in done.stdout
+
+
+@pytest.mark.exhaustive
+def test_its_program_its_grader_and_some_of_its_tests_work(handout: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(handout, tmp_path / "handout")
+    for words in (
+        ["run.py", "--batch", "1", "--device", "emulator", "--check"],
+        ["run.py", "grade", "milestones/m1/direct", "--rubric", "small", "--out", str(tmp_path / "graded")],
+        ["-m", "pytest", "--brief", "-q", "tests/test_code_hash.py"],  # some of it needs what is absent
+    ):
+        done = told_by(copy, sys.executable, *words)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def test_what_is_kept_comes_with_its_ancestors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.handout.parts.leaks", lambda *_: set())
+    parts = divide(["m3/restrict"])
+    assert {"m1/cpu", "m1/direct", "m2/unroll_gemm", "m3/fusion", "m3/restrict"} == set(parts.kept)
+    assert "milestones/m3/README.md" in parts.files
+    assert "milestones/m3/fp16/kernel.cu" in parts.absent
+    assert parts.impl == "m2"
+
+
+def test_a_page_is_pruned() -> None:
+    files = ["page.md", "there.md"]
+    found = pruned({"page.md": PAGE, "there.md": "# There\n\n## Part\n\nYes.\n"}, files, ["m3/fusion"])[
+        "page.md"
+    ]
+    assert "Gone, [there](there.md#part) and lost" not in found, "a line with a lost picture goes"
+    assert "| `m1/direct` | one thread an output, unlike `m3/fusion` | [there](there.md) |" in found
+    assert "| `m3/fusion`" not in found
+    assert "| `diff` | – |" in found
+    assert "| learn | [the other page](there.md) |" in found
+    assert "| cheat |" not in found, "nothing is left of its cell"
+    assert "| only |" not in found
+    assert "python run.py --impl m1\n```" in found
+    assert "find(" not in found
+    assert "import this\n\n\nimport that" in found, "code keeps its empty lines"
+    assert anchors(found) == {"a-page"}
+    assert not broken_links({"page.md": found}, files)
+
+
+def test_a_link_to_a_heading_that_is_gone_becomes_text() -> None:
+    pages = {"a.md": "# A\n\n[x](b.md#lost) [y](#a) [z](https://example.org/#q)\n", "b.md": "# B\n\nText.\n"}
+    assert "x [y](#a) [z](https://example.org/#q)" in pruned(pages, ["a.md", "b.md"], [])["a.md"]
+
+
+def test_the_site_has_the_pages_that_are_there() -> None:
+    config = """watch: [../../README.md, ../../docs, ../../ladders]
+nav:
+  - Start: README.md
+  - Lessons:
+      - Ladders:
+          - ladders/gemm/README.md
+  - Use it:
+      - docs/interop.md
+      - docs/course.md
+  - API: api/index.md
+"""
+    assert (
+        site(config, ["README.md", "docs/interop.md"])
+        == """watch: [../../README.md, ../../docs]
+nav:
+  - Start: README.md
+  - Use it:
+      - docs/interop.md
+  - API: api/index.md
+"""
+    )
+
+
+def test_commands_take_a_variant_that_is_there() -> None:
+    text = 'run.py --impl m3 --batch 1; new x --from m2; conv2d(impl="m3"); --impl m3/mine'
+    expected = 'run.py --impl m1 --batch 1; new x --from m1; conv2d(impl="m1"); --impl m3/mine'
+    assert with_impl(text, ["m2", "m3"], "m1") == expected
+
+
+def test_a_piece_of_a_solution_is_found_in_any_file(tmp_path: Path) -> None:
+    kernel = find("m3/fusion").source
+    lines = kernel.read_text().splitlines()
+    (tmp_path / "page.md").write_text("# A page\n\n```cuda\n" + "\n".join(lines[-25:]) + "\n```\n")
+    (tmp_path / "own.md").write_text("# My own\n\nint main() { return 0; }\n")
+    assert leaks(["page.md", "own.md"], [kernel], [], tmp_path) == {"page.md"}
+    assert leaks(["page.md", "own.md"], [kernel], [kernel], tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--keep", "m9", "--out", "x"], "--keep m9: no variant has that name; there are attention, "),
+        (["--keep", "softmax", "--out", "x"], "a handout's program needs a kernel for conv2d; add m1/direct"),
+        (["--keep", "m1", "--out", "."], "--out . already exists"),
+        (["--keep", "m1", "--out", str(ROOT / "docs/handout")], "is inside the repository"),
+    ],
+)
+def test_wrong_use(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["handout", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_handout_that_would_tell_is_not_written(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mini_dnn.handout.copy.leaks", lambda *_: {"docs/check.md"})
+    with pytest.raises(MiniDnnError, match="would contain pieces of solutions"):
+        write(parts, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None:
+    for text in (
+        "error: no variant 'm3', which is 'layers/custom'",
+        "find('m2')",
+        "No such file or directory: '/x/benchmarks/results/h200.json'",
+        "ModuleNotFoundError: No module named 'mini_dnn.quads'",
+        "ImportError: cannot import name 'quads' from 'mini_dnn' (/x/mini_dnn/__init__.py)",
+        "--network vit: see 'networks'",
+    ):
+        assert absent.LEFT_OUT in absent.why_absent(text, handout), text
+    for text in ("assert 1 == 2", "find('m1')", "m1/direct differs", "test_check.py", "no variant 'zzz'"):
+        assert not absent.why_absent(text, handout), text
+    assert not absent.why_absent("find('m3/fusion')"), "in the repository itself"

@@ -1,0 +1,97 @@
+"""The notebook of the first hour: as its script writes it, and executed with the emulator."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mini_dnn.paths import ROOT
+
+NOTEBOOK = ROOT / "docs/first_hour.ipynb"
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbformat.validate(notebook)
+NotebookClient(notebook, timeout=300, resources={"metadata": {"path": sys.argv[2]}}).execute()
+print(nbformat.writes(notebook))
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("notebook", ROOT / "docs/notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_is_what_its_script_writes(script: ModuleType, tmp_path: Path) -> None:
+    text = NOTEBOOK.read_text()
+    repository = re.search(r'\\"MINI_DNN_REPOSITORY\\", \\"(.*?)\\"', text)
+    assert repository
+    script.main(repository[1], tmp_path)
+    assert (tmp_path / "first_hour.ipynb").read_text() == text, "python docs/notebook.py"
+
+
+def test_badges_lead_to_a_copy(script: ModuleType) -> None:
+    first = "".join(script.notebook("https://github.com/ann/course.git")["cells"][0]["source"])
+    assert "https://colab.research.google.com/github/ann/course/blob/main/docs/first_hour.ipynb" in first
+    assert "src=https://github.com/ann/course/blob/main/docs/first_hour.ipynb" in first
+
+
+def test_the_placeholder_is_explained_until_it_is_replaced(script: ModuleType) -> None:
+    ours, theirs = (
+        json.dumps(script.notebook(at)) for at in (script.REPOSITORY, "https://github.com/ann/course")
+    )
+    assert "python docs/notebook.py --repository" in ours
+    assert "To the owner" not in theirs
+    assert theirs.count("OWNER") == 1, "in the check of the first cell"
+
+
+def test_all_cells_are_python(script: ModuleType) -> None:
+    cells = script.notebook(script.REPOSITORY)["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) == 6
+    for text in code:
+        compile(text, "cell", "exec")
+
+
+@pytest.mark.exhaustive
+def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
+    """It clones this repository; pip installs into a folder of the test's own."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    hidden = [folder for folder in folders if not Path(folder, "nvidia-smi").exists()]
+    environment = {
+        **os.environ,
+        "MINI_DNN_REPOSITORY": ROOT.as_uri(),
+        "PATH": os.pathsep.join(hidden),
+        "PIP_NO_DEPS": "1",
+        "PIP_PREFIX": str(tmp_path / "installed"),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", EXECUTE, str(NOTEBOOK), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    cells = [cell for cell in json.loads(done.stdout)["cells"] if cell["cell_type"] == "code"]
+    told = ["".join("".join(output.get("text", "")) for output in cell["outputs"]) for cell in cells]
+    said = [re.sub(r"\x1b\[[\d;]*m", "", text) for text in told]  # colours
+    assert "no GPU: kernels run in the emulator" in said[0]
+    assert "agrees with float64" in said[1]
+    assert "conv_direct" in said[2]
+    assert "1. out-of-bounds: " in said[3]
+    assert "no findings at 1 shape" in said[4]
+    assert "mine/first" in said[5]

@@ -1,0 +1,55 @@
+"""benchmarks/pictures.py: from pictures' files to classes, measured with what a clock would say."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pictures
+import pytest
+
+from mini_dnn.device import Device
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.nn.models.resnet import ResNetSizes, build
+from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.variant import find
+
+TINY = ResNetSizes(12, 3, "small", (8, 8, 8, 8), (1, 1, 1, 1), 3)
+VARIANT = "networks/resnet18/v2_layers"
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Classifier:
+    info = WeightsInfo("synthetic", {}, 0, "", description=TINY.to_json())
+    save(tmp_path / "weights.h5", build(TINY, np.random.default_rng(0)), info)
+    return Classifier.load("resnet18", tmp_path / "weights.h5")
+
+
+def test_every_part_is_measured(
+    classifier: Classifier, tmp_path: Path, emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replayed(graph: Any, device: Device, count: int) -> float:
+        graph.replay()
+        return 40.0
+
+    monkeypatch.setattr(pictures, "replayed", replayed)
+    variant, folder = find(VARIANT), tmp_path / "pictures"
+    folder.mkdir()
+    files = pictures.draw_pictures(folder, 4)
+    assert [file.suffix for file in files] == [".jpg", ".jpg", ".jpg", ".png"]
+    row = pictures.latency(classifier, variant, files[:2], emulator)
+    assert row["pictures"] == 2
+    assert 0 < row["decoding_p50_ms"] < row["whole_p50_ms"] <= row["whole_p99_ms"]
+    assert "a file at a time, ms: whole " in pictures.said(row)
+    row = pictures.throughput(classifier, variant, [folder], 2, emulator, "files")
+    assert (row["pictures"], row["batch"]) == (4, 2)
+    assert row["decoding_s"] > 0
+    stack = pictures.decoded_file(tmp_path, files[:1], classifier.recipe, 3)
+    row = pictures.throughput(classifier, variant, [stack], 2, emulator, "decoded")
+    assert (row["pictures"], row["decoding_s"]) == (3, 0)
+    assert "v2_layers, decoded: " in pictures.said(row)
+    problem = replace(ResNetShape.like(TINY, 2), dtype="uint8")
+    row = pictures.pinned(variant, problem, emulator, 2)
+    assert row["over_longer"] == pytest.approx(np.median(row["ms"]) / 40)
+    assert "2 images of bytes in pinned memory: served " in pictures.said(row)

@@ -1,0 +1,247 @@
+"""Data sets in shards: archives, arrays in files, what is kept of a run that was interrupted."""
+
+import csv
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from mini_dnn.cli import classify, main
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring.answers import Answers, Kept
+from mini_dnn.measuring.elsewhere import plain, source_of
+from mini_dnn.nn.models.resnet import ResNetSizes, build
+from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.pictures.decode import decode
+from mini_dnn.pictures.feed import Feed
+from mini_dnn.pictures.recipe import Recipe
+from mini_dnn.pictures.sources import File, Shard, sources
+from mini_dnn.pictures.stacks import Stack
+
+GREY = Recipe(16, 12, (0.5,), (0.25,))
+RECIPE = {"resize": 12, "crop": 12, "mean": [0], "deviation": [1]}
+SIZES = ResNetSizes(12, 1, "small", (4, 4, 4, 4), (1, 1, 1, 1), 6)
+
+
+def png(seed: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (16, 16), np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def archive(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    return path
+
+
+def pixels(*named: str) -> tuple[list[str], np.ndarray]:
+    batches = list(Feed(sources(named, None, GREY), GREY, 4, workers=2))
+    assert not any(error for batch in batches for error in batch.errors)
+    return [n for batch in batches for n in batch.names], np.concatenate([b.pixels for b in batches])
+
+
+def test_an_archive_in_the_manner_of_webdataset(tmp_path: Path) -> None:
+    """Pictures in the archive's order, whatever else it holds, and however long names are."""
+    long = "x" * 150 + "ü"
+    members = {
+        "a/0.png": png(0),
+        "a/0.cls": b"3",
+        f"{long}.JPG": png(1),
+        "a/.hidden.png": b"",
+        "b.png": png(2),
+    }
+    name = str(archive(tmp_path / "some.tar", members))
+    with tarfile.open(name, "a") as file:
+        link = tarfile.TarInfo("link.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        file.addfile(link)
+    names, found = pixels(name)
+    assert names == [f"{name}/a/0.png", f"{name}/{long}.JPG", f"{name}/b.png"]
+    np.testing.assert_array_equal(found, [decode(png(seed), GREY) for seed in range(3)])
+
+
+def test_archives_that_cannot_be_read(tmp_path: Path) -> None:
+    whole = archive(tmp_path / "whole.tar", {f"{n}.png": png(n) for n in range(3)}).read_bytes()
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(whole[: 2 * 512 + 512 + 50])
+    (tmp_path / "words.tar").write_bytes(b"words" * 500)
+    archive(tmp_path / "empty.tar", {"a.txt": b""})
+    for name, says, expected in (
+        ("cut.tar", "ends within it|archive is cut short or damaged", [False, True, True]),
+        ("words.tar", "archive is cut short or damaged", [True]),
+        ("empty.tar", "nothing in this archive", [True]),
+        ("none.tar", "cannot be read: No such file", [True]),
+    ):
+        (batch,) = Feed(sources([str(tmp_path / name)], None, GREY), GREY, 4, workers=1)
+        assert [bool(re.search(says, error)) for error in batch.errors[-len(expected) :]] == expected
+    with pytest.raises(UsageError, match=r"is compressed, .* make it a .tar file"):
+        sources(["photos.tar.gz"], None, GREY)
+
+
+def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
+    given = np.random.default_rng(0).integers(0, 256, (10, 12, 12, 1), np.uint8)
+    np.save(tmp_path / "x.npy", given)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["images"] = given[..., 0]
+        file["labels"] = np.zeros(10)
+        file.create_dataset("packed", data=given, chunks=(4, 12, 12, 1), compression="gzip")
+        file["deep/down"] = given
+    for name in ("x.npy", "x.h5:images", "x.h5:packed", "x.h5:deep/down"):
+        names, found = pixels(f"{tmp_path}/{name}")
+        np.testing.assert_array_equal(found, given)
+        assert names[7] == f"{tmp_path}/{name}[7]"
+    with pytest.raises(UsageError, match=r"it holds images, packed; name one, as in x\.h5:images"):
+        sources([f"{tmp_path}/x.h5"], None, GREY)
+    with pytest.raises(UsageError, match="there is no array 'more' in it"):
+        sources([f"{tmp_path}/x.h5:more"], None, GREY)
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        file["images"] = given
+        file["elsewhere"] = h5py.ExternalLink("x.h5", "images")
+    np.testing.assert_array_equal(pixels(f"{tmp_path}/one.h5")[1], given)
+    with pytest.raises(UsageError, match="there is no array 'elsewhere' in it"):
+        sources([f"{tmp_path}/one.h5:elsewhere"], None, GREY)
+
+
+def test_shards_of_all_kinds(tmp_path: Path) -> None:
+    """They are full, but for the last one; arrays are cut where a shard ends."""
+    np.save(tmp_path / "x.npy", np.zeros((10, 12, 12), np.uint8))
+    (tmp_path / "a.png").write_bytes(png(0))
+    found = sources([f"{tmp_path}/a.png", f"{tmp_path}/x.npy", f"{tmp_path}/a.png"], None, GREY)
+    assert found.count == 12
+    shards = list(found.shards(5))
+    assert [shard.count for shard in shards] == [5, 5, 2]
+    assert [
+        (source.first, source.last) if isinstance(source, Stack) else "a"
+        for s in shards
+        for source in s.sources
+    ] == ["a", (0, 4), (4, 9), (9, 10), "a"]
+    assert str(shards[2]) == "shard 2 of 2 pictures"
+    key = shards[0].key("about")
+    assert key == next(iter(found.shards(5))).key("about")
+    assert key != shards[0].key("more")
+    assert len({shard.key("about") for shard in shards}) == 3
+    (tmp_path / "a.png").write_bytes(png(0) + b" ")  # the picture has changed
+    assert next(iter(found.shards(5))).key("about") != key
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A command that classifies 23 pictures in shards of 4; two of them are broken."""
+    network = build(SIZES, np.random.default_rng(0))
+    save(tmp_path / "w.h5", network, WeightsInfo("unknown", {}, 0, "a test", description=SIZES.to_json()))
+    (tmp_path / "recipe.json").write_text(
+        json.dumps({"resize": 12, "crop": 12, "mean": [0], "deviation": [1]})
+    )
+    members = {f"{n:02}.png": b"words" if n in (3, 10) else png(n) for n in range(23)}
+    command = [
+        "classify",
+        str(archive(tmp_path / "x.tar", members)),
+        "--network",
+        "resnet18",
+        "--impl",
+        "cpu",
+    ]
+    command += ["--weights", str(tmp_path / "w.h5"), "--recipe", str(tmp_path / "recipe.json")]
+    return [*command, "--batch", "3", "--shard", "4", "--top", "2"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_an_interrupted_run_goes_on(
+    error: BaseException,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same command does only what is missing, and writes what one run would have written."""
+    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
+    assert main([*words, "--csv", str(whole)]) == 1
+    assert not (tmp_path / "whole.csv.parts").exists()
+    real, seen = classify._with_classes, 0
+
+    def stops(answers: Answers, *more: object) -> Iterator[object]:
+        nonlocal seen
+        seen += len(answers.names)
+        if seen > 14:
+            raise error
+        yield from real(answers, *more)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(classify, "_with_classes", stops)
+        assert main([*words, "--csv", str(parts)]) != 0
+    assert not parts.exists()
+    assert len(list((tmp_path / "parts.csv.parts").iterdir())) == 3
+    done: list[int] = []
+    save_shard = Kept.save
+    monkeypatch.setattr(Kept, "save", lambda self, n, answers: (done.append(n), save_shard(self, n, answers)))
+    capsys.readouterr()
+    assert main([*words, "--csv", str(parts)]) == 1
+    assert done == [3, 4, 5]
+    assert parts.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / "parts.csv.parts").exists()
+    err = capsys.readouterr().err
+    assert "2 of 23 pictures could not be read" in err
+    assert err.count("it is not a picture") == 2
+    table = list(csv.DictReader(io.StringIO(parts.read_text())))
+    assert len(table) == 21 * 2 + 2
+
+
+def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
+    shard = Shard(0, (File("x", b"data"),), 1)
+    answers = Answers(["x"], [""], np.array([[1, 0]]), np.array([[0.75, 0.25]]))
+    kept = Kept(tmp_path / "parts", ["network", 2])
+    assert kept.load(shard) is None
+    kept.save(0, answers)
+    found = Kept(tmp_path / "parts", ["network", 2]).load(shard)
+    assert found is not None
+    assert found.names == ["x"]
+    np.testing.assert_array_equal(found.probabilities, answers.probabilities)
+    assert Kept(tmp_path / "parts", ["another", 2]).load(shard) is None
+    (file,) = (tmp_path / "parts").iterdir()
+    file.write_bytes(file.read_bytes()[:100])  # damaged: it is done again
+    assert kept.load(shard) is None
+    (tmp_path / "parts" / "mine.npz").write_bytes(b"mine")
+    kept.remove()
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.npz"]
+    (tmp_path / "file.parts").write_bytes(b"mine")
+    with pytest.raises(UsageError, match="is in the way"):
+        Kept(tmp_path / "file.parts", None)
+
+
+@pytest.mark.exhaustive
+def test_by_an_engine_as_by_this_process(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shard is an item; what was done is not done again."""
+    tables = []
+    for more in ([], ["--executor", "local"]):
+        assert main([*words, "--csv", str(tmp_path / "x.csv"), "--force", *more]) == 1
+        tables.append((tmp_path / "x.csv").read_bytes())
+    assert tables[0] == tables[1]
+    assert not (tmp_path / "x.csv.parts").exists()
+    capsys.readouterr()
+    for more, says in (
+        (["--executor", "local"], "needs a file for the results"),
+        (["--executor", "local", "--gpus", "2"], "gives each worker one GPU"),
+        (["--profile", "x.toml"], "--profile x.toml goes with --executor"),
+    ):
+        assert main([*words[:2], *more]) == 2
+        assert says in capsys.readouterr().err
+    with pytest.raises(UsageError, match="standard input is read here"):
+        plain(File("standard input", b""))
+    np.save(tmp_path / "x.npy", np.zeros((3, 12, 12), np.uint8))
+    named = [str(tmp_path / "x.npy"), str(tmp_path / "x.tar"), str(tmp_path / "none.png"), "no.tar"]
+    for source in sources(named, None, GREY):
+        again = source_of(json.loads(json.dumps(plain(source))))
+        assert str(again) == str(source)

@@ -1,0 +1,232 @@
+"""Slurm as an executor, with stand-ins for its commands; `test_work_engines` has a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from slurm_stand_ins import install, scripts
+from test_work import logged, work
+from waiting import wait_until
+
+from mini_dnn.errors import DataError, DeviceError, UsageError
+from mini_dnn.paths import ROOT
+from mini_dnn.work import Profile, find_engine, read_profile, run_items, slurm
+from mini_dnn.work.run import Found
+
+PROFILE = Profile(
+    partition="gpu",
+    account="ece408",
+    constraint="a40",
+    gpus_per_node=1,
+    cpus=2,
+    memory_gb=16,
+    minutes=20,
+    jobs_at_once=3,
+    setup=("module load cuda/12.4",),
+    sbatch={"reservation": "class"},
+)
+TEXT = (
+    'partition = "gpu"\naccount = "ece408"\nconstraint = "a40"\ngpus_per_node = 1\ncpus = 2\n'
+    'memory_gb = 16\nminutes = 20\njobs_at_once = 3\nsetup = ["module load cuda/12.4"]\n'
+    '[sbatch]\nreservation = "class"\n'
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(slurm, "POLL_S", 0.1)
+    monkeypatch.setattr("mini_dnn.work.engine.Engine.grace_s", 0.2)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'benchmarks'}:{Path(__file__).parent}")
+    return install(tmp_path / "cluster", monkeypatch)
+
+
+def run(folder: Path, values: list[int], profile: Profile = PROFILE, executor: str = "slurm") -> Found:
+    return run_items(work(folder, values), find_engine(executor, profile), folder / "jobs")
+
+
+def test_slurm_runs_an_array(tmp_path: Path, cluster: Path) -> None:
+    found = run(tmp_path, [7, 8, 9])
+    assert [found.results[f"item{at}"].value[0] for at in range(3)] == [7, 8, 9]
+    (script,) = scripts(cluster)
+    lines = script.splitlines()
+    for flag in (
+        "--partition=gpu",
+        "--account=ece408",
+        "--constraint=a40",
+        "--gpus-per-node=1",
+        "--cpus-per-task=2",
+        "--mem=16GB",
+        "--time=20",
+        "--array=0-2%3",
+        "--job-name=mini_dnn",
+        "--reservation=class",
+    ):
+        assert f"#SBATCH {flag}" in lines, flag
+    (step,) = [line for line in lines if line.startswith("srun ")]
+    assert "--cpus-per-task=2" in step.split()
+    assert lines.index("module load cuda/12.4") < next(at for at, line in enumerate(lines) if "srun" in line)
+    assert (cluster / "modules").read_text().splitlines() == ["load cuda/12.4"] * 3
+
+
+@pytest.mark.exhaustive
+def test_an_empty_profile_leaves_the_choice_to_the_cluster(tmp_path: Path, cluster: Path) -> None:
+    run(tmp_path, [7], Profile())
+    (script,) = scripts(cluster)
+    for flag in ("--partition", "--account", "--constraint", "--gpus", "--array"):
+        assert flag not in script
+
+
+def test_chunks_are_as_long_as_said(tmp_path: Path, cluster: Path) -> None:
+    """100 s an item, and no job longer than 16 of the 20 minutes."""
+    engine = find_engine("sbatch", Profile(minutes=20, jobs_at_once=2, item_seconds=100))
+    run_items(work(tmp_path, list(range(24))), engine, tmp_path / "jobs")
+    chunks = [json.loads(file.read_text()) for file in (tmp_path / "jobs/chunks").iterdir()]
+    assert sorted(len(chunk["items"]) for chunk in chunks) == [2, 4, 4, 4, 4, 6]
+    assert {chunk["most_s"] for chunk in chunks} == {960}
+
+
+@pytest.mark.exhaustive
+def test_what_submitit_pickled_is_never_read(
+    tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from submitit.core import utils
+
+    monkeypatch.setattr(utils, "pickle_load", lambda path: pytest.fail(f"{path} was unpickled"))
+    assert len(run(tmp_path, [7]).results) == 1
+
+
+@pytest.mark.exhaustive
+def test_slurm_jobs_are_not_submitted_twice(tmp_path: Path, cluster: Path) -> None:
+    """The run that submitted them is killed; the next one waits for them, and submits only what is new."""
+    go, jobs = tmp_path / "go", tmp_path / "jobs"
+    starts = (
+        "import sys\nfrom pathlib import Path\nfrom test_work import work\n"
+        "from mini_dnn.work import Profile, find_engine, run_items, slurm\nslurm.POLL_S = 0.1\n"
+        "folder = Path(sys.argv[1])\ntodo = work(folder, [0, 1], common={'wait': str(folder / 'go')})\n"
+        "run_items(todo, find_engine('slurm', Profile()), folder / 'jobs')"
+    )
+    with subprocess.Popen([sys.executable, "-c", starts, tmp_path]) as first:
+        wait_until((jobs / "jobs.json").exists)
+        first.kill()
+
+    def release() -> None:
+        wait_until(lambda: len(scripts(cluster)) == 2)
+        go.touch()
+
+    waiting = threading.Thread(target=release)
+    waiting.start()
+    todo = work(tmp_path, [0, 1, 2], common={"wait": str(go)})
+    assert len(run_items(todo, find_engine("slurm", Profile()), jobs).results) == 3
+    waiting.join()
+    assert logged(tmp_path) == {"0": 1, "1": 1, "2": 1}
+
+
+def test_a_cancelled_job_is_not_submitted_again_by_itself(tmp_path: Path, cluster: Path) -> None:
+    real = (cluster / "sbatch").read_text()
+    (cluster / "sbatch").write_text("#!/bin/bash\ncp $1 $CLUSTER/script.$$.sh\necho Submitted batch job $$\n")
+    (cluster / "state").write_text("CANCELLED")
+    found = run(tmp_path, [7])
+    assert "ended: CANCELLED; its output is in" in found.failures["item0"]
+    assert len(scripts(cluster)) == 1
+    (cluster / "sbatch").write_text(real)
+    (cluster / "state").write_text("RUNNING")
+    for script in cluster.glob("script.*.sh"):
+        script.unlink()  # Slurm has forgotten it
+    assert len(run(tmp_path, [7]).results) == 1, "the same command submits it again"
+
+
+def test_the_words_of_sbatch_are_passed_on(tmp_path: Path, cluster: Path) -> None:
+    (cluster / "sbatch").write_text(
+        "#!/bin/bash\necho 'error: invalid partition specified: gpu' >&2\nexit 1\n"
+    )
+    with pytest.raises(DeviceError, match=r"put the profile right: .*\n*.*invalid partition specified"):
+        run(tmp_path, [7])
+
+
+def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="use --executor local"):
+        run(tmp_path, [7])
+
+
+def test_damaged_job_ids_are_explained(tmp_path: Path, cluster: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/jobs.json").write_text("[")
+    with pytest.raises(DataError, match=r"jobs\.json should hold the ids"):
+        run(tmp_path, [7])
+
+
+@pytest.mark.parametrize(
+    ("executor", "module"), [("slurm", "submitit"), ("dask", "distributed"), ("mpi", "mpi4py.futures")]
+)
+def test_what_is_missing_is_named(
+    executor: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=rf"pip install -e '\.\[{executor}\]'"):
+        run(tmp_path, [7], executor=executor)
+
+
+def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
+    """It is written, not run; after it was, the same command takes the results."""
+    found = run(tmp_path, [7, 8, 9], executor="sbatch")
+    assert not found.results
+    (script,) = (tmp_path / "jobs").glob("*.sh")
+    assert f"`sbatch {script}`" in found.failures["item0"]
+    text = script.read_text()
+    for line in ("#SBATCH --array=0-2%3", "#SBATCH --reservation=class", "#SBATCH --mem=16384M"):
+        assert line in text.splitlines()
+    assert "submitit" not in text
+    assert not scripts(cluster)
+    subprocess.run(["sbatch", script], check=True)
+    wait_until(lambda: len(list((tmp_path / "results").glob("item*.json"))) == 3)
+    assert len(run(tmp_path, [7, 8, 9], executor="sbatch").results) == 3
+
+
+def test_a_profile_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(TEXT)
+    assert read_profile(file, "slurm") == PROFILE
+    file.write_text("")
+    assert read_profile(file, "slurm") == Profile()
+    file.write_text('cpus = 2\nminutes = 20\n[gpu]\npartition = "gpu"\ncpus = 8\n')
+    gpu = read_profile(file, "slurm").gpu
+    assert gpu == Profile(partition="gpu", gpus_per_node=1, cpus=8, minutes=20)
+    file.write_text('scheduler = "tcp://10.0.0.1:8786"\nresources = { GPU = 1 }\n')
+    assert read_profile(file, "dask").resources == {"GPU": 1}
+    file.write_text("workers = 3\nitem_seconds = 2.5")
+    assert read_profile(file, "local") == Profile(workers=3, item_seconds=2.5)
+    assert find_engine("local", read_profile(file, "local")).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("executor", "text", "message"),
+    [
+        ("slurm", "partition = 1", "'partition' is 1; expected a string"),
+        ("slurm", "partitoin = 'gpu'", "unknown key 'partitoin'; known are account, "),
+        ("slurm", "minutes = 1", "'minutes' is 1; expected 3 or more"),
+        ("slurm", "setup = 'module load'", "'setup' is 'module load'; expected a list of shell commands"),
+        ("slurm", "sbatch = {gres = []}", r"\[sbatch\] is {'gres': \[\]}; expected flags"),
+        ("slurm", "[gpu]\nminutse = 1", "unknown key 'gpu.minutse'"),
+        ("slurm", "gpu = 1", r"\[gpu\] must be a table"),
+        ("dask", "resources = 1", "'resources' is 1; expected a number each"),
+        ("mpi", "partition = 'gpu'", "unknown key 'partition'"),
+        ("local", "= 1", "is no TOML"),
+    ],
+)
+def test_a_wrong_profile_is_explained(executor: str, text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=message) as error:
+        read_profile(file, executor)
+    assert "cluster.toml" in str(error.value)
+
+
+def test_a_profile_that_is_not_there_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no profile"):
+        read_profile(tmp_path / "cluster.toml", "slurm")
