@@ -69,3 +69,4 @@ def running(folder: Path, workers: int = 2) -> Iterator[Dask]:
         for pid in cluster.left():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not cluster.left())

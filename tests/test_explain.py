@@ -341,7 +341,8 @@ def test_lessons_pictures_say_what_would_be_drawn_now(tmp_path: Path) -> None:
     """The third one takes longer to count than it is worth here."""
     docs = ROOT / "docs"
     command = [sys.executable, docs / "lessons.py", tmp_path, "coalescing", "reuse"]
-    subprocess.run(command, check=True, capture_output=True)
+    drawing = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert drawing.returncode == 0, drawing.stderr
     pictures = sorted(tmp_path.glob("*.svg"))
     assert len(pictures) == 2
     for path in pictures:

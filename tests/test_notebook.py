@@ -1,5 +1,6 @@
 """The notebook of the first hour: as its script writes it, and executed with the emulator."""
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -70,12 +71,14 @@ def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
     """It clones this repository; pip installs into a folder of the test's own."""
     folders = os.environ["PATH"].split(os.pathsep)
     hidden = [folder for folder in folders if not Path(folder, "nvidia-smi").exists()]
+    ours = importlib.metadata.files("mini-dnn")
     environment = {
         **os.environ,
         "MINI_DNN_REPOSITORY": ROOT.as_uri(),
         "PATH": os.pathsep.join(hidden),
         "PIP_NO_DEPS": "1",
         "PIP_PREFIX": str(tmp_path / "installed"),
+        "PIP_IGNORE_INSTALLED": "1",  # without it, pip removes this environment's mini_dnn first
         "IPYTHONDIR": str(tmp_path / "ipython"),
     }
     done = subprocess.run(
@@ -86,6 +89,7 @@ def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    assert importlib.metadata.files("mini-dnn") == ours, "the installation that runs these tests has changed"
     cells = [cell for cell in json.loads(done.stdout)["cells"] if cell["cell_type"] == "code"]
     told = ["".join("".join(output.get("text", "")) for output in cell["outputs"]) for cell in cells]
     said = [re.sub(r"\x1b\[[\d;]*m", "", text) for text in told]  # colours
