@@ -13,8 +13,8 @@ export PATH := $(PATH):/usr/local/cuda/bin
 # tests start hundreds of Pythons, each of which would compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
-# the site is built by `make docs`, and by a test that is left out of a plain `make test`
-EXTRAS := dev$(if $(EXHAUSTIVE)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
+# what only the tests need that a plain `make test` leaves out is not installed for it; `make docs` needs docs
+EXTRAS := dev$(if $(EXHAUSTIVE),$(comma)exhaustive)$(if $(EXHAUSTIVE)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
 WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n + 1 : 8)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
@@ -33,10 +33,6 @@ run: $(STAMP)
 # Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where
 # there may be a GPU, those that measure on it come last, one after the other (status 5: there was none, so no test).
 test: $(STAMP)
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	git ls-files '*.cu' '*.cuh' '*.h' '*.hpp' '*.cpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not gpu_alone'
 	$(if $(findstring gpu,$(EXTRAS)),$(PYTEST) -m gpu_alone || test $$? = 5)
 

@@ -72,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip the tests that need a GPU where there is none, and the exhaustive ones of a brief run."""
+    items.sort(key=lambda item: item.path.name != "test_style.py")  # first: checking types takes longest
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""
     for item in need_one:  # the driver waits for a kernel that does not end, and lets no signal through

@@ -147,6 +147,7 @@ def test_an_operation_on_the_command_line(
     assert len(re.findall(r"^softmax/v\d_\w+ +\d+  \S+ +none", capsys.readouterr().out, re.M)) == 4
 
 
+@pytest.mark.exhaustive
 def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the network's layers in the network, on images; the others at their problems."""
     file = tmp_path / "results.json"

@@ -100,6 +100,7 @@ class TestVerb:
         )
         assert len(finding["shapes"]) == 1
 
+    @pytest.mark.exhaustive
     def test_findings_of_several_checkers(self, install: Install, capsys: pytest.CaptureFixture[str]) -> None:
         install(racecheck=HAZARDS, synccheck=DIVERGENT)
         assert check("--impl", "m2") == 1

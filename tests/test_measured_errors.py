@@ -40,6 +40,7 @@ def measured(names: list[str], batch: int, at: str = "") -> Errors:
     return found
 
 
+@pytest.mark.exhaustive
 def test_on_images(tmp_path: Path) -> None:
     if fashion_mnist.named_folder(None) is None:
         pytest.skip(f"needs the images that were measured: {fashion_mnist.VARIABLE}")

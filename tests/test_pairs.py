@@ -142,7 +142,7 @@ def of_columns(Q: int, pool: int) -> ConvShape:
 
 
 @pytest.mark.parametrize("step", [11, pytest.param(3, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("kind", sampled([*KINDS, (FUSED, 1)], one_of=2), ids=str)
+@pytest.mark.parametrize("kind", sampled([*KINDS, (FUSED, 1)], one_of=4), ids=str)
 def test_columns(kind: tuple[str, int], step: int, device: Device) -> None:
     """The edge alone, and all that groups of 8 pairs of columns may leave over, shared among the kinds."""
     name, pool = kind
@@ -166,7 +166,7 @@ TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
 
 
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=2), ids=str)
+@pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=4), ids=str)
 def test_rows(turn: int, one_of: int, defines: dict, device: Device) -> None:
     """Rows past the last band's are none, some, or nearly all of a tile."""
     name, pool = KINDS[turn]

@@ -324,7 +324,7 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.exhaustive)])
 def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
     """Whoever seals a file anew can say what they like within the ranges; nothing of it breaks the report."""
     rng = random.Random(count)

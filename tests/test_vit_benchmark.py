@@ -29,6 +29,7 @@ def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
     assert text.endswith("ours: 1.200 x torch.compile's best")
 
 
+@pytest.mark.exhaustive
 def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Device) -> None:
     arrays = vit.OPERATION.inputs(PROBLEM, 0)
     with vit.graph(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:

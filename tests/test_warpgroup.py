@@ -132,6 +132,7 @@ def test_not_swizzled(on_hopper: Device, rng: np.random.Generator, apart: bool) 
     run(kernels, rng, "Half", a, b, True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize(("columns", "kind", "transposed_a", "transposed_b"), KINDS)
 def test_there_with_nvcc(columns: int, kind: str, transposed_a: bool, transposed_b: bool) -> None:
