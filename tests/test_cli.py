@@ -246,6 +246,7 @@ def page(title: str) -> bytes:
 def test_a_report_replaces_reports_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("mini_dnn.report.page._blocks", lambda *_: [])
     monkeypatch.setattr("mini_dnn.report.page._files", lambda *_: {"index.html": page(TITLE)})
     (tmp_path / "index.html").write_text("<title>my page</title>")
     results = str(ROOT / "benchmarks/results/h200-attention.json")
