@@ -166,7 +166,7 @@ TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
 
 
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=4), ids=str)
+@pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=4, least=2), ids=str)
 def test_rows(turn: int, one_of: int, defines: dict, device: Device) -> None:
     """Rows past the last band's are none, some, or nearly all of a tile."""
     name, pool = KINDS[turn]

@@ -152,7 +152,6 @@ int main() {
 
 COMPILED = [
     "gemm/v8 256,256,2048,fp16,fp16",  # tensor maps, a cluster of four, an early start
-    "gemm/v9",
     "m3/constant_memory",
     "networks/lenet/tensor",
 ]
