@@ -42,7 +42,7 @@ def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.Mo
     return verify(operation, problem, arrays, found.outputs, V8.precision).ok
 
 
-@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=4))
+@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=4, least=2))
 def test_every_tile_does_every_shape(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
