@@ -30,7 +30,7 @@ def different_defines(variant: Variant) -> list[Defines]:
 
 
 def compilations(variant: Variant) -> set[tuple[str, int, int]]:
-    """Name, architecture, number of the definitions: the first for the oldest architecture, the last for 90."""
+    """Name, architecture, number of the definitions: first for the oldest architecture, last for 90."""
     oldest = max(75, variant.min_arch)
     return {(variant.name, oldest, 0), (variant.name, 90, len(different_defines(variant)) - 1)}
 
