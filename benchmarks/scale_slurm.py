@@ -127,9 +127,12 @@ class Slurm:
             subprocess.run(["scancel", "--full", f"--user={os.getuid()}"], timeout=END_S, check=False)
         for name in reversed(self.processes.copy()):
             self.stop(name)
-        for pid in self.left():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE_S
+        while (left := self.left()) and time.monotonic() < end:  # one may start another before it dies
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
 
     def left(self) -> list[int]:
         """Processes that this cluster has started: their environment names its configuration."""

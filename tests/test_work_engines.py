@@ -71,20 +71,30 @@ def begun(folder: Path) -> int:
     return len(list((folder / "jobs/chunks").glob("*.began")))
 
 
-def job_of(folder: Path, item: str) -> str:
-    """The job that has an item."""
-    chunks = {file.stem for file in (folder / "jobs/chunks").glob("*.json") if item in file.read_text()}
-    jobs = json.loads((folder / "jobs/jobs.json").read_text())
-    (found,) = [job for job, (_, chunk) in jobs.items() if chunk in chunks]
-    return str(found)
+def jobs_of(folder: Path, item: str) -> set[str]:
+    """Jobs that have or had an item, as far as the run has noted them.
+
+    A job can begin before the run has noted its id, and when one ends, its chunk gives way to a new one.
+    """
+    try:
+        chunks = {file.stem for file in (folder / "jobs/chunks").glob("*.json") if item in file.read_text()}
+        jobs = json.loads((folder / "jobs/jobs.json").read_text())
+    except FileNotFoundError:
+        return set()
+    return {job for job, (_, chunk) in jobs.items() if chunk in chunks}
+
+
+def one_job_of(cluster: scale_slurm.Slurm, folder: Path, item: str) -> str:
+    """The job that has an item, once both items are under way."""
+    wait_until(lambda: begun(folder) == 2 and len(jobs_of(folder, item)) == 1, cluster.told)
+    return jobs_of(folder, item).pop()
 
 
 def test_slurm_out_of_time_and_its_controller_restarts(cluster: scale_slurm.Slurm, tmp_path: Path) -> None:
     run = Background(waiting(tmp_path, [0, 1]), tmp_path)
-    wait_until(lambda: begun(tmp_path) == 2, cluster.told)
-    late = job_of(tmp_path, "item0")
+    late = one_job_of(cluster, tmp_path, "item0")
     cluster.command("scontrol", "update", f"jobid={late}", "EndTime=now+1")
-    wait_until(lambda: begun(tmp_path) == 2 and job_of(tmp_path, "item0") != late, cluster.told)
+    wait_until(lambda: begun(tmp_path) == 2 and jobs_of(tmp_path, "item0") - {late}, cluster.told)
     assert f"{late}|TIMEOUT" in cluster.command(
         "squeue", "--states=all", "--noheader", "--array", "--format=%i|%T"
     )
@@ -104,9 +114,8 @@ def test_slurm_cancelled_drained_and_given_again(cluster: scale_slurm.Slurm, tmp
     run = Background(waiting(tmp_path, [0, 1]), tmp_path)
     wait_until(lambda: [state for _, state in cluster.jobs()] == ["PENDING"] * 2, cluster.told)
     cluster.command("scontrol", "update", "nodename=localhost", "state=resume")
-    wait_until(lambda: begun(tmp_path) == 2, cluster.told)
+    cancelled = one_job_of(cluster, tmp_path, "item1")
     cluster.command("scontrol", "update", "nodename=localhost", "state=drain", "reason=test")
-    cancelled = job_of(tmp_path, "item1")
     cluster.command("scancel", cancelled)
     wait_until(lambda: cancelled not in dict(cluster.jobs()), cluster.told)
     (tmp_path / "go").touch()
