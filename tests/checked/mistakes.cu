@@ -227,3 +227,14 @@ extern "C" __global__ void barrier_of_one_branch(const float* x, float* y, float
   __syncthreads();  // expect: divergence
   tile[threadIdx.x] = 0.0f;
 }
+
+// launch: 1, 64
+extern "C" __global__ void copied_by_a_builtin_name(const float* x, float* y, float* part, int* flags) {
+  __builtin_memset(part, 0, 64);  // expect: race
+  __builtin_memcpy(y + 16 * threadIdx.x, x, 64);
+}
+
+// launch: 1, 64
+extern "C" __global__ void copied_past_the_end(const float* x, float* y, float* part, int* flags) {
+  __builtin_memcpy(y + 16 * (threadIdx.x + 1), x, 64);  // expect: out-of-bounds
+}

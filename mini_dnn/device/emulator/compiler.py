@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError
@@ -52,6 +53,9 @@ CHECKED_FLAGS = (
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
+# Machine code of checked mode is judged by the grader, so it is the same on all processors that can run it.
+CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
+X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as /proc/cpuinfo names its parts
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment,object-size",
     "-Wuninitialized",  # build.py reads these
@@ -119,7 +123,8 @@ class Compiler:
     def checked_flags(self) -> tuple[str, ...]:
         """Flags that kernel files of checked mode are compiled with besides."""
         fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
-        return (*CHECKED_FLAGS, *fills, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
+        processor = CHECKED_PROCESSOR if X86_64_V3.issubset(_processor().split()) else ()
+        return (*CHECKED_FLAGS, *processor, *fills, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
 
     @property
     def is_clang(self) -> bool:
@@ -182,6 +187,7 @@ def find_compiler() -> Compiler:
     return Compiler(path, f"{name} {number}")
 
 
+@cache
 def _processor() -> str:
     """What ``-march=native`` looks at."""
     try:

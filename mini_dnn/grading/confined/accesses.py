@@ -45,7 +45,15 @@ ENDS = ("ret", "retq", "ud2", "hlt")
 PLACE = unknown("start", "rdi")
 TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
 RETURN_BYTES = 8
-NEVER_RETURN = ("__stack_chk_fail", "_Unwind_Resume", "_ZSt9terminatev", "__cxa_", "_ZN8emulator", "__ubsan_")
+NEVER_RETURN = (
+    "__stack_chk_fail@plt",
+    "_Unwind_Resume@plt",
+    "_ZSt9terminatev@plt",
+    "_ZN8emulator4failEPKcz@plt",
+    "_ZN8emulator9fail_warpEPKcz@plt",
+    "_ZN8emulator12report_unsetEPKc@plt",
+)
+MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these functions do not return
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,8 @@ class _Follower:
                 out.append((one.target, state.copy()))
             i += 1
             if one.name in ENDS or one.name.startswith("jmp") or i == len(code):
+                return out
+            if one.name.startswith("call") and one.target_name in NEVER_RETURN:
                 return out
             if code[i].at in self._starts:
                 return [*out, (code[i].at, state)]
@@ -189,7 +199,7 @@ class _Follower:
     def _ends(self, one: Instruction) -> bool:
         """Whether nothing comes behind that instruction."""
         if one.name.startswith("call"):
-            return one.target_name.startswith(NEVER_RETURN)
+            return one.target_name.startswith(MAY_END)
         return one.name in ENDS or one.name.startswith("jmp")
 
     def _is_passed(self, one: Instruction) -> bool:

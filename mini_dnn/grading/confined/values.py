@@ -223,6 +223,11 @@ def merged(old: State, new: State, block: int) -> State:
                 pairs[at] = value, stored[0]
     joints = _joints(pairs, block)
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
+    for at, (here, there) in pairs.items():  # where both ways told of what is one place from here on
+        for of_write in (False, True):
+            size = min(old.told.get((here, of_write), 0), new.told.get((there, of_write), 0))
+            if size:
+                told[joints.get(at, here), of_write] = size
     fresh = min(old.fresh, new.fresh)
     if not joints and len(slots) == len(old.slots) and told == old.told and fresh == old.fresh:
         return old
