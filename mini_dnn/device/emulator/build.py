@@ -36,12 +36,14 @@ UNSET = re.compile(
     r"(?<![\w.-])(?:-16843010|4278124286|0xfefefefe|-72340172838076674|18374403900871474942)(?!\w)"
 )
 UNSET_BYTES = re.compile(
-    r"\tmovl\t\$-2, (%\w+)\n(?P<between>(?:\t(?:\.loc|\.cfi).*\n)*)\tvpbroadcastb\t\1, (%\w+)\n"
+    r"\tmovl\t\$-2, (?P<register>%\w+)\n(?P<between>(?:\t(?:\.loc|\.cfi|vmovd\t(?P=register),).*\n)*)"
+    r"\tvpbroadcastb\t(?P<operands>%\w+, %\w+)\n"
 )
 UNSET_CONSTANT = re.compile(
     r"^(\.LC\d+:\n)((?:\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n)+)", re.MULTILINE
 )
 UNSET_FLOAT = 0x7FA5A5A5
+BYTES = ("utf-8", "surrogateescape")  # clang++ writes strings' bytes as they are
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 # By these a kernel could tell how hard the compiler tries, and so one mode from the other. A copy by its
@@ -239,16 +241,16 @@ def _build_with_redzones(
     if not done.returncode:
         end = CLANG_VARIABLE_END if compiler.is_clang else VARIABLE_END
         text = end.sub(
-            lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text()
+            lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text(*BYTES)
         )
-        assembly.write_text(_with_signals(text) + unset_section(done.stderr))
+        assembly.write_text(_with_signals(text) + unset_section(done.stderr), *BYTES)
         done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
     return done
 
 
 def _with_signals(assembly: str) -> str:
     """Variables that the compiler fills hold numbers that signal when they are used."""
-    fills = rf"\tmovl\t${UNSET_FLOAT}, \1\n\g<between>\tvpbroadcastd\t\1, \3\n"
+    fills = rf"\tmovl\t${UNSET_FLOAT}, \g<register>\n\g<between>\tvpbroadcastd\t\g<operands>\n"
     constant = lambda m: m[1] + f"\t.long\t{UNSET_FLOAT}\n" * (m[2].count("\n") // 4)  # noqa: E731
     return UNSET_CONSTANT.sub(constant, UNSET_BYTES.sub(fills, UNSET.sub(_unset, assembly)))
 
