@@ -16,7 +16,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # what only the tests need that a plain `make test` leaves out is not installed for it; `make docs` needs docs
 EXTRAS := dev$(if $(EXHAUSTIVE),$(comma)exhaustive)$(if $(EXHAUSTIVE)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
-WORKERS := $(shell n=$$(nproc) && echo $$((n < 8 ? n + 1 : 8)))
+# a test takes up to 1 GB of a GPU's memory
+WORKERS := $(shell n=$$(nproc); m=$$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | grep -om 1 '^[0-9]*'); \
+	most=$$(($${m:-16384} / 1024)); most=$$((most < 2 ? 2 : most > 16 ? 16 : most)); echo $$((n < most ? n + 1 : most)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--brief)
 
@@ -30,8 +32,8 @@ run: $(STAMP)
 	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py show m1' 'the first kernel, with its explanation'
 	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py new my_kernel --from m1' 'a kernel of your own, which starts as a copy of it'
 
-# Tests run on all cores, and one more as some wait; up to 8 at a time, as each takes some hundred MB of a GPU. Where
-# there may be a GPU, those that measure on it come last, one after the other (status 5: there was none, so no test).
+# Tests run on all cores, and one more as some wait. Where there may be a GPU, those that measure on it come last,
+# one after the other (status 5: there was none, so no test).
 test: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not gpu_alone'
 	$(if $(findstring gpu,$(EXTRAS)),$(PYTEST) -m gpu_alone || test $$? = 5)
