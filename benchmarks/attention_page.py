@@ -157,13 +157,13 @@ def original_counters() -> Table:
 
 
 def counters_text(counters: Mapping[str, Any] | None) -> list[str]:
-    """What Nsight Compute counts, or how to let it count."""
+    """The results of Nsight Compute, or the command that measures them."""
     if counters is None:
         return [f"Counters are not measured yet: `{COUNT}`, then `python benchmarks/attention_page.py`."]
     return [
-        f"What Nsight Compute counts at `{counters['problem']}`, {counters['device']}: throughputs and "
-        "occupancy in percent of the peak, and how many blocks a multiprocessor could hold by its "
-        "registers and by its shared memory.",
+        f"The next table shows results of Nsight Compute at `{counters['problem']}`, {counters['device']}: "
+        "throughputs and occupancy in percent of the peak, and the number of blocks for which a "
+        "multiprocessor has registers and shared memory.",
         markdown_table(counters_table(counters)),
     ]
 
@@ -176,16 +176,16 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
         [
             "![Time against tokens, all rungs](../../docs/attention.svg)",
             "![Time against tokens, the fast ones](../../docs/attention_fast.svg)",
-            f"Kernel time of 32 × 12 heads of 64, halves, {found['device']}, commit `{at}`; the L2 cache is "
-            "full of other lines before each run. `empty` is a kernel that does nothing, `copy` one that "
-            "moves as many bytes. From 197 to 1,025 tokens T grows 5.2 times and T² 27.1 times.",
+            f"Kernel times of 32 × 12 heads of 64, halves, {found['device']}, commit `{at}`, with a cold L2 "
+            "cache. `empty` is a kernel that does nothing, and `copy` is a kernel that moves the same number "
+            "of bytes. From 197 to 1,025 tokens, T grows by a factor of 5.2 and T² by a factor of 27.1.",
             markdown_table(growth_table(times)),
             'The first seven rungs follow a student project, "Accelerating Vision Transformer Inference with '
             'Custom CUDA Kernels" ([114-pp-final](https://github.com/weihua9217/114-pp-final)). Its README '
-            "has these times of a batch of 32, on a GPU that it does not name:",
+            "lists these times for a batch of 32, on a GPU that it does not name:",
             markdown_table(original_times()),
             *counters_text(counters),
-            "The original's, of a batch of 1 with 197 tokens:",
+            "The original project lists these results for a batch of 1 with 197 tokens:",
             markdown_table(original_counters()),
             "Written by `python benchmarks/attention_page.py`.",
         ]

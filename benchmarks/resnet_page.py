@@ -58,7 +58,7 @@ def shown(value: float) -> str:
 
 
 def times_table(rows: Rows) -> Table:
-    """Milliseconds a batch, and how much faster than the first rung and the CPU."""
+    """Milliseconds per batch, and the speed-up over the first rung and the CPU."""
     found = batches(rows)
     first = next(name for name in rows if name != "cpu")
 
@@ -73,7 +73,7 @@ def times_table(rows: Rows) -> Table:
         for name, of_name in rows.items()
     ]
     heads = [f"{batch} images" if batch > 1 else "1 image" for batch in found]
-    return Table(["ms", *heads, f"over `{first}`, {found[-1]}", f"over `cpu`, {found[0]}"], lines)
+    return Table(["ms", *heads, f"speed-up over `{first}`, {found[-1]}", f"over `cpu`, {found[0]}"], lines)
 
 
 def work_table(rows: Rows, batch: int) -> Table:
@@ -86,7 +86,13 @@ def work_table(rows: Rows, batch: int) -> Table:
         served, kernels = ms(row, "served_ms"), ms(row, "stay_ms" if "stay_ms" in row else "ms")
         copies = f"{row['copied_bytes'] / 1e6:,.0f}", shown(served), f"{max(0.0, 1 - kernels / served):.0%}"
         lines.append([f"`{name}`", str(row["launches"]), str(row["round_trips"]), *copies])
-    heads = ["launches", "round trips", "their MB", "ms with images in and scores out", "copies' share"]
+    heads = [
+        "launches",
+        "round trips",
+        "MB of round trips",
+        "ms including copies of images and scores",
+        "share of copies",
+    ]
     return Table([f"{batch} images", *heads], lines)
 
 
@@ -103,7 +109,7 @@ def memory_table(rows: Rows, some: Sequence[int]) -> Table:
         weights, workspace = (f"{value:,.1f}" for value in of_last)
         lines.append([f"`{name}`", weights, *maps, workspace, f"{last['taken_bytes'] / 1e6:,.0f}"])
     heads = [f"activations, {batch}" for batch in some]
-    return Table(["MB", "weights", *heads, f"workspace, {some[-1]}", f"taken, {some[-1]}"], lines)
+    return Table(["MB", "weights", *heads, f"workspace, {some[-1]}", f"total, {some[-1]}"], lines)
 
 
 def draw(rows: Rows, theme: Theme) -> Figure:
@@ -146,12 +152,12 @@ def text_of(found: Mapping[str, Any]) -> str:
     return "\n\n".join(
         [
             "![Images a second by batch, and memory](../../docs/resnet18.svg)",
-            f"224 × 224, images in halves, a CUDA graph a batch, {found['device']}, commit "
+            f"Images of 224 × 224 in halves, one CUDA graph per batch, {found['device']}, commit "
             f"`{found['commit']['commit'][:10]}`.{host}",
             markdown_table(times_table(rows)),
             markdown_table(work_table(rows, all_batches[-1])),
             markdown_table(memory_table(rows, sorted({all_batches[0], all_batches[-1]}))),
-            *([f"Left out, as they differ from float64: {'; '.join(wrong)}."] if wrong else []),
+            *([f"Omitted because they differ from float64: {'; '.join(wrong)}."] if wrong else []),
             "Written by `python benchmarks/resnet_page.py`.",
         ]
     )

@@ -132,7 +132,7 @@ def test_overlapping_gains_no_op_time(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("<!-- op-times:start --><!-- op-times:end -->")
     ((_, text),) = updated([board], tmp_path).values()
     assert "| layer time, below |" in text
-    assert "50.0 + 50.0 ms between pinned arrays, 1.22 and 1.69 times what the slower" in text
+    assert "50.0 + 50.0 ms, 1.22 and 1.69 times the time of the slower" in text
 
 
 @pytest.mark.usefixtures("unplotted")

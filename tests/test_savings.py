@@ -110,8 +110,8 @@ def test_gains_are_of_what_was_measured() -> None:
 
 def test_text_says_how_exact_it_is() -> None:
     text = about(record())
-    assert "updated every 100 ms, so a power may be off by 3.6 % at most" in text
-    assert "took 120 W before the first run and 131 W after the last one, each after 3 s without work" in text
+    assert "updated every 100 ms, so the error of a power is at most 3.6 %" in text
+    assert "used 120 W before the first run and 131 W after the last one, each after 3 s without work" in text
 
 
 def test_doubts() -> None:
@@ -154,7 +154,7 @@ class TestReport:
         text = (tmp_path / "out" / "report.md").read_text()
         assert text.count("## What FP16 saves") == 1
         assert "From `later.json`." in text
-        assert "15 % faster and takes 20 % less resources" in text
+        assert "15 % faster and needs 20 % fewer resources" in text
         (name,) = re.findall(r"\((savings.*?\.png)\)", text)
         assert (tmp_path / "out" / name).stat().st_size > 1000
 

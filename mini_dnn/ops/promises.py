@@ -1,7 +1,7 @@
-"""What each precision promises: which values an operation takes, and what becomes of others.
+"""The promises of each precision: the supported range of values, and the result outside of it.
 
-Within the range, each element of an answer is within the bound of `Operation.bound`. Beyond it a sum is not
-silently wrong: it is an infinity or NaN then. The table of docs/rules.md is made here.
+Within the range, each element of an answer is within the bound of `Operation.bound`. Beyond the range, a sum
+is an infinity or NaN, and never a wrong number. This module generates the table of docs/rules.md.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ HALF_MOST, FLOAT_MOST = 65504.0, float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Promise:
-    """What a precision promises of values, beside the bound of its error.
+    """The promise of a precision about values, in addition to its error bound.
 
     Parameters
     ----------
     keeps
-        In words, how operands are rounded.
+        The type or the number of bits that operands are rounded to, in words.
     least
-        Below it operands lose digits.
+        The smallest absolute value of an operand that keeps all digits.
     lost
-        By how much an operand below may be off at most.
+        The largest error of an operand that is smaller than ``least``.
     most
-        Operands beyond count as infinite.
+        The largest finite operand. Larger ones count as infinite.
     sum_most
-        Sums beyond are infinite; so are those of which a part is.
+        The largest finite sum. A sum is infinite if it, or a part of it, is larger.
     spreads
-        Whether an infinity or NaN may also reach other outputs of its entry of the batch: tensor cores
-        multiply it by zeros that fill up a tile.
+        Whether an infinity or NaN may also affect other outputs of its entry of the batch: tensor cores
+        multiply it by zeros that pad a tile.
     """
 
     keeps: str
@@ -59,13 +59,15 @@ PROMISES: Mapping[str, Promise] = {
 def table() -> str:
     """The promises as a table in Markdown."""
     lines = [
-        "| precision | operands are rounded to | full digits from | off below by at most | up to "
-        "| sums up to | an infinity or NaN reaches |",
+        "| precision | operands are rounded to | full digits from | below that, error at most | "
+        "operands up to | sums up to | an infinity or NaN affects |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, p in PROMISES.items():
         reaches = (
-            "what it is a term of; it may reach all of its entry" if p.spreads else "what it is a term of"
+            "the sums that contain it, and possibly its whole entry"
+            if p.spreads
+            else "the sums that contain it"
         )
         lines.append(
             f"| `{name}` | {p.keeps} | {p.least:.1e} | {p.lost:.1e} | {_most(p.most)} | {_most(p.sum_most)} "
@@ -79,12 +81,12 @@ def _most(value: float) -> str:
 
 
 def broken(operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str) -> str:
-    """What of its promise a precision does not keep in these outputs; empty if it keeps all.
+    """A description of the promise that these outputs break; empty if they break none.
 
     Parameters
     ----------
     arrays, outputs
-        What was given, and what came out.
+        The inputs and the outputs of the operation.
     """
     promise = PROMISES[precision]
     with np.errstate(all="ignore"):
@@ -102,7 +104,7 @@ def broken(operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, 
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             return (
-                f"{int(wrong.sum())} of {found.size} elements of {name} are not what {precision} promises; "
+                f"{int(wrong.sum())} of {found.size} elements of {name} break the promise of {precision}; "
                 f"the first is {problem.arrays[name].index(at)}: {found[at]:.8g}, expected {right[at]:.8g}"
             )
     return ""
@@ -115,7 +117,7 @@ def _sizes(operation: Operation, problem: Any, arrays: Arrays) -> Arrays:
 
 
 def _outside(problem: Any, arrays: Arrays, promise: Promise) -> np.ndarray:
-    """Of each entry of the batch, whether a value that it depends on is outside of the range."""
+    """For each entry of the batch: whether a value that it depends on is outside of the range."""
     outside = np.zeros(problem.batch, bool)
     for name, values in arrays.items():
         array = problem.arrays[name]

@@ -129,20 +129,20 @@ def _table(board: Board, entries: Sequence[Entry]) -> str:
 
 
 def _overlapping(entries: Sequence[Entry]) -> str:
-    """What variants gain that no op time shows."""
+    """A note on each variant whose gain is visible only in layer times."""
     notes = ""
     for entry in entries:
         if entry.overlaps:
             rows = entry.rows.values()
             layer_ms = " + ".join(number(row.layer_ms) for row in rows)
             notes += (
-                f" `{entry.variant}` overlaps its copies, which no op time shows: its layers take {layer_ms} "
-                "ms between pinned arrays"
+                f" `{entry.variant}` overlaps its copies with its kernels, which op times do not show: its "
+                f"layer times between pinned arrays are {layer_ms} ms"
             )
             ratios = [ratio for row in rows if (ratio := over_slower_copy(row)) is not None]
             if ratios:
                 factors = " and ".join(map(number, ratios))
-                notes += f", {factors} times what the slower direction's copy takes alone"
+                notes += f", {factors} times the time of the slower copy alone"
             notes += "."
     return notes
 

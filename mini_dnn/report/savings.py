@@ -1,4 +1,4 @@
-"""What a smaller type saves: what was measured, how much that is, and what was claimed of it."""
+"""The savings of a smaller type: the measurements, the gains, and the claim that they are compared with."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from mini_dnn.report.stale import stale_lines
 from mini_dnn.report.tables import number, percent, times
 
 WIDE, NARROW = "fp32", "fp16"
-CLAIMED = "The original course project says of FP16 that it is 15 % faster and takes 20 % less resources."
+CLAIMED = "The original course project claims that FP16 is 15 % faster and needs 20 % fewer resources."
 ABOUT = (
     "Each program ran alone and back to back for {run_s:g} s after {warm_up_s:g} s of warm-up, on normally "
-    "distributed values. Time and power are means of that run, so a power limit holds both down. Power is "
-    "the rise of NVML's energy counter between the first and the last of its updates in the run. The counter "
-    "is updated every {update_ms:.0f} ms, so a power may be off by {error} at most. Energy is that above an "
-    "idle GPU, which took {idle} W before the first run and {idle_after} W after the last one, each after "
-    "{settle_s:g} s without work and with a context open. Operands: all inputs and outputs, each once. "
-    "Memory: the most that was allocated at once, with work space."
+    "distributed values. Time and power are means over this run, so a power limit affects both. Power is the "
+    "increase of NVML's energy counter between its first and its last update in the run, divided by the time "
+    "between them. The counter is updated every {update_ms:.0f} ms, so the error of a power is at most "
+    "{error}. Energy is the energy above that of an idle GPU, which used {idle} W before the first run and "
+    "{idle_after} W after the last one, each after {settle_s:g} s without work and with an open context. "
+    "Operands: all inputs and outputs, each counted once. Memory: the peak of the allocated memory, "
+    "including work space."
 )
 
 
