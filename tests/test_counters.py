@@ -180,6 +180,20 @@ def test_counters_do_not_depend_on_the_number_of_threads(launches: dict[str, Cou
     assert found.accesses == one(launches, "nested_trips 6").accesses
 
 
+def test_blocks_of_a_cluster_with_dynamic_shared_memory(device: CountedEmulator) -> None:
+    size = 8
+    module = device.compile(Path(__file__).parent / "kernels" / "cluster.cu", {"PTX_BULK": 1})
+    out = device.empty("out", (size, 64, 2), np.dtype(np.int32))
+    given = (out, np.int32(size))
+    device.launch(module, "ring", (size,), (64,), given, shared_bytes=256, cluster=(size, 1, 1))
+    (found,) = counters([device.launches[-1]])
+    warps = size * 64 // 32
+    assert found.sum("instructions", "shared", "store") == warps  # of more
+    assert found.sum("instructions", "another block's shared", "store") == 2 * warps
+    assert found.sum("instructions", "shared", "load") == 2 * warps
+    assert found.active_lanes == 32  # nothing is counted that no warp has done
+
+
 def test_clang_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = CountedEmulator._find_compiler
     monkeypatch.setattr("mini_dnn.device.emulator.compiler.Compiler.is_clang", True)

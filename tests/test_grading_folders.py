@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from grading_helpers import QUICK, honest
 
 from mini_dnn.errors import UsageError
-from mini_dnn.grading import rubric
+from mini_dnn.grading import log, rubric
+from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.submission import Submission, digest, named
+from mini_dnn.measuring import work_log
+from mini_dnn.paths import ROOT
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
@@ -126,3 +130,72 @@ def test_where_a_repository_has_its_variants(name: str, inside: str, tmp_path: P
     place.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SubmissionError, match="is a symbolic link"):
         one.variant(name, asked)
+
+
+LOGGED = """
+[log]
+required = true
+points = 2
+"""
+
+
+def logged(folder: Path, *variants: str) -> None:
+    """A log beside a submission's variants."""
+    about = {"time": "2026-01-02T03:04:05.000+00:00", "verb": "check", "parent": None, "op": "conv2d"}
+    about |= {"idea": "", "code_hash": None, "expected": "", "device": "", "verdict": "clean"}
+    for variant in variants:
+        work_log.append(folder / "log.jsonl", work_log.Entry(**about, variant=variant, ok=True))
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Rubric:
+    second = '[[variant]]\nname = "m1/cpu"\nhost = true\npoints = { correct = 1 }\n'
+    return rubric.parse(f"{QUICK}{second}{LOGGED}")
+
+
+@pytest.mark.parametrize(
+    ("variants", "said"),
+    [
+        (["layers/custom", "m1/cpu"], ""),
+        (["layers/custom"], "no entry for m1/cpu"),
+        ([], "there is no log.jsonl"),
+    ],
+)
+def test_the_work_log_has_an_entry_for_each_variant(
+    variants: list[str], said: str, asked: Rubric, tmp_path: Path
+) -> None:
+    top = tmp_path / "ann"
+    for name in ("layers/custom", "milestones/m1/cpu"):
+        shutil.copytree(ROOT / name, top / "project" / name)
+    one = Submission("ann", top)
+    before = digest(one, asked)
+    logged(top / "project", *variants)
+    assert asked.log is not None
+    check = log.look(one, asked, asked.log)
+    assert (check.status, check.points, check.max_points) == (
+        "failed" if said else "passed",
+        2 * (not said),
+        2,
+    )
+    assert said in check.message
+    assert (digest(one, asked) != before) == bool(variants), "another log is graded again"
+
+
+def test_a_work_log_beside_one_variant_and_one_that_is_not_required(asked: Rubric, tmp_path: Path) -> None:
+    extra = replace(asked.log, required=False)
+    one = Submission("ann", honest(tmp_path))
+    check = log.look(one, asked, extra)
+    assert (check.status, check.points, check.max_points) == ("skipped", 0, 0)
+    logged(one.folder, "mine/my_idea")
+    check = log.look(one, asked, extra)
+    assert (check.status, check.points, check.max_points) == ("passed", 2, 0)
+    (one.folder / "log.jsonl").write_text("not a log\n")
+    assert "log.jsonl has no entry" in log.look(one, asked, extra).message
+    (one.folder / "log.jsonl").unlink()
+    (one.folder / "log.jsonl").symlink_to("/etc/hostname")
+    assert "symbolic link" in log.look(one, asked, extra).message
+
+
+def test_a_log_has_a_plain_name() -> None:
+    with pytest.raises(UsageError, match=r"log\.file is '\.\./log'"):
+        rubric.parse(QUICK + '[log]\nfile = "../log"\n')

@@ -112,6 +112,25 @@ def grader(tmp_path: Path) -> Iterator[Grader]:
         yield opened
 
 
+@pytest.fixture
+def logging_grader(tmp_path: Path) -> Iterator[Grader]:
+    if not Isolation().full:
+        pytest.skip(f"no isolation here: {Isolation()}")
+    setting = quick_setting(tmp_path, rubric=rubric.parse(QUICK + "[log]\npoints = 2\n"))
+    (setting.out / ".work").mkdir(parents=True)
+    with Grader(setting, setting.out / ".work") as opened:
+        yield opened
+
+
+def test_a_missing_work_log(logging_grader: Grader, tmp_path: Path) -> None:
+    grade = logging_grader.grade(Submission("ann", honest(tmp_path)))
+    (check,) = (check for check in grade.checks if check.name == "work log")
+    assert (check.status, check.points, check.max_points) == ("failed", 0, 2)
+    assert grade.max_points == 4 + 3 + 2
+    stage = logging_grader.grade(Submission("ann", honest(tmp_path, "again")), variants=[])
+    assert [check.name for check in stage.checks] == ["isolation"], "a second stage leaves the log alone"
+
+
 def test_a_repository(repository: Path, grader: Grader) -> None:
     grade = grader.grade(Submission("repository", repository))
     checks = {check.name: check for check in grade.checks}

@@ -71,6 +71,25 @@ class VariantRubric:
 
 
 @dataclass(frozen=True)
+class Log:
+    """The work log that is handed in.
+
+    Parameters
+    ----------
+    file
+        Its name, at the top of the submission.
+    required
+        Whether its points are part of the maximum; otherwise they are extra.
+    points
+        For a log with an entry for each variant that is handed in.
+    """
+
+    file: str
+    required: bool = True
+    points: float = 0.0
+
+
+@dataclass(frozen=True)
 class Rubric:
     """What is asked of a submission: see ``rubric.py``."""
 
@@ -85,6 +104,7 @@ class Rubric:
     checked: Trials | None = None
     hidden_checked: Trials | None = None
     performance: Performance | None = None
+    log: Log | None = None
     op: str = ops.DEFAULT
     text: str = field(default="", repr=False)  # of the file
     digest: str = ""  # of that text

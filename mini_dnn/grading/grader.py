@@ -18,7 +18,7 @@ from pathlib import Path
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
-from mini_dnn.grading import checks, submission
+from mini_dnn.grading import checks, log, submission
 from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import Ground
 from mini_dnn.grading.confined.forkserver import ForkServer
@@ -135,6 +135,10 @@ class Grader:
                 op_ms = findings.op_ms if asked.name == self._setting.rubric.ranking else op_ms
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        asked_log = self._setting.rubric.log
+        if asked_log and variants is None:  # the second stage has nothing to add
+            check = log.look(one, self._setting.rubric, asked_log)
+            made.append(replace(check, message=_harmless(check.message)))
         made.append(Check(ISOLATION, PASSED, staff=self._isolation(), hidden=True))
         _refuse_full_disk(self._work)
         return Grade(
@@ -251,14 +255,17 @@ def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
     return Findings([Check(f"{asked.name}: submitted", status, 0.0, worth, message)])
 
 
+def _harmless(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:MAX_TEXT])
+
+
 def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
     """With files named as the submission names them, without addresses, and nothing that a terminal obeys."""
 
     def shown(text: str) -> str:
         text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")
         text = re.sub(rf"{re.escape(str(private))}[^\s:]*/", "", text)
-        text = ADDRESS.sub("0x…", text)
-        return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:MAX_TEXT])
+        return _harmless(ADDRESS.sub("0x…", text))
 
     made = [replace(c, message=shown(c.message), staff=shown(c.staff)) for c in findings.checks]
     return Findings(made, shown(findings.cheat), findings.op_ms)

@@ -41,6 +41,11 @@ The file, with everything that it may hold::
     warm_up = 5
     repeats = 10                    # of which the median counts
 
+    [log]                           # the work log that --log writes, at the top of the submission
+    file = "log.jsonl"
+    required = true                 # points of one that is not required are extra
+    points = 2                      # for an entry for each variant that is handed in
+
     [[variant]]                     # one or more
     name = "layers/custom"          # its folder: layers/custom, or one under milestones/ such as m1/direct
     required = true                 # points of one that is not required are extra: not in the maximum
@@ -65,7 +70,7 @@ from pathlib import Path
 
 from mini_dnn import ops
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
-from mini_dnn.grading.asked import Accuracy, Performance, Rubric, Trials, VariantRubric
+from mini_dnn.grading.asked import Accuracy, Log, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
@@ -75,6 +80,7 @@ from mini_dnn.work.tables import MOST_BYTES, TomlTable
 
 PRESETS = Path(__file__).parent / "rubrics"
 CHECKS = ("correct", "hidden", "accuracy", "checked", "performance")
+FILE_NAME = re.compile(r"\w[\w.-]*")
 VARIANT_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*){1,2}")
 
 
@@ -131,6 +137,7 @@ def parse(text: str) -> Rubric:
         if "hidden" in top.table("checked", {})
         else None,
         performance=_performance(top.table("performance"), operation) if "performance" in top else None,
+        log=_log(top.table("log")) if "log" in top else None,
         op=operation.name,
         text=text,
         digest=hashlib.sha256(text.encode()).hexdigest(),
@@ -209,6 +216,20 @@ def _performance(table: TomlTable, operation: Operation) -> Performance:
     if performance.reference:
         _check_reference(performance.reference, performance, operation)
     return performance
+
+
+def _log(table: TomlTable) -> Log:
+    log = Log(
+        file=table.text("file", "log.jsonl"),
+        required=table.flag("required", True),
+        points=table.number("points", 0.0, least=0.0),
+    )
+    table.finish()
+    if not FILE_NAME.fullmatch(log.file):
+        raise UsageError(
+            f"log.file is '{log.file}'; expected a file's name without folders, such as log.jsonl"
+        )
+    return log
 
 
 def _check_reference(name: str, asked: Performance, operation: Operation) -> None:

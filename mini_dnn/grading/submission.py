@@ -43,7 +43,7 @@ class Submission:
             There is a symbolic link on the way.
         """
         top = self._top(rubric)
-        if any((top / file).exists() for file in NAMES_OF_FILES):
+        if self.is_folder_of_variant(rubric):
             return top if name == rubric.single else None
         for path in (Path(MINE, name), Path(name), *(Path(home, name) for home in HOMES)):
             folder = top
@@ -54,6 +54,28 @@ class Submission:
             if folder.is_dir():
                 return folder
         return None
+
+    def log(self, rubric: Rubric) -> bytes | None:
+        """What the work log holds; None if the rubric asks for none, or the submission has none.
+
+        Raises
+        ------
+        SubmissionError
+            It is a link or no file, cannot be read, or is too large.
+        """
+        path = self._top(rubric) / rubric.log.file if rubric.log else None
+        if path is None or not os.path.lexists(path):
+            return None
+        if path.is_symlink():
+            raise SubmissionError(f"{path.name} is a symbolic link; submit the file itself")
+        content = _content(path, path.name)
+        if len(content) > MAX_BYTES:
+            raise SubmissionError(f"{path.name} has more than {MAX_BYTES >> 20} MB; submit a shorter log")
+        return content
+
+    def is_folder_of_variant(self, rubric: Rubric) -> bool:
+        """Whether it is one variant's folder."""
+        return any((self._top(rubric) / file).exists() for file in NAMES_OF_FILES)
 
     def missing(self, name: str, rubric: Rubric) -> str:
         """What to tell the author of a submission without the variant of that name."""
@@ -161,6 +183,12 @@ def _name(folder: Path, depth: int) -> str:
 def digest(submission: Submission, rubric: Rubric) -> str:
     """SHA-256 over all files that are graded: two submissions with one digest get one grade."""
     total = hashlib.sha256()
+    if rubric.log:
+        try:
+            log = submission.log(rubric)
+            total.update(hashlib.sha256(log).digest() if log is not None else b"none")
+        except SubmissionError as error:
+            total.update(str(error).encode())
     for variant in rubric.variants:
         try:
             folder = submission.variant(variant.name, rubric)

@@ -160,6 +160,12 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
     yield from (f"- **{name}**: {CHECKS[name]}" for name in checks)
     if "performance" in checks and rubric.performance:
         yield f"- **Points for performance**: {_performance(rubric)}"
+    if rubric.log:
+        worth = f"{rubric.log.points:g}{'' if rubric.log.required else ' extra'} points"
+        yield (
+            f"- **Work log** ({worth}): hand in `{rubric.log.file}`, which `--log` writes, with an entry for "
+            "each variant."
+        )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
     yield from ("- A variant that is not correct earns nothing for its speed.", "")
     shapes = ", ".join(f"`{_sizes(problem)}`" for problem in rubric.correct.problems)

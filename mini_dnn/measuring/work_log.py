@@ -160,6 +160,16 @@ def read(path: Path) -> WorkLog:
         raise DataError(
             f"--log {path} cannot be read: {error.strerror}; name a file that --log wrote"
         ) from error
+    log = parse(path, content)
+    if not log.entries and not _has_mark(content):
+        raise DataError(
+            f"--log {path} holds no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
+        )
+    return log
+
+
+def parse(path: Path, content: bytes) -> WorkLog:
+    """What a log's file holds: `path` names it, and is not read."""
     entries: list[Entry] = []
     damaged: list[Damaged] = []
     for number, line in enumerate(content.split(b"\n"), 1):
@@ -169,10 +179,6 @@ def read(path: Path) -> WorkLog:
             entries.append(_entry(line))
         except (strict.Odd, msgspec.ValidationError, ValueError) as error:
             damaged.append(Damaged(number, str(error).splitlines()[0]))
-    if not entries and not _has_mark(content):
-        raise DataError(
-            f"--log {path} holds no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
-        )
     return WorkLog(path, sorted(entries, key=lambda entry: entry.time), damaged)
 
 

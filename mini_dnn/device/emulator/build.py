@@ -44,6 +44,9 @@ UNSET_CONSTANT = re.compile(
 )
 UNSET_FLOAT = 0x7FA5A5A5
 BYTES = ("utf-8", "surrogateescape")  # clang++ writes strings' bytes as they are
+# As thread_local g++ would reach it through a function that it makes, with counters in it like a kernel, and
+# workers of a cluster ask for it before they have counters.
+DYNAMIC_BYTES = 'extern __thread char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");'
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 # By these a kernel could tell how hard the compiler tries, and so one mode from the other. A copy by its
@@ -127,6 +130,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         UNSET.pattern,
         UNSET_BYTES.pattern,
         UNSET_CONSTANT.pattern,
+        DYNAMIC_BYTES,
     ]
     what = key(
         source_hash(source),
@@ -296,7 +300,7 @@ def _descriptions(found: Scan, seen: bool) -> list[str]:
         lines = [
             f'asm(".pushsection .tbss,\\"awT\\",%nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'
             f'.skip {MAX_SHARED_BYTES}\\n.popsection");',
-            'extern thread_local char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");',
+            DYNAMIC_BYTES,
             "EMULATOR_NOT_CHECKED static char* emulator_dynamic_shared_of_thread() "
             "{ return emulator_dynamic_bytes; }",
         ]

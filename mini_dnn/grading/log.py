@@ -1,0 +1,44 @@
+"""The work log of a submission: whether it is there, and has an entry for each variant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mini_dnn.grading.asked import Log, Rubric
+from mini_dnn.grading.confined.process import SubmissionError
+from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
+from mini_dnn.grading.submission import Submission
+from mini_dnn.measuring.work_log import parse
+
+NAME = "work log"
+
+
+def look(one: Submission, rubric: Rubric, asked: Log) -> Check:
+    """The check of the log: what is written there is for people to judge."""
+    wrong, found = _read(one, rubric, asked)
+    status = PASSED if not wrong else FAILED if asked.required else SKIPPED
+    points = 0.0 if wrong else asked.points
+    return Check(NAME, status, points, asked.points if asked.required else 0.0, wrong or found)
+
+
+def _read(one: Submission, rubric: Rubric, asked: Log) -> tuple[str, str]:
+    """What is wrong with the log, and what it holds."""
+    again = f"run.py check --impl NAME --log {asked.file}"
+    try:
+        content = one.log(rubric)
+        if content is None:
+            return f"there is no {asked.file}; submit the log that '{again}' and other commands write", ""
+        log = parse(Path(asked.file), content)
+        single = one.is_folder_of_variant(rubric)
+        there = [v.name for v in rubric.variants if one.variant(v.name, rubric)]
+    except SubmissionError as error:
+        return str(error), ""
+    tried = {entry.variant for entry in log.entries}
+    # one variant's folder may have any name while it is worked on
+    lacking = [name for name in there if not (tried if single else name in tried)]
+    if lacking or not tried:
+        about = f" for {', '.join(lacking)}" if lacking else ""
+        return f"{asked.file} has no entry{about}; '{again}' writes one", ""
+    damaged = f"; {len(log.damaged)} lines are damaged" if log.damaged else ""
+    many = f"{len(log.entries)} entries" if len(log.entries) > 1 else "1 entry"
+    return "", f"{many} of {len(tried)} variant{'s' * (len(tried) > 1)}{damaged}"
