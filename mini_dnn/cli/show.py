@@ -65,8 +65,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--as",
         dest="form",
-        choices=("c", "cupy"),
-        help="with --standalone: the host program's language, CUDA C++ (default) or Python with CuPy",
+        choices=("c", "cupy", "torch"),
+        help="with --standalone: the host program's language, CUDA C++ (default) or Python, and there the "
+        "library, CuPy or PyTorch",
     )
     parser.set_defaults(run=run)
 
@@ -120,7 +121,8 @@ def _take_home(variant: Variant, args: argparse.Namespace) -> None:
         files = standalone(variant, problem, origin, arch, shared_limit(arch), args.form or "c")
     _write_folder(args.standalone, files)
     print(f"written to {args.standalone}: {', '.join(files)}")
-    print(f"next: cd {args.standalone} && {'python main.py' if args.form == 'cupy' else 'make && ./main'}")
+    command = "make && ./main" if args.form in (None, "c") else "python main.py"
+    print(f"next: cd {args.standalone} && {command}")
 
 
 def _commit() -> str:

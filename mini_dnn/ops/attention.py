@@ -225,6 +225,14 @@ def probe(
     return None if within else (p, arrays)
 
 
+def in_pytorch(p: AttentionShape) -> str:
+    """Attention as an expression of PyTorch."""
+    packed = p.layout == "packed"
+    heads = "*(qkv[:, :, i].transpose(1, 2) for i in range(3))" if packed else "q, k, v"
+    call = f"F.scaled_dot_product_attention({heads}, is_causal={p.causal}, scale={p.factor!r})"
+    return f"{call}.transpose(1, 2)" if packed else call
+
+
 OPERATION = Operation(
     name="attention",
     about="attention, softmax(scale q k^T) v for each head, fp16 or fp32 with sums in fp32",
@@ -249,6 +257,7 @@ OPERATION = Operation(
         AttentionShape(1, 1, 50, 128, "fp16", "contiguous", True, -0.0625),
     ),
     course={f"tokens-{T}": AttentionShape(32, 12, T, 64) for T in (197, 577, 1025)},
+    pytorch=in_pytorch,
     of=arrays_of,
     traits={
         "fp16 arrays": lambda p: p.dtype == "fp16",

@@ -274,6 +274,7 @@ OPERATION = Operation(
     ),
     traits=TRAITS,
     course=LAYERS,
+    pytorch=lambda shape: "F.conv2d(x, w)",
     of=conv_arrays,
     draw=draw,
     mistakes=mistakes,

@@ -106,6 +106,7 @@ OPERATION = Operation(
     spare=tuple(_with_pool(layer.with_batch(2), POOLS[name]) for name, layer in conv2d.LAYERS.items()),
     traits=conv2d.TRAITS,
     course={name: _with_pool(layer, POOLS[name]) for name, layer in conv2d.LAYERS.items()},
+    pytorch=lambda p: f"F.max_pool2d(F.conv2d(x, w).relu(), {p.pool})",
     of=arrays_of,
     draw=conv2d.draw,
     probe=probe,

@@ -214,6 +214,16 @@ def large_sums(p: GemmShape, precision: str, rng: np.random.Generator) -> Arrays
     return arrays
 
 
+def in_pytorch(p: GemmShape) -> str:
+    """The product as an expression of PyTorch; none where lines have gaps."""
+    if any((p.lda, p.ldb, p.ldc)):
+        return ""
+    a, b = (name if letter == "n" else f"{name}.mT" for name, letter in zip("ab", p.layout, strict=True))
+    alpha, beta = float(np.float32(p.alpha)), float(np.float32(p.beta))
+    product = f"{a} @ {b}" if alpha == 1 else f"{alpha!r} * ({a} @ {b})"
+    return f"{product} + {beta!r} * c0" if beta else product
+
+
 OPERATION = Operation(
     name="gemm",
     about="matrix product of fp16, bf16 or fp32 operands, with sums in fp32",
@@ -263,6 +273,7 @@ OPERATION = Operation(
         "fc1": GemmShape(10_000, 32, 1296, "fp32", "fp32", "nt"),
         "conv2": GemmShape(16, 115_600, 196),
     },
+    pytorch=in_pytorch,
     of=arrays_of,
     traits={
         "fp16 operands": lambda p: p.dtype == "fp16",

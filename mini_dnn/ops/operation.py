@@ -34,6 +34,10 @@ def _no_mistakes(problem: Any, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     return iter(())
 
 
+def _no_expression(problem: Any) -> str:
+    return ""
+
+
 def _no_probe(problem: Any, precision: str, rng: np.random.Generator) -> tuple[Any, Arrays] | None:
     return None
 
@@ -146,6 +150,9 @@ class Operation:
         first.
     baseline
         The variant that its tables compare with.
+    pytorch
+        ``(problem) -> expression``: the outputs in PyTorch, from tensors with the arrays' names, where ``F``
+        is ``torch.nn.functional``. Empty where PyTorch has no such function.
     sums
         Whether outputs are sums of products and nothing else, so that what is beyond a precision's range
         shows in them: a maximum may hide it. See `mini_dnn.ops.promises`.
@@ -174,6 +181,7 @@ class Operation:
     default: str = ""
     preferred: Sequence[str] = ()
     baseline: str = ""
+    pytorch: Callable[[Any], str] = _no_expression
     sums: bool = False
     notes: str = ""
 

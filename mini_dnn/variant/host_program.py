@@ -75,7 +75,7 @@ class HostProgram:
             *(f'#include "{name}"' for name in includes),
             "",
             "int main() {",
-            *_indented(self._main()),
+            *indented(self._main()),
             "}",
         ]
         return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -84,18 +84,19 @@ class HostProgram:
         """What ``main`` does."""
         planned, problem = self.planned, self.planned.problem
         outputs = problem.named("out")
-        fetched = [] if planned.copies_itself else [f"{_variable(name)}.download();" for name in outputs]
-        compared = [f'right &= harness::agrees("{name}", {_variable(name)});' for name in outputs]
+        fetched = [] if planned.copies_itself else [f"{variable(name)}.download();" for name in outputs]
+        compared = [f'right &= harness::agrees("{name}", {variable(name)});' for name in outputs]
         timed = "copies and kernels" if planned.copies_itself else "kernels"
         return [
             *_call("harness::introduce(", [f'"{planned.name}"', f'"{problem}"'], ");"),
             f"harness::Streams stream({planned.streams});",
             "",
             *self._buffers(),
+            *self._maps(),
             *self._once(),
             "",
             "auto steps = [&] {",
-            *_indented(self._steps()),
+            *indented(self._steps()),
             "};",
             "",
             "steps();",
@@ -123,16 +124,20 @@ class HostProgram:
             later = planned.copies_itself and array.role == "in" and array.split
             span = self.exercise.spans[name]
             ends = f"{np.float32(span.low)!s}f, {np.float32(span.high)!s}f"  # as short as they can be
-            drawn = f"{_variable(name)}.draw({sequence}, {ends})"
+            drawn = f"{variable(name)}.draw({sequence}, {ends})"
             lines.append(f"{drawn};" if later else f"{drawn}.upload();")
         return lines
+
+    def _maps(self) -> list[str]:
+        """Tensor maps."""
+        if not self.maps:
+            return []
+        lines = ["", "// What tensor copies move: an address, its shape, distances in bytes, a box."]
+        return [*lines, *(line for map_ in self.maps for line in self._map(map_))]
 
     def _once(self) -> list[str]:
         """What is done before the first run."""
         lines = []
-        if self.maps:
-            lines += ["", "// What tensor copies move: an address, its shape, distances in bytes, a box."]
-            lines += [line for map_ in self.maps for line in self._map(map_)]
         largest: dict[str, int] = {}
         for launch in self.planned.launches:
             largest[launch.kernel] = max(launch.shared_bytes, largest.get(launch.kernel, 0))
@@ -149,7 +154,7 @@ class HostProgram:
         array = self.planned.arrays[map_.buffer]
         found = map_.geometry(array.shape, array.dtype, array.nbytes)
         args = [
-            _variable(map_.buffer),
+            variable(map_.buffer),
             f"CU_TENSOR_MAP_DATA_TYPE_{MAP_TYPES[found.dtype]}",
             *(f"{{{', '.join(map(str, sizes))}}}" for sizes in (found.shape, found.pitches, found.box)),
             f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[found.swizzle]}",
@@ -177,14 +182,14 @@ class HostProgram:
             case Launch():
                 return self._launch(step)
             case CopyToSymbol():
-                buffer = _variable(step.buffer)
+                buffer = variable(step.buffer)
                 rest = ["0", "cudaMemcpyDeviceToDevice", f"stream[{step.stream}]"]
                 args = [step.symbol, buffer, f"{buffer}.bytes()", *rest]
                 return _call("CUDA_CHECK(cudaMemcpyToSymbolAsync(", args, "));")
             case CopyIn(images) | CopyOut(images):
                 way = "copy_in" if isinstance(step, CopyIn) else "copy_out"
                 part = f"{images.first}, {images.last}, stream[{step.stream}]"
-                return [f"{_variable(images.buffer)}.{way}({part});"]
+                return [f"{variable(images.buffer)}.{way}({part});"]
             case Record() | Wait():
                 return [f'stream.{type(step).__name__.lower()}("{step.event}", {step.stream});']
         raise AssertionError(f"{step} was refused before")
@@ -204,9 +209,9 @@ class HostProgram:
     def _argument(self, value: Argument) -> str:
         match value:
             case str():
-                return _variable(value)
+                return variable(value)
             case Images():
-                return f"{_variable(value.buffer)}[{value.first}]"
+                return f"{variable(value.buffer)}[{value.first}]"
             case TensorMap():
                 return self._map_name(value)
         return scalar(value)
@@ -220,10 +225,10 @@ def needs_attributes(launch: Launch) -> bool:
 def _declaration(name: str, array: Array) -> str:
     gap = f", {array.gap}" if array.gap else ""
     shape = ", ".join(map(str, array.shape))
-    return f"harness::Buffer<{TYPES[array.dtype]}> {_variable(name)}({{{shape}}}{gap});"
+    return f"harness::Buffer<{TYPES[array.dtype]}> {variable(name)}({{{shape}}}{gap});"
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
     """The variable of a buffer: not the name alone, which may also be a kernel's."""
     return f"d_{_word(name)}"
 
@@ -248,5 +253,6 @@ def _call(start: str, args: Sequence[str], end: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def indented(lines: Iterable[str]) -> list[str]:
+    """The lines inside of a block."""
     return [f"  {line}" for line in lines]

@@ -15,6 +15,7 @@ from mini_dnn.variant.answers import Exercise, exercise
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
 from mini_dnn.variant.host_python import PythonProgram
+from mini_dnn.variant.host_torch import EXTENSION, TorchProgram
 from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -44,7 +45,7 @@ def standalone(
 ) -> dict[str, bytes]:
     """The folder's files by name. ``make && ./main`` builds, checks and times the kernel.
 
-    With the form ``"cupy"``, ``python main.py`` does.
+    With the forms ``"cupy"`` and ``"torch"``, ``python main.py`` does.
 
     Parameters
     ----------
@@ -68,6 +69,9 @@ def standalone(
     given = exercise(variant.operation, problem, variant.precision)
     if form == "cupy":
         return _for_cupy(PythonProgram(planned, given, arch), kernel, variant.idea, origin)
+    if form == "torch":
+        reference = variant.operation.pytorch(problem)
+        return _for_torch(TorchProgram(planned, given, arch, reference), kernel, variant.idea, origin)
     program = HostProgram(planned, given)
     headers = _headers(program)
     contents = {"kernel.cu": KERNEL, **headers, **_files(given)}
@@ -86,17 +90,50 @@ def standalone(
 
 def _for_cupy(program: PythonProgram, kernel: str, idea: str, origin: Origin) -> dict[str, bytes]:
     """The folder's files for CuPy."""
-    answers = program.exercise.answers
-    contents = {"kernel.cu": KERNEL, "harness.py": "arrays, the comparison, the clock"}
-    contents |= _files(program.exercise)
-    head = "\n".join(_head(program.planned, idea, origin, contents, "python main.py"))
+    contents = {"harness.py": "arrays, the comparison, the clock", "values.py": "the values of inputs"}
+    head = _python_head(program.planned, program.exercise, idea, origin, contents)
     return {
-        "main.py": f'"""{head}\n"""\n\n{program.text()}'.encode(),
-        "kernel.cu": kernel.encode(),
+        "main.py": (head + program.text()).encode(),
         "harness.py": (FILES / "harness.py").read_bytes(),
-        "LICENSE": (ROOT / "LICENSE").read_bytes(),
-        **{f"expected-{name}.bin": found.tobytes() for name, found in answers.items()},
+        **_shared(program.exercise, kernel),
     }
+
+
+def _for_torch(program: TorchProgram, kernel: str, idea: str, origin: Origin) -> dict[str, bytes]:
+    """The folder's files for PyTorch."""
+    headers = {"tensors.cuh": "tensors as buffers, PyTorch's stream", **_headers(program)}
+    contents = {
+        EXTENSION: "what is done once, and the launches of one run: the C++ extension",
+        **headers,
+        "harness.py": "tensors, the comparison, the clock",
+        "values.py": "the values of inputs",
+    }
+    head = _python_head(program.planned, program.exercise, idea, origin, contents)
+    return {
+        "main.py": (head + program.python()).encode(),
+        EXTENSION: program.text([*headers, "kernel.cu"]).encode(),
+        **{name: (FILES / name).read_bytes() for name in headers},
+        "harness.py": (FILES / "torch_harness.py").read_bytes(),
+        **_shared(program.exercise, kernel),
+    }
+
+
+def _shared(given: Exercise, kernel: str) -> dict[str, bytes]:
+    """Files that the folders of both Python programs have."""
+    return {
+        "kernel.cu": kernel.encode(),
+        "values.py": (FILES / "values.py").read_bytes(),
+        "LICENSE": (ROOT / "LICENSE").read_bytes(),
+        **{f"expected-{name}.bin": found.tobytes() for name, found in given.answers.items()},
+    }
+
+
+def _python_head(
+    planned: Planned, given: Exercise, idea: str, origin: Origin, contents: Mapping[str, str]
+) -> str:
+    """The docstring of a Python program, with what each file contains."""
+    files = {"kernel.cu": KERNEL, **contents, **_files(given)}
+    return f'"""{chr(10).join(_head(planned, idea, origin, files, "python main.py"))}\n"""\n\n'
 
 
 def _check(planned: Planned) -> None:

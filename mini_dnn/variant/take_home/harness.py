@@ -6,27 +6,12 @@ from pathlib import Path
 import cupy
 import numpy as np
 from cupyx.profiler import benchmark
-
-ANSWER = np.dtype([("at", "<u8"), ("expected", "<f8"), ("bound", "<f8")])
-PART = 1 << 22  # elements that are drawn at a time
+from values import ANSWER, values
 
 
 def draw(sequence: int, shape: tuple[int, ...], dtype: str, low: float, high: float) -> cupy.ndarray:
-    """Random values from ``low`` on and below ``high``, from a hash of the sequence and each element's index.
-
-    mini_dnn has drawn the same numbers, bit for bit, for the answers.
-    """
-    size = int(np.prod(shape))
-    values = np.empty(size, dtype)
-    for start in range(0, size, PART):
-        end = min(start + PART, size)
-        hashed = np.arange(start, end, dtype=np.uint64) + np.uint64(sequence << 40)
-        for factor in (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93):
-            hashed *= np.uint64(factor)
-            hashed ^= hashed >> np.uint64(32)
-        uniform = (hashed >> np.uint64(40)) * 2.0**-24
-        values[start:end] = (uniform * (high - low) + low).astype(np.float32).astype(dtype)
-    return cupy.asarray(values.reshape(shape))
+    """An input, see `values`."""
+    return cupy.asarray(values(sequence, shape, low, high).astype(dtype))
 
 
 def fresh(shape: tuple[int, ...], dtype: str) -> cupy.ndarray:
