@@ -5,7 +5,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mini_dnn import datasets
 from mini_dnn.cli import classify, main
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Answers, Kept
 from mini_dnn.measuring.elsewhere import plain, source_of
+from mini_dnn.measuring.pictures import Classifier, Spent
 from mini_dnn.nn.models.resnet import ResNetSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.pictures.decode import decode
@@ -156,6 +158,20 @@ def words(tmp_path: Path) -> list[str]:
     return [*command, "--batch", "3", "--shard", "4", "--top", "2"]
 
 
+def stops_after(count: int, error: BaseException) -> Callable[..., Iterator[object]]:
+    """What gives classes their names, until it was asked for more pictures than that."""
+    real, seen = classify._with_classes, 0
+
+    def stops(answers: Answers, *more: object) -> Iterator[object]:
+        nonlocal seen
+        seen += len(answers.names)
+        if seen > count:
+            raise error
+        yield from real(answers, *more)  # type: ignore[arg-type]
+
+    return stops
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_an_interrupted_run_goes_on(
     error: BaseException,
@@ -168,17 +184,8 @@ def test_an_interrupted_run_goes_on(
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     assert main([*words, "--csv", str(whole)]) == 1
     assert not (tmp_path / "whole.csv.parts").exists()
-    real, seen = classify._with_classes, 0
-
-    def stops(answers: Answers, *more: object) -> Iterator[object]:
-        nonlocal seen
-        seen += len(answers.names)
-        if seen > 14:
-            raise error
-        yield from real(answers, *more)  # type: ignore[arg-type]
-
     with monkeypatch.context() as patch:
-        patch.setattr(classify, "_with_classes", stops)
+        patch.setattr(classify, "_with_classes", stops_after(14, error))
         assert main([*words, "--csv", str(parts)]) != 0
     assert not parts.exists()
     assert len(list((tmp_path / "parts.csv.parts").iterdir())) == 3
@@ -195,6 +202,82 @@ def test_an_interrupted_run_goes_on(
     assert err.count("it is not a picture") == 2
     table = list(csv.DictReader(io.StringIO(parts.read_text())))
     assert len(table) == 21 * 2 + 2
+
+
+def test_infer_reads_shards_as_classify_does(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same table, also when it goes on after an interruption; and the accuracy, as labels are given."""
+    given = [k % 6 for k in range(23)]
+    (tmp_path / "y.txt").write_text("".join(f"{k}\n" if k % 2 else f"class {k}\n" for k in given))
+    np.save(tmp_path / "y.npy", np.array(given, np.uint8))
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file["labels"] = np.array(given)
+    infer = ["infer", "--pictures", *words[1:]]
+    assert main([*words, "--csv", str(tmp_path / "plain.csv")]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(classify, "_with_classes", stops_after(14, KeyboardInterrupt()))
+        assert main([*infer, "--csv", str(tmp_path / "x.csv"), "--labels", f"{tmp_path}/y.npy"]) == 130
+    assert len(list((tmp_path / "x.csv.parts").iterdir())) == 3
+    said = []
+    for name in ("y.npy", "y.txt", "y.h5:labels"):
+        capsys.readouterr()
+        files = ["--csv", str(tmp_path / "x.csv"), "--json", str(tmp_path / "x.json"), "--force"]
+        assert main([*infer, *files, "--labels", f"{tmp_path}/{name}"]) == 1
+        out, err = capsys.readouterr()
+        assert "2 of 23 pictures could not be read" in err
+        assert "\nlimit     " in out
+        said.append(re.findall(r"Test Accuracy: .*", out))
+    table = list(csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text())))
+    lines = [",".join(line.split(",")[:-1]) for line in (tmp_path / "x.csv").read_text().splitlines()]
+    assert lines == (tmp_path / "plain.csv").read_text().splitlines()
+    known = {row["file"]: int(row["label"]) for row in table}
+    assert list(known.values()) == given
+    right = sum(row["rank"] == "1" and row["class"] == row["label"] for row in table)
+    assert said == [[f"Test Accuracy: {right / 21:.4f} ({right} of 21 pictures)"]] * 3
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert found["accuracy"] == right / 21
+    assert [row["label"] for row in found["pictures"]] == given
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--pictures", "x.tar", "--labels", "short.txt"], "has 2 labels for 23 pictures; expected one for"),
+        (["--pictures", "x.tar", "--labels", "wrong.txt"], "line 2 is 'six'; expected a class a line"),
+        (["--pictures", "x.tar", "--labels", "wrong.npy"], "label 1 is 6; expected a class a line"),
+        (["--pictures", "x.tar", "--labels", "none.txt"], "none.txt cannot be used: No such file"),
+        (["--pictures", "x.tar", "--check"], "--check is for the test images of a data set"),
+        (["--pictures", "x.tar", "--impl", "m3"], "--impl m3 runs single layers"),
+        (["--pictures", "x.tar", "--impl", "cpu", "--resident", "layers"], "exclude each other"),
+        (["--labels", "short.txt"], "--labels goes with --pictures"),
+    ],
+)
+def test_wrong_use_of_infer(
+    flags: list[str],
+    says: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.txt").write_text("1\n2\n")
+    (tmp_path / "wrong.txt").write_text("1\nsix\n")
+    np.save("wrong.npy", np.array([5, 6]))
+    network = words[words.index("--network") : words.index("--impl")]
+    assert main(["infer", *network, *words[words.index("--weights") :][:4], *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_lenet_classifies_pictures_as_it_does_test_images() -> None:
+    """It is given 28 x 28 bytes, and enlarges them itself as the data set's are."""
+    images, _ = datasets.draw(3, seed=1)
+    small = datasets.resize(images[:, 0], 28)[:, 0, ..., None]
+    lenet = Classifier.load("lenet")
+    (found,) = lenet.on_host([small], Spent())
+    given = datasets.to_float(datasets.resize(small[..., 0]))
+    np.testing.assert_array_equal(found, lenet.network.forward(given))
 
 
 def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:

@@ -22,11 +22,19 @@ FORMATS = {  # flags, and what they say of themselves
     "csv": "the same as a table, a line for each class",
     "parquet": "the same table in the format of Apache Parquet, by pyarrow",
 }
-COLUMNS = ("file", "rank", "class", "name", "probability", "error")
+COLUMNS = {  # of tables, and their types in a Parquet file
+    "file": "string",
+    "rank": "int32",
+    "class": "int32",
+    "name": "string",
+    "probability": "float64",
+    "error": "string",
+}
+LABEL = {"label": "int32"}  # one more, where labels are given
 DIGITS = 6  # of a probability
 GROUP = 5_000  # rows that are written at a time to a table by columns
 
-Row = tuple[str, int | None, int | None, str | None, float | None, str | None]  # of `COLUMNS`
+Row = tuple[str | int | float | None, ...]  # of `COLUMNS`, and `LABEL`
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Classified:
     file: str
     error: str
     classes: Sequence[tuple[int, str, float]] = ()  # number, name and probability, the likeliest first
+    label: int | None = None  # the number of the right class, where it is known
 
 
 class Outputs:
@@ -87,8 +96,9 @@ class Outputs:
         print(text, file=sys.stdout if self._people else sys.stderr, flush=True)
 
     @contextmanager
-    def open(self, about: Mapping[str, Any]) -> Iterator[Writer]:
+    def open(self, about: Mapping[str, Any], labelled: bool = False) -> Iterator[Writer]:
         """A writer; its files take their names when it is closed without an error, and not before."""
+        columns = COLUMNS | (LABEL if labelled else {})
         with ExitStack() as stack:
             streams = {
                 flag: stack.enter_context(_stream(name))
@@ -96,26 +106,31 @@ class Outputs:
                 if flag != "--parquet"
             }
             table = self._files.get("--parquet")
-            rows = stack.enter_context(_parquet(Path(table))) if table else None
-            yield Writer(streams, rows, self._people, about)
+            rows = stack.enter_context(_parquet(Path(table), columns)) if table else None
+            yield Writer(streams, rows, self._people, about, columns)
 
 
 class Writer:
     """Writes each result as soon as it is there: memory does not grow with their number."""
 
     def __init__(
-        self, streams: Mapping[str, TextIO], rows: Rows | None, people: bool, about: Mapping[str, Any]
+        self,
+        streams: Mapping[str, TextIO],
+        rows: Rows | None,
+        people: bool,
+        about: Mapping[str, Any],
+        columns: Mapping[str, str],
     ) -> None:
         self._json, self._lines = streams.get("--json"), streams.get("--jsonl")
         as_csv = streams.get("--csv")
         self._table = csv.writer(as_csv, lineterminator="\n") if as_csv else None
-        self._rows, self._people = rows, people
+        self._rows, self._people, self._width = rows, people, len(columns)
         self._first = True
         if self._json:
             head = json.dumps(about, indent=1, default=str)
             self._json.write(f'{head[:-2]},\n "pictures": [')
         if self._table:
-            self._table.writerow(COLUMNS)
+            self._table.writerow(columns)
 
     def add(self, result: Classified) -> None:
         """The next picture."""
@@ -131,7 +146,7 @@ class Writer:
             self._first = False
         if self._lines:
             self._lines.write(json.dumps(_as_object(result)) + "\n")
-        for row in _as_rows(result) if self._table or self._rows else ():
+        for row in _as_rows(result, self._width) if self._table or self._rows else ():
             if self._table:
                 self._table.writerow(["" if value is None else value for value in row])
             if self._rows:
@@ -148,29 +163,16 @@ class Writer:
 class Rows:
     """Rows on their way to a Parquet file, a group of them at a time."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, columns: Mapping[str, str]) -> None:
         arrow, parquet = pyarrow()
         self._arrow = arrow
-        self._schema = arrow.schema(
-            zip(
-                COLUMNS,
-                (
-                    arrow.string(),
-                    arrow.int32(),
-                    arrow.int32(),
-                    arrow.string(),
-                    arrow.float64(),
-                    arrow.string(),
-                ),
-                strict=True,
-            )
-        )
+        self._schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in columns.items()])
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
         self._some: list[Row] = []
 
     def add(self, row: Row) -> None:
         """The next row; what no text can hold of the name of a file is escaped."""
-        file = row[0].encode(errors="backslashreplace").decode()
+        file = str(row[0]).encode(errors="backslashreplace").decode()
         self._some.append((file, *row[1:]))
         if len(self._some) == GROUP:
             self._write()
@@ -181,7 +183,7 @@ class Rows:
         self._writer.close()
 
     def _write(self) -> None:
-        columns = zip(*self._some, strict=True) if self._some else ([] for _ in COLUMNS)
+        columns = zip(*self._some, strict=True) if self._some else ([] for _ in self._schema)
         arrays = [self._arrow.array(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
         self._some = []
@@ -212,23 +214,26 @@ def plain(name: str) -> str:
 
 
 def _as_object(result: Classified) -> dict[str, Any]:
+    found: dict[str, Any] = {"file": result.file}
+    if result.label is not None:
+        found["label"] = result.label
     if result.error:
-        return {"file": result.file, "error": result.error}
+        return found | {"error": result.error}
     classes = [{"class": k, "name": name, "probability": round(p, DIGITS)} for k, name, p in result.classes]
-    return {"file": result.file, "classes": classes}
+    return found | {"classes": classes}
 
 
-def _as_rows(result: Classified) -> Iterator[Row]:
+def _as_rows(result: Classified, width: int) -> Iterator[Row]:
     if result.error:
-        yield result.file, None, None, None, None, result.error
+        yield (result.file, None, None, None, None, result.error, result.label)[:width]
     for rank, (number, name, probability) in enumerate(result.classes, 1):
-        yield result.file, rank, number, name, round(probability, DIGITS), None
+        yield (result.file, rank, number, name, round(probability, DIGITS), None, result.label)[:width]
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Rows]:
+def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Rows]:
     """A table that takes its name at the end."""
-    with replacing(path) as temporary, closing(Rows(temporary)) as rows:
+    with replacing(path) as temporary, closing(Rows(temporary, columns)) as rows:
         yield rows
 
 

@@ -7,9 +7,10 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 
 from mini_dnn.cli.classified import FORMATS, Classified, Outputs
@@ -23,6 +24,7 @@ from mini_dnn.measuring.answers import Answers, Kept
 from mini_dnn.measuring.pictures import Classifier, Spent
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import read_regular
+from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.pictures.sources import SHARD, sources
 from mini_dnn.progress import Bar
@@ -41,12 +43,38 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "for a picture from standard input.",
     )
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="a file, a folder, a .npy file, or -")
-    parser.add_argument(
-        "--list", metavar="FILE", help="a file that names more of them, one a line; - for standard input"
-    )
     networks = [name for name, model in MODELS.items() if model.pictures]
     parser.add_argument("--network", choices=networks, default=networks[-1], help="default %(default)s")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="default: the shipped weights")
+    parser.add_argument(
+        "--impl",
+        metavar="NAME|PATH",
+        help=f"what runs the network: a variant of it, or {HOST} (default: the best variant on a GPU; {HOST} "
+        "without one)",
+    )
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
+    )
+    parser.add_argument(
+        "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
+    )
+    parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
+    add_flags(parser, FORMATS)
+    parser.add_argument("--force", action="store_true", help="replace files of results that exist")
+    parser.set_defaults(run=run)
+
+
+def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> None:
+    """Add what all verbs that classify pictures have in common; ``formats`` are some of `FORMATS`."""
+    parser.add_argument(
+        "--list", metavar="FILE", help="a file that names more of them, one a line; - for standard input"
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="the right class of each picture, for the accuracy: a name or a number a line, a .npy file, or "
+        "FILE.h5:ARRAY",
+    )
     parser.add_argument(
         "--classes",
         type=Path,
@@ -66,21 +94,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="swap light and dark, or do not (default: as the recipe says)",
     )
     parser.add_argument(
-        "--impl",
-        metavar="NAME|PATH",
-        help=f"what runs the network: a variant of it, or {HOST} (default: the best variant on a GPU; {HOST} "
-        "without one)",
-    )
-    parser.add_argument(
-        "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
-    )
-    parser.add_argument(
-        "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
-    )
-    parser.add_argument(
         "--workers", type=int, metavar="N", help="that decode pictures, for each GPU (default: one a core)"
     )
-    parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
     parser.add_argument(
         "--executor",
         choices=EXECUTORS,
@@ -94,23 +109,27 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         metavar="N",
         help="pictures that a GPU is given, and that are kept, at a time (default %(default)s)",
     )
-    for name, words in FORMATS.items():
-        parser.add_argument(f"--{name}", metavar="FILE", help=words)
-    parser.add_argument("--force", action="store_true", help="replace files of results that exist")
-    parser.set_defaults(run=run)
+    for name in formats:
+        parser.add_argument(f"--{name}", metavar="FILE", help=FORMATS[name])
 
 
 @dataclass
 class Tally:
     """What became of the pictures so far."""
 
-    right: int = 0  # that were classified
+    classified: int = 0
     failed: int = 0
+    right: int = 0  # of the classified ones, whose likeliest class is their label
 
     @property
     def done(self) -> int:
         """Pictures that need no more work."""
-        return self.right + self.failed
+        return self.classified + self.failed
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the pictures that could be read; None if there is none."""
+        return self.right / self.classified if self.classified else None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,6 +146,9 @@ def run(args: argparse.Namespace) -> int:
             f"--top {args.top}: the network knows {len(classifier.classes)} classes; give 1 to that"
         )
     found = sources(args.pictures, args.list, classifier.recipe)
+    labels = Labels(args.labels, classifier.classes) if args.labels else None
+    if labels:
+        labels.check(found.count)
     with ExitStack() as stack:
         opened = open_classifier(args, classifier, found, outputs.kept, stack)
         describe = {
@@ -146,18 +168,20 @@ def run(args: argparse.Namespace) -> int:
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
         about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
-        writer = stack.enter_context(outputs.open(describe))
+        writer = stack.enter_context(outputs.open(describe, bool(labels)))
+        expected = iter(labels or repeat(None))
         start, spent, tally = time.perf_counter(), Spent(), Tally()
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
-                for result in _with_classes(answers, classifier, tally):
+                for result in _with_classes(answers, classifier, expected, tally):
                     writer.add(result)
                 bar.update(tally.done)
         seconds = time.perf_counter() - start
         writer.end(
             {
-                "classified": tally.right,
+                "classified": tally.classified,
                 "failed": tally.failed,
+                **({"accuracy": tally.accuracy} if labels else {}),
                 "seconds": seconds,
                 "decoding_seconds": spent.decoding,
                 "waited_for_pictures_seconds": spent.waited,
@@ -168,9 +192,11 @@ def run(args: argparse.Namespace) -> int:
         )
     opened.remove()
     kept.remove()
-    rate = f"{tally.right / seconds:,.1f} a second"
-    say(f"\n{tally.right:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
-    if tally.right:
+    if labels and tally.accuracy is not None:
+        say(f"\nTest Accuracy: {tally.accuracy:.4f} ({tally.right:,} of {tally.classified:,} pictures)")
+    rate = f"{tally.classified / seconds:,.1f} a second"
+    say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
+    if tally.classified:
         say(f"limit     {in_words(spent)}")
     if tally.failed:
         print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
@@ -220,17 +246,21 @@ def _recipe(path: Path | None) -> Recipe | None:
         ) from error
 
 
-def _with_classes(answers: Answers, classifier: Classifier, tally: Tally) -> Iterator[Classified]:
-    """Each picture with the names of its classes."""
+def _with_classes(
+    answers: Answers, classifier: Classifier, labels: Iterator[int | None], tally: Tally
+) -> Iterator[Classified]:
+    """Each picture with the names of its classes, and with its label."""
     rows = zip(answers.classes.tolist(), answers.probabilities.tolist(), strict=True)
     for name, error in zip(answers.names, answers.errors, strict=True):
+        label = next(labels)
         if error:
             tally.failed += 1
-            yield Classified(name, error)
+            yield Classified(name, error, label=label)
             continue
-        tally.right += 1
         classes = [(k, classifier.classes[k], p) for k, p in zip(*next(rows), strict=True)]
-        yield Classified(name, "", classes)
+        tally.classified += 1
+        tally.right += classes[0][0] == label
+        yield Classified(name, "", classes, label)
 
 
 def limit(spent: Spent) -> str:

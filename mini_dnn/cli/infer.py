@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn import datasets, ops
+from mini_dnn.cli import infer_pictures
 from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
 from mini_dnn.cli.infer_gpus import on_gpus, team_of
 from mini_dnn.cli.watch import add_watch
@@ -42,7 +43,9 @@ from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, default_of, find
 
+BATCH = 10000
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
+OF_TEST_IMAGES = ("linear", "check", "data", "data_dir", "repeat", "send", "watch")  # flags
 CHECKED = 200  # images whose probabilities are compared with float64
 KINDS = {  # of layers that variants run
     LAYER: Convolutions,
@@ -60,8 +63,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--batch",
         type=int,
-        default=10000,
-        help="number of test images, starting with the first (default 10000)",
+        help=f"number of test images, starting with the first (default {BATCH})",
     )
     parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
     parser.add_argument(
@@ -104,6 +106,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add_force(parser)
     add_watch(parser)
+    infer_pictures.add_flags(parser, OF_TEST_IMAGES)
     parser.set_defaults(run=run)
 
 
@@ -114,7 +117,10 @@ def _steps() -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
+    if infer_pictures.wanted(args):
+        return infer_pictures.run(args)
     start = time.perf_counter()
+    args.batch = BATCH if args.batch is None else args.batch
     model = MODELS[args.network]
     default = default_of(model.layer, model.impl)
     variant = find_step(args.resident, model.name) if args.resident else _variant(model, args.impl or default)

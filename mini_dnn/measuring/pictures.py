@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mini_dnn import ops
-from mini_dnn.datasets import ALL, NAMES, names
+from mini_dnn.datasets import ALL, NAMES, names, resize
 from mini_dnn.device import Device
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.nn.folded import FoldedResNet
@@ -25,6 +25,7 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import WeightsInfo, values
 from mini_dnn.nn.zoo import MODELS, Model, resnet_sizes, vit_sizes
 from mini_dnn.ops import Arrays, Operation
+from mini_dnn.ops.lenet import CLASSES, SMALL_SIDE, LenetBatch
 from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.ops.vit import VitShape
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
@@ -78,6 +79,15 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True)
+class Published:
+    """Of LeNet's images as they are published: it resizes them itself."""
+
+    image: int = SMALL_SIDE
+    channels: int = 1
+    classes: int = CLASSES
+
+
+@dataclass(frozen=True)
 class Known:
     """What is known of a network besides its layers.
 
@@ -91,12 +101,16 @@ class Known:
         The operation's problem for given images.
     host
         A function that gives probabilities of normalised images.
+    enlarged
+        What is done to bytes ``(N, rows, columns, channels)`` that no device resizes, before they are
+        normalised.
     """
 
     sizes: Sizes
     operation: Operation
     problem_of: Callable[[np.ndarray], Any]
     host: Callable[[np.ndarray], np.ndarray]
+    enlarged: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels
 
 
 @dataclass(frozen=True)
@@ -170,7 +184,7 @@ class Classifier:
     def on_host(self, batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
         """Probabilities of each batch of pixels, by NumPy."""
         for pixels in batches:
-            yield self.known.host(self.recipe.normalised(pixels))
+            yield self.known.host(self._formed(pixels, "float32"))
 
     def best(self, device: Device) -> Variant:
         """The variant that is taken where none is named: see `Operation.preferred`."""
@@ -200,7 +214,7 @@ class Classifier:
     def _formed(self, pixels: np.ndarray, dtype: str) -> np.ndarray:
         if dtype == "uint8":
             return pixels.transpose(0, 3, 1, 2)
-        return self.recipe.normalised(pixels).astype(dtype, copy=False)
+        return self.recipe.normalised(self.known.enlarged(pixels)).astype(dtype, copy=False)
 
     @contextmanager
     def on_device(self, variant: Variant, batch: int, device: Device) -> Iterator[tuple[Serve, int]]:
@@ -257,6 +271,13 @@ def _recipe(dataset: str, image: int, channels: int) -> Recipe:
     return Recipe(resize, image, (0.0,) * channels, (1.0,) * channels)
 
 
+def _lenet(network: Network, info: WeightsInfo) -> Known:
+    def enlarged(pixels: np.ndarray) -> np.ndarray:
+        return resize(pixels[..., 0]).transpose(0, 2, 3, 1)
+
+    return Known(Published(), ops.find("lenet"), LenetBatch.of, network.forward, enlarged)
+
+
 def _vit(network: Network, info: WeightsInfo) -> Known:
     sizes = vit_sizes(info.dataset)
     return Known(sizes, ops.find("vit"), lambda images: VitShape.of(images, sizes), network.forward)
@@ -275,7 +296,11 @@ def _resnet(network: Network, info: WeightsInfo) -> Known:
     )
 
 
-_OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {"vit": _vit, "resnet18": _resnet}
+_OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {
+    "lenet": _lenet,
+    "vit": _vit,
+    "resnet18": _resnet,
+}
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

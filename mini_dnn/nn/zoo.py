@@ -146,6 +146,7 @@ MODELS: Mapping[str, Model] = {
             layer="conv2d",
             operation="lenet",
             impl="m3",
+            pictures=True,
         ),
         Model(
             name="vit",

@@ -63,7 +63,7 @@ class Stack:
 
     def batches(self, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """First and last picture, and the pixels, of so many pictures at a time; no others are read."""
-        with _opened(self.path, self.array) as pixels:
+        with opened(self.path, self.array) as pixels:
             for first in range(self.first, self.last, size):
                 last = min(first + size, self.last)
                 yield first, last, pixels[first:last].reshape(last - first, *self.shape)
@@ -85,12 +85,10 @@ def stack(name: str, recipe: Recipe) -> Stack:
     R, S, C = recipe.shape
     kind = f"(N, {R}, {S}, {C}) uint8" + (f" or (N, {R}, {S}) uint8" if C == 1 else "")
     expected = f"expected pictures that are decoded, {kind}; see docs/classify.md"
-    found = _split(name)
-    assert found is not None, "the caller looks"
-    path, array = found
+    path, array = named_array(name)
     try:
         open_regular(path).close()  # nobody waits for a pipe's other end
-        with _opened(path, array) as pixels:
+        with opened(path, array) as pixels:
             shape, dtype = tuple(pixels.shape), pixels.dtype
     except (OSError, ValueError, EOFError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error.args[0]
@@ -99,6 +97,13 @@ def stack(name: str, recipe: Recipe) -> Stack:
     if dtype != np.uint8 or not fits or not shape[0]:
         raise UsageError(f"{name} holds {shape} {dtype}; {expected}")
     return Stack(name, path, array, recipe.shape, 0, shape[0])
+
+
+def named_array(name: str) -> tuple[Path, str]:
+    """The file that a name is of, and the name of an array in it; empty where none is named."""
+    found = _split(name)
+    assert found is not None, "the caller looks: see `is_stack`"
+    return found
 
 
 def _split(name: str) -> tuple[Path, str] | None:
@@ -112,7 +117,7 @@ def _split(name: str) -> tuple[Path, str] | None:
 
 
 @contextmanager
-def _opened(path: Path, array: str) -> Iterator[Any]:
+def opened(path: Path, array: str) -> Iterator[Any]:
     """An array of a file that is not read yet.
 
     Raises
