@@ -48,7 +48,7 @@ IMPATIENT = QUICK.replace("seconds = 60", "seconds = 20")  # where something han
 
 
 def names(where: str) -> list[str]:
-    """Cheats of one kind: "processor", "checked" (they need checked mode) or "timed" (they need a clock)."""
+    """Cheats of one kind: "processor", or what they need: "checked" mode, a clock ("timed"), "apart"."""
     folders = sorted(path for path in CHEATS.iterdir() if path.is_dir() and path.name != "_base")
     found = {folder.name: re.search(r"where: (\w+)", texts(folder)) for folder in folders}
     return [name for name, match in found.items() if (match[1] if match else "processor") == where]

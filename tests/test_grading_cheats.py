@@ -16,7 +16,7 @@ from sampling import chosen
 
 from mini_dnn import ops
 from mini_dnn.grading import rubric
-from mini_dnn.grading.confined.sandbox import Isolation
+from mini_dnn.grading.confined.sandbox import Isolation, can_hide_files
 from mini_dnn.grading.grader import Grader
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant import find
@@ -71,7 +71,13 @@ def skipped(name: str) -> object:
 
 @pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])
 def test_no_credit_and_a_reason(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    folder, grader = request.getfixturevalue("impatient_ground" if name in HANGING else "ground")
+    earns_nothing(
+        name, request.getfixturevalue("impatient_ground" if name in HANGING else "ground"), tmp_path
+    )
+
+
+def earns_nothing(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> None:
+    folder, grader = ground
     places = {"rubric": folder / "quick.toml", "out": folder / "out", "other": folder / "other"}
     grade = grader.grade(Submission(name, assemble(name, tmp_path, **places)))
     said = grade.refused + "\n" + "\n".join(check.message for check in grade.checks)
@@ -81,6 +87,15 @@ def test_no_credit_and_a_reason(name: str, request: pytest.FixtureRequest, tmp_p
     assert (folder / "out/grades/other.json").read_text() == "{}"
     assert sorted(path.name for path in (folder / "out").iterdir()) == [".work", "grades"]
     assert sorted(path.name for path in (folder / "out/grades").iterdir()) == ["other.json"]
+
+
+@pytest.mark.parametrize("name", chosen(names("apart"), lambda name: name in ("guesses_paths", "bare_guess")))
+def test_a_guessed_path_tells_nothing(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> None:
+    if not can_hide_files():
+        pytest.skip("this system lets nobody make a mount namespace")
+    if name.startswith("bare_") and platform.machine() != "x86_64":
+        pytest.skip("system calls of x86-64")
+    earns_nothing(name, ground, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from grading_stand_in import IDLE_MS, NO_FLOOR, ClockedEmulator
 from mini_dnn import ops
 from mini_dnn.grading import plans
 from mini_dnn.grading.confined import roles
+from mini_dnn.grading.guards import guard_bytes
 from mini_dnn.grading.measure import Floor, Measured, Method, measure
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops.compare import PRECISIONS
@@ -73,18 +74,31 @@ def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"), [("-3", "3 floats before"), ("N * M * P * Q + 1", "2 floats behind")]
+    ("at", "said"),
+    [
+        ("-3", "3 floats before"),
+        ("N * M * P * Q + 1", "2 floats behind"),
+        ("-5001", "5001 floats before"),
+        ("N * M * P * Q + 5000", "5001 floats behind"),
+    ],
 )
 def test_who_writes_beside_a_buffer_is_seen(at: str, said: str, tmp_path: Path) -> None:
+    """Also far from it, as an eighth of the buffer lies on each side."""
     folder, floats = honest(tmp_path), int(said.split()[0])
+    shape = SHAPE if floats < 5 else ConvShape(500, 2, 20, 20, 1, 1, 1)
     kernel = (folder / "kernel.cu").read_text()
     end = kernel.rindex("}")
     index = at.replace("N", "gridDim.z")
     written = f"  if (threadIdx.x + blockIdx.x + blockIdx.y + blockIdx.z == 0) y[{index}] = 1;\n"
     (folder / "kernel.cu").write_text(kernel[:end] + written + kernel[end:])
-    found = timed(folder).refused
-    assert f"a kernel wrote {4 * floats} bytes {said.split()[-1]} the buffer 'y'" in found
+    found = timed(folder, shape, Method("fp32", 0, 1)).refused
+    assert f"a kernel wrote {4 * floats:,} bytes {said.split()[-1]} the buffer 'y'" in found
     assert "run.py check" in found  # the cure
+
+
+def test_how_much_lies_beside_a_buffer() -> None:
+    sizes = (0, 4, 32768, 32772, 1 << 20, 8 << 20, 1 << 34)
+    assert [guard_bytes(n) for n in sizes] == [4096, 4096, 4096, 8192, 1 << 17, 1 << 20, 1 << 20]
 
 
 HALF_SUMS = """

@@ -10,8 +10,9 @@ import os
 import platform
 import signal
 import struct
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,62 @@ def test_files_are_not_locked(programs: bool) -> None:
     """Whoever else may open them would notice; what writes files does without."""
     policy = Policy(memory_bytes=ROOM, programs=programs)
     assert ending(lambda: fcntl.flock(0, fcntl.LOCK_SH | fcntl.LOCK_NB), policy) == NOT_PERMITTED
+
+
+@pytest.fixture
+def folders() -> Iterator[tuple[Path, Path]]:
+    """Two that every user can list: its own, with a link to it, and another's."""
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        for path in (top, top / "mine", top / "others"):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o755)
+            (path / "file").write_text("x")
+        (top / "link").symlink_to("mine")
+        yield top / "link", top / "others"
+
+
+@pytest.mark.parametrize("user", [os.getuid(), NOBODY])
+def test_other_files_do_not_exist(
+    user: int, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither ``stat`` nor the error of ``open`` tells one path of another, whoever grades."""
+    mine, others = folders
+    if user != os.getuid() and os.getuid():
+        pytest.skip("only root can become another user")
+    monkeypatch.setattr(sandbox, "code_folders", lambda: [Path(name) for name in sandbox.SYSTEM])
+    policy = Policy(readable=(str(mine),), memory_bytes=ROOM, own_root=True)
+
+    def as_user(act: Callable[[], object]) -> int:
+        def become() -> None:
+            if user != os.getuid():
+                os.setgid(user)
+                os.setuid(user)
+                ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # or /proc/self would be root's
+            if not sandbox.can_hide_files():
+                os._exit(SKIPPED)
+            sandbox.confine(policy)
+            act()
+
+        status = ending(become, Policy(trusted=True))
+        if status == SKIPPED:
+            pytest.skip("no mount namespaces here")
+        return status
+
+    assert as_user((mine / "file").read_text) == GOOD
+    assert as_user(lambda: Path("/proc/self/status").read_text()) == GOOD
+    assert as_user(lambda: Path("/dev/null").write_text("x")) == GOOD
+    assert as_user(lambda: (mine / "file").write_text("y")) == DENIED
+    for path in (others / "file", others, others / "none", mine.parent / "file", Path("/etc/passwd")):
+        for act in (os.stat, os.lstat, os.listxattr, lambda path: os.open(path, os.O_RDONLY)):
+            assert as_user(lambda act=act, path=path: act(path)) == errno.ENOENT, path
+    assert as_user(lambda: os.listdir("/")) == DENIED  # noqa: PTH208
+    assert as_user(lambda: Path("/new").write_text("y")) == DENIED
+
+
+def test_a_root_of_its_own_that_cannot_be_made_is_no_reason_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox.namespaces, "see_only", lambda paths: False)
+    assert ending(lambda: None, Policy(memory_bytes=ROOM, own_root=True)) == NOT_PERMITTED
 
 
 def test_threads_and_its_own_signals_are_its_own() -> None:

@@ -12,6 +12,7 @@ import pytest
 from grading_helpers import QUICK, honest, quick_setting
 
 from mini_dnn.grading import rubric
+from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
@@ -146,6 +147,7 @@ def test_a_repository(repository: Path, grader: Grader) -> None:
     assert checks["m3/sweep: submitted"].status == "skipped"
     assert (grade.points, grade.max_points) == (4 + 3 + 2 + 1, 4 + 3 + 2 + 2)
     assert "Landlock" in checks["isolation"].staff
+    assert ("other files do not exist" in checks["isolation"].staff) == sandbox.can_hide_files()
 
 
 def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:

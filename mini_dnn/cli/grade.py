@@ -13,7 +13,7 @@ from mini_dnn.device import DEVICES
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric, similarity, submission
 from mini_dnn.grading.checks import NOT_TIMED
-from mini_dnn.grading.confined.sandbox import Isolation
+from mini_dnn.grading.confined.sandbox import FILES_SHOW, Isolation
 from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, PASSED, Grade
 from mini_dnn.grading.outputs import write_all
@@ -155,6 +155,8 @@ def _print_notes(grades: Sequence[Grade]) -> None:
     """What holds for many of them."""
     for device in sorted({grade.device for grade in grades}):
         print(f"device    {device}")
+    if any(FILES_SHOW in check.staff for grade in grades for check in grade.checks):
+        print(f"NOTE: {FILES_SHOW}. Grade where users may make namespaces, or put no secret into file names")
     accuracies = (check for grade in grades for check in grade.checks if check.name.endswith(": accuracy"))
     for note in sorted({check.staff for check in accuracies if check.status == PASSED and check.staff}):
         print(f"NOTE: {note}")

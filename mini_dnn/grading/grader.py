@@ -23,7 +23,7 @@ from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import Ground
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.process import FORBIDDEN, SubmissionError
-from mini_dnn.grading.confined.sandbox import Isolation
+from mini_dnn.grading.confined.sandbox import FILES_SHOW, Isolation
 from mini_dnn.grading.credit import Findings, judge
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.network import Examination
@@ -153,7 +153,9 @@ class Grader:
         )
 
     def _isolation(self) -> str:
-        return f"{Isolation()}, {'namespaces' if self._server().apart else 'no namespaces'}"
+        server = self._server()
+        files = "other files do not exist" if server.hides_files else FILES_SHOW
+        return f"{Isolation()}, {'namespaces' if server.apart else 'no namespaces'}, {files}"
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
         """All checks of one variant of a submission."""

@@ -12,7 +12,14 @@ from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Planned
 
 WORD = 4  # bytes that are most often written
-GUARD = 4096  # bytes before and behind each buffer; a multiple of whatever alignment copies want
+PART = 8  # of a buffer lies before it, and as much behind
+LEAST, MOST = 4096, 1 << 20  # bytes of that; multiples of whatever alignment copies want
+
+
+def guard_bytes(nbytes: int) -> int:
+    """Bytes that lie before a buffer of so many, and behind it."""
+    part = -(-nbytes // PART)
+    return min(MOST, max(LEAST, part + -part % LEAST))
 
 
 class Guarded(Execution):
@@ -27,19 +34,20 @@ class Guarded(Execution):
     def fill(self) -> None:
         """Fill all buffers with NaN, and what lies round them anew."""
         super().fill()
-        self._canary = np.frombuffer(secrets.token_bytes(GUARD), np.uint8)
+        longest = max((before.nbytes for before, _ in self._guards.values()), default=0)
+        self._canary = np.frombuffer(secrets.token_bytes(longest), np.uint8)
         for guards in self._guards.values():
             for guard in guards:
-                self._device.copy_in(guard, self._canary)
+                self._device.copy_in(guard, self._canary[: guard.nbytes])
 
     def written_beside(self) -> str:
         """The buffer beside which something was written; empty if there is none."""
-        found = np.empty_like(self._canary)
         for name, guards in self._guards.items():
             for guard, side in zip(guards, ("before", "behind"), strict=True):
+                found, canary = np.empty(guard.nbytes, np.uint8), self._canary[: guard.nbytes]
                 self._device.copy_out(guard, found)
-                if not np.array_equal(found, self._canary):
-                    far = int(np.argmax((found != self._canary)[:: -1 if side == "before" else 1])) + 1
+                if not np.array_equal(found, canary):
+                    far = int(np.argmax((found != canary)[:: -1 if side == "before" else 1])) + 1
                     return f"{far + -far % WORD:,} bytes {side} the buffer '{name}'"
         return ""
 
@@ -50,11 +58,12 @@ class Guarded(Execution):
             whole.free()
 
     def _empty(self, name: str, array: Array) -> Buffer:
-        device, end = self._device, GUARD + array.nbytes
-        whole = device.empty(f"{name} and its guards", (end + GUARD,), np.uint8, fill=False)
+        device, guard = self._device, guard_bytes(array.nbytes)
+        end = guard + array.nbytes
+        whole = device.empty(f"{name} and its guards", (end + guard,), np.uint8, fill=False)
         self._wholes.append(whole)
-        self._guards[name] = device.part(whole, 0, GUARD), device.part(whole, end, end + GUARD)
+        self._guards[name] = device.part(whole, 0, guard), device.part(whole, end, end + guard)
         buffer = device.lent(name, array.shape, array.dtype)
         assert whole.address is not None, "it was made just now"
-        buffer.lie_at(whole.address + GUARD)
+        buffer.lie_at(whole.address + guard)
         return buffer

@@ -58,6 +58,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._apart = apart
         self.apart = False  # whether it is in namespaces, once it has started
+        self.hides_files = False  # whether no other files exist for its children
         self._closed = False
 
     def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
@@ -134,7 +135,8 @@ class ForkServer:
         greeting = self._ours.recv(MESSAGE_BYTES)
         if not greeting:
             raise OSError("it ended immediately after its start")
-        self.apart = bool(json.loads(greeting)["apart"])
+        found = json.loads(greeting)
+        self.apart, self.hides_files = bool(found["apart"]), bool(found["hides_files"])
         return self._ours
 
 
@@ -142,6 +144,7 @@ def main(control: int, apart: bool) -> None:
     """Serve until the other end of the socket is closed."""
     sandbox.die_with_parent()
     apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
+    found = {"apart": apart, "hides_files": sandbox.can_hide_files()}
     # before any child is forked: all they need is then in memory, as they may not even list mini_dnn's files
     from mini_dnn.grading.confined import roles
 
@@ -150,12 +153,12 @@ def main(control: int, apart: bool) -> None:
         import_module(name)
 
     with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
-        _serve(connection, roles, apart)
+        _serve(connection, roles, found)
 
 
-def _serve(connection: socket.socket, roles: Any, apart: bool) -> None:
+def _serve(connection: socket.socket, roles: Any, found: dict[str, bool]) -> None:
     """Answer messages until there are no more; BrokenPipeError where nobody wants the answer."""
-    connection.send(json.dumps({"apart": apart}).encode())
+    connection.send(json.dumps(found).encode())
     ended: dict[int, int] = {}  # status by number, of children that nobody has asked about yet
     while True:
         data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
@@ -168,6 +171,7 @@ def _serve(connection: socket.socket, roles: Any, apart: bool) -> None:
             pid = os.fork()
             if pid == 0:
                 connection.close()
+                message["policy"]["own_root"] = found["hides_files"]
                 _child(roles, message, files)
             for file in files:
                 os.close(file)

@@ -2,12 +2,15 @@
 
 It needs no privilege: Landlock for files (Linux 5.13 or newer), seccomp for everything else that a process
 could reach (network, signals, other processes, new programs), resource limits, no capabilities. Where the
-system lets users make namespaces, processes, network and shared memory are apart as well.
+system lets users make namespaces, processes, network and shared memory are apart as well, and no other files
+exist.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import resource
 import shutil
@@ -20,7 +23,7 @@ from typing import Any
 
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import DeviceError
-from mini_dnn.grading.confined import landlock, seccomp
+from mini_dnn.grading.confined import landlock, namespaces, seccomp
 from mini_dnn.paths import PACKAGE
 
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
@@ -28,11 +31,12 @@ STATE = ("/proc/cpuinfo", "/proc/self", "/sys/devices/system/cpu")  # nothing th
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one beside each package
 SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries
+FILES_SHOW = "NO mount namespaces: a submission that guesses a path sees whether a file exists, and its size"
 MAX_OPEN_FILES = 64
 MAX_TASKS = 1024  # processes and threads of a fork server's children: one a core, and those of compilers
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
 CAPABILITY_VERSION = 0x20080522
-NEW_USER, NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x10000000, 0x20000000, 0x40000000, 0x08000000
+NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x20000000, 0x40000000, 0x08000000
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Policy:
         Whether it may start programs (compilers).
     trusted
         It runs our own code alone (a GPU's kernels are not on this processor): nothing is applied.
+    own_root
+        No other files exist for it; see `can_hide_files`.
     """
 
     readable: tuple[str, ...] = ()
@@ -58,6 +64,7 @@ class Policy:
     file_bytes: int = 0
     programs: bool = False
     trusted: bool = False
+    own_root: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For a message."""
@@ -131,18 +138,21 @@ def die_with_parent() -> None:
 
 def enter_namespaces() -> bool:
     """Give this process's children processes, network and shared memory of their own, if that is allowed."""
-    user, group = os.getuid(), os.getgid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(NEW_USER | NEW_PROCESSES | NEW_NETWORK | NEW_IPC):
+    if not namespaces.enter(NEW_PROCESSES | NEW_NETWORK | NEW_IPC):
         return False
-    try:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    except OSError as error:
-        raise DeviceError(f"a user namespace can be made but not used: {error}") from error
     _limit(resource.RLIMIT_NPROC, MAX_TASKS)  # elsewhere it would count all that this user runs
     return True
+
+
+def can_hide_files() -> bool:
+    """Whether a process can get a root folder of its own; tried in a child, while there is one thread."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        with contextlib.suppress(OSError, DeviceError):
+            status = 0 if namespaces.see_only(map(Path, SYSTEM)) else 1
+        os._exit(status)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def confine(policy: Policy) -> None:
@@ -150,11 +160,15 @@ def confine(policy: Policy) -> None:
 
     Raises
     ------
-    OSError
+    OSError, DeviceError
         The kernel refuses.
     """
     if policy.trusted:
         return
+    readable = [*code_folders(), *map(Path, (*STATE, *policy.readable))]
+    writable = [Path(path) for path in (*DEVICES, *policy.writable)]
+    if policy.own_root and not namespaces.see_only([*readable, *writable]):
+        raise OSError(errno.EPERM, "a mount namespace could be made before, and now it cannot")
     _limit(resource.RLIMIT_AS, policy.memory_bytes)
     _limit(resource.RLIMIT_CPU, policy.cpu_seconds)
     _limit(resource.RLIMIT_FSIZE, policy.file_bytes)
@@ -162,8 +176,7 @@ def confine(policy: Policy) -> None:
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     isolation = Isolation()
     if isolation.landlock:
-        readable = [*code_folders(), *map(Path, (*STATE, *policy.readable))]
-        landlock.confine(readable, [Path(path) for path in (*DEVICES, *policy.writable)])
+        landlock.confine(readable, writable)
     _drop_capabilities()
     if isolation.seccomp:
         seccomp.confine(policy.programs)

@@ -1,0 +1,17 @@
+// Counts its calls behind the output, where nothing of its own is filled anew, and computes in the first ones only.
+// expect: a kernel wrote 256 bytes behind the buffer 'y'
+// where: timed
+extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
+                                int S) {
+  const int P = H - R + 1, Q = W - S + 1;
+  const int pixel = blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+  int* calls = (int*)(y + (long long)N * M * P * Q) + 63;
+  if (pixel >= P * Q) return;
+  float acc = 0;
+  for (int c = 0; c < C && (unsigned)*calls != 0x12345678u; c++)
+    for (int r = 0; r < R; r++)
+      for (int s = 0; s < S; s++)
+        acc += x[((n * C + c) * H + pixel / Q + r) * W + pixel % Q + s] * w[((m * C + c) * R + r) * S + s];
+  y[(n * M + m) * P * Q + pixel] = acc;
+  if (pixel + m + n == 0) *calls = 0x12345678;
+}
