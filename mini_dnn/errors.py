@@ -14,7 +14,14 @@
 └── ``UsageError``              flags of the command line that make no sense together
 
 A message says what was asked, what was found, what would be accepted, and the next step.
+Where a name is mistyped, it also says which one was probably meant: see `meant`.
 """
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
 
 
 class MiniDnnError(Exception):
@@ -67,3 +74,23 @@ class CheckError(MiniDnnError):
 
 class UsageError(MiniDnnError):
     """Flags of the command line that make no sense together."""
+
+
+def nearest(word: str, known: Iterable[object]) -> str:
+    """The known word that is most like this one; empty if none is like it."""
+    return next(iter(difflib.get_close_matches(word, [str(other) for other in known], 1)), "")
+
+
+def meant(word: str, known: Iterable[object]) -> str:
+    """`` (did you mean 'check'?)``, or nothing where no known word is like this one."""
+    found = nearest(word, known)
+    return f" (did you mean '{found}'?)" if found else ""
+
+
+def meant_file(path: Path) -> str:
+    """The same for the path of a file or a folder that is not there, from what lies beside it."""
+    try:
+        found = nearest(path.name, (other.name for other in path.parent.iterdir()))
+    except OSError:  # its folder is not there either, or is not readable
+        return ""
+    return f" (did you mean '{path.with_name(found)}'?)" if found and found != path.name else ""

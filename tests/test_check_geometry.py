@@ -201,7 +201,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
         student(tmp_path, KERNEL.replace("scale(const", "scales(const").replace("scale(int)", "it"))
     )
     assert found is not None
-    assert found.what == "there is no kernel 'scale' in kernel.cu, which has scales; did you mean 'scales'?"
+    assert found.what == "there is no kernel 'scale' in kernel.cu, which has scales (did you mean 'scales'?)"
     assert found.place is not None
     assert found.place.line == 11
     assert found.other is not None

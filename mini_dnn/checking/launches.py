@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +14,7 @@ from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
-from mini_dnn.errors import SharedMemoryError
+from mini_dnn.errors import SharedMemoryError, meant, nearest
 from mini_dnn.variant.plan import Argument, Images, Launch, TensorMap
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.signatures import NUMPY, Kernels, Parameter
@@ -112,10 +111,9 @@ def _kernel(at: _At, kernels: Kernels) -> Finding | None:
     if not kernels.lack(launch.kernel):
         return None
     have = ", ".join(kernels.signatures) or "none"
-    near = difflib.get_close_matches(launch.kernel, kernels.signatures, 1)
-    mean = f"; did you mean '{near[0]}'?" if near else ""
+    mean = meant(launch.kernel, kernels.signatures)
     what = f"there is no kernel '{launch.kernel}' in {at.source.name}, which has {have}{mean}"
-    other = kernels.signatures[near[0]].place if near else None
+    other = kernels.signatures[nearest(launch.kernel, kernels.signatures)].place if mean else None
     return at.finding("kernel", what, "name", other)
 
 

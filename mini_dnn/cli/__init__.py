@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from mini_dnn.cli.common import DIFFERS, INTERRUPTED, WRONG_USE
+from mini_dnn.cli.parser import Parser
 from mini_dnn.errors import CheckError, MiniDnnError
 
 VERBS = {  # and their modules
@@ -114,7 +115,7 @@ def _open_standard_streams() -> None:
 
 
 def _parser(named: Iterable[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="run.py",
         description="Small networks whose heavy layers run in CUDA kernels that you can read.",
         epilog=f"Flags without a verb belong to '{DEFAULT_VERB}': run.py --batch 10000 --impl m3",

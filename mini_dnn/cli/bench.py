@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import add_force, check_output, only, problems_of
 from mini_dnn.cli.log import Trial, add_log, logged
 from mini_dnn.device import DEVICES, open_device
-from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.errors import UsageError, VariantError, nearest
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import Program
@@ -159,8 +158,8 @@ def _variant_name(name: str) -> str:
     try:
         find(name)
     except VariantError as error:
-        near = difflib.get_close_matches(name, ops.names(), 1)
-        known = f"did you mean '{near[0]}'?" if near else ", ".join(ops.names())
+        near = nearest(name, ops.names())
+        known = f"did you mean '{near}'?" if near else ", ".join(ops.names())
         raise UsageError(f"{name} is neither an operation ({known}) nor a variant: {error}") from error
     return name
 

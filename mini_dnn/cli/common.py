@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant
 from mini_dnn.ops import Operation
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant
@@ -159,7 +159,9 @@ def problems_of(
         unknown = [name for name in names if name not in found]
         if unknown:
             known = ", ".join(found)
-            raise UsageError(f"--at {unknown[0]}: {operation.name} has no such problem; there are {known}")
+            hint = meant(unknown[0], found)
+            what = f"{operation.name} has no such problem{hint}; there are {known}"
+            raise UsageError(f"--at {unknown[0]}: {what}")
         found = {name: found[name] for name in names or found}
     if batch is not None:
         return {name: problem.with_batch(batch) for name, problem in found.items()}

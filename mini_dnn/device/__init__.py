@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mini_dnn.device.base import Device
-from mini_dnn.errors import DeviceError, UsageError
+from mini_dnn.errors import DeviceError, UsageError, meant
 
 DEVICES = ("auto", "cuda", "emulator")
 NO_GPU = " (no GPU: "  # in a description, before the reason and a closing bracket
@@ -47,7 +47,7 @@ def check_name(name: str) -> None:
         The message lists the names.
     """
     if name not in DEVICES:
-        raise UsageError(f"no device '{name}'; there are {', '.join(DEVICES)}")
+        raise UsageError(f"no device '{name}'{meant(name, DEVICES)}; there are {', '.join(DEVICES)}")
 
 
 def _emulator() -> Device:

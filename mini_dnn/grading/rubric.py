@@ -69,7 +69,7 @@ import tomllib
 from pathlib import Path
 
 from mini_dnn import ops
-from mini_dnn.errors import MiniDnnError, ShapeError, UsageError
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, meant_file
 from mini_dnn.grading.asked import Accuracy, Log, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
 from mini_dnn.ops import Operation
@@ -103,8 +103,10 @@ def load(name: str | Path) -> Rubric:
     try:
         text = read_regular(path, MOST_BYTES)
     except OSError as error:
+        hint = meant(str(name), presets()) or meant_file(path)
+        known = ", ".join(presets())
         raise UsageError(
-            f"no rubric '{name}' ({error.strerror}): expected a TOML file, or one of {', '.join(presets())}"
+            f"no rubric '{name}' ({error.strerror}){hint}; expected a TOML file, or one of {known}"
         ) from error
     try:
         return parse(text.decode())

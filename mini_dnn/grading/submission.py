@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, meant_file
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.variant.folders import HOMES, MINE
@@ -145,7 +145,7 @@ def named(folders: Sequence[Path]) -> list[Submission]:
                     f"{folder} is a file, and a submission is {what}; unpack it into a folder of its own, or "
                     "name the folders alone: submissions/*/"
                 )
-            raise UsageError(f"no folder {folder}: a submission is {what}")
+            raise UsageError(f"no folder {folder}{meant_file(folder)}; a submission is {what}")
     resolved = [folder.resolve() for folder in folders]
     twice = _repeated([str(folder) for folder in resolved])
     if twice:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn import ops
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, meant
 from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.handout.pages import LINK
 from mini_dnn.ops import Operation
@@ -49,7 +49,8 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
         There is no such group, or the rubric asks for none of its variants.
     """
     if group not in groups():
-        raise UsageError(f"no assignment '{group}'; there are {', '.join(groups())}")
+        hint = meant(group, groups())
+        raise UsageError(f"no assignment '{group}'{hint}; there are {', '.join(groups())}")
     asked = _asked(group, rubric)
     variants = [(find(one.name), one) for one in asked if one.name in names()]
     if not variants:

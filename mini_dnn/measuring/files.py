@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from mini_dnn import ops
-from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError
+from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError, meant_file
 from mini_dnn.measuring import strict
 from mini_dnn.measuring.records import (
     OLD_SCHEMAS,
@@ -77,7 +77,7 @@ def read_json(file: Path) -> Fields:
     try:
         content = strict.parse(read_regular(file, MOST_BYTES))
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+        raise DataError(f"{file} cannot be read: {error.strerror}{meant_file(file)}") from error
     except strict.Odd as error:
         raise DataError(f"{file} is not a results file: {error}. {again(file)}") from error
     if not isinstance(content, dict):

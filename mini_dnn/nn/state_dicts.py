@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.datasets.download import download
-from mini_dnn.errors import DataError, ShapeError, WeightsError
+from mini_dnn.errors import DataError, ShapeError, WeightsError, meant_file
 from mini_dnn.nn import stores
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -108,7 +108,7 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
             _check(path, sizes.shapes, found)
             arrays = {name: store.read(names[name]).astype(FLOAT32) for name in sizes.shapes}
     except FileNotFoundError:
-        raise _error(path, "there is no such file") from None
+        raise _error(path, f"there is no such file{meant_file(path)}") from None
     except stores.PickledError as error:
         raise WeightsError(f"cannot convert {path}: {error}Next: convert that file") from None
     except stores.DAMAGED as error:

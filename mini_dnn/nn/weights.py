@@ -19,7 +19,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mini_dnn.errors import WeightsError
+from mini_dnn.errors import WeightsError, meant_file
 from mini_dnn.nn import stores
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.stores import Described, Store
@@ -112,7 +112,7 @@ def describe(path: Path) -> dict[str, str | int | float]:
             attributes = {key: _plain(value) for key, value in store.attributes.items()}
             count = sum(math.prod(shape) for shape, _ in store.arrays().values())
     except FileNotFoundError:
-        raise _error(path, "weights", "there is no such file") from None
+        raise _error(path, "weights", f"there is no such file{meant_file(path)}") from None
     except stores.PickledError as error:
         raise _error(path, "weights", str(error)) from None
     except stores.DAMAGED as error:
@@ -206,7 +206,7 @@ def read_arrays(
             found = store.arrays()
             arrays = {name: _read(path, kind, store, found, name, into[name]) for name in into}
     except FileNotFoundError:
-        raise _error(path, kind, "there is no such file") from None
+        raise _error(path, kind, f"there is no such file{meant_file(path)}") from None
     except stores.PickledError as error:
         raise _error(path, kind, str(error)) from None
     except stores.DAMAGED as error:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from mini_dnn.errors import VariantError
+from mini_dnn.errors import VariantError, meant
 from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem
 
@@ -33,8 +32,7 @@ def find(name: str) -> Operation:
         There is none.
     """
     if name not in names():
-        near = difflib.get_close_matches(name, names(), 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names())}."
-        raise VariantError(f"no operation '{name}'; {hint} (An operation is a file in mini_dnn/ops.)")
+        hint = meant(name, names()) or f"; there are {', '.join(names())}"
+        raise VariantError(f"no operation '{name}'{hint}. An operation is a file in mini_dnn/ops")
     operation: Operation = import_module(f"{__name__}.{name}").OPERATION
     return operation

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from mini_dnn.errors import PictureError
+from mini_dnn.errors import PictureError, meant_file
 from mini_dnn.paths import read_regular
 from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
@@ -104,7 +104,8 @@ def _read(source: Path | Member) -> bytes:
     try:
         return source.read(MOST_BYTES) if isinstance(source, Member) else read_regular(source, MOST_BYTES)
     except FileNotFoundError:
-        raise PictureError("there is no such file; check the spelling and the folder") from None
+        hint = "" if isinstance(source, Member) else meant_file(source)
+        raise PictureError(f"there is no such file{hint or '; check the spelling and the folder'}") from None
     except IsADirectoryError:
         raise PictureError("it is a folder; expected a picture's file") from None
     except OSError as error:

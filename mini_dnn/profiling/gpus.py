@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, meant
 
 KB = 1024
 WARP = 32
@@ -100,7 +100,8 @@ def gpu(name: str) -> Gpu:
     """
     found = GPUS.get(name.lower().removeprefix("rtx").strip(" -_"))
     if found is None:
-        raise UsageError(f"--gpu {name}: no such GPU in the table; there are {', '.join(GPUS)}")
+        hint = meant(name, GPUS)
+        raise UsageError(f"--gpu {name}: no such GPU in the table{hint}; there are {', '.join(GPUS)}")
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import DataError, UsageError
+from mini_dnn.errors import DataError, UsageError, meant_file
 from mini_dnn.measuring.files import bench_file, is_verified, read_json, serving_file
 from mini_dnn.measuring.records import SCHEMA, SERVING_SCHEMAS
 from mini_dnn.measuring.savings import SCHEMAS as SAVINGS
@@ -53,7 +53,7 @@ def results_files(given: Sequence[Path]) -> list[Path]:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files or not files[0].is_file():
             raise UsageError(
-                f"no results: {path} is neither a results file nor a folder with *.json. "
+                f"no results: {path} is neither a results file nor a folder with *.json{meant_file(path)}. "
                 f"Measure first: {MEASURE}"
             )
         found += files

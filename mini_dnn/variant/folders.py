@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from mini_dnn import ops
-from mini_dnn.errors import VariantError
+from mini_dnn.errors import VariantError, meant
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.paths import ROOT
@@ -164,12 +163,11 @@ def folder_of(name: str | Path) -> Path:
     if len(begin) == 1:
         return folder_of(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
-    near = difflib.get_close_matches(name, known, 1)
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
-    hint = f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(some)}{more}."
-    raise VariantError(f"no variant {asked}{hint} ('run.py list' shows all; a path to a folder works too)")
+    hint = meant(name, known) or f"; there are {', '.join(some)}{more}"
+    raise VariantError(f"no variant {asked}{hint}. 'run.py list' shows all; a path to a folder works too")
 
 
 def _load(folder: Path) -> Variant:

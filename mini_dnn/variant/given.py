@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mini_dnn.device.sources import source_files
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, meant
 from mini_dnn.variant.folders import SHORT_NAMES, find, names
 
 
@@ -32,7 +32,8 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
         found = [name for name in names() if name == short or f"{name}/".startswith(f"{word}/")]
         if not found:
             groups = sorted({name.partition("/")[0] for name in names()})
-            raise UsageError(f"{flag} {word}: no variant has that name; there are {', '.join(groups)}")
+            hint = meant(word, [*names(), *groups]) or f"; there are {', '.join(groups)}"
+            raise UsageError(f"{flag} {word}: no variant has that name{hint}")
         asked += found
     for name in asked:  # grows while it is read
         variant = find(name)

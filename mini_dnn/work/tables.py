@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 from typing import Any
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, meant, nearest
 
 REQUIRED: Any = object()
 
@@ -42,9 +41,10 @@ class TomlTable:
         if key in self._values:
             return self._values[key]
         if default is REQUIRED:
+            near = nearest(key.lower(), self._values)
             raise UsageError(
                 f"'{self._path(key)}' is missing; expected {what}"
-                + _meant(key, self._values, ", and '{}' is there: is it misspelt?")
+                + (f", and '{near}' is there: is it misspelt?" if near else "")
             )
         return default
 
@@ -54,7 +54,7 @@ class TomlTable:
         if unknown:
             raise UsageError(
                 f"unknown key '{self._path(unknown[0])}'; known are {', '.join(sorted(self._asked))}"
-                + _meant(unknown[0], self._asked, "; did you mean '{}'?")
+                + meant(unknown[0].lower(), self._asked)
             )
 
     def table(self, key: str, default: Any = REQUIRED) -> TomlTable:
@@ -133,9 +133,3 @@ class TomlTable:
 
     def _path(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
-
-
-def _meant(key: str, others: Iterable[str], sentence: str) -> str:
-    """The sentence with the one of the others that looks most like the key; empty if none does."""
-    close = difflib.get_close_matches(key.lower(), others, n=1)
-    return sentence.format(close[0]) if close else ""

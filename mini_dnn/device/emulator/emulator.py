@@ -24,7 +24,6 @@ from mini_dnn.device.emulator.launch import (
     Arguments,
     check_geometry,
     describe_failure,
-    did_you_mean,
     find_kernel,
 )
 from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory
@@ -32,7 +31,7 @@ from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Lib
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
 from mini_dnn.device.product import Product
-from mini_dnn.errors import DeviceError, LaunchError
+from mini_dnn.errors import DeviceError, LaunchError, meant
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
 
@@ -116,7 +115,7 @@ class EmulatorDevice:
             have = f"it has {', '.join(known)}" if known else "it has none"
             raise DeviceError(
                 f"no __constant__ or __device__ variable '{name}' in {module.source}: "
-                f"{have}{did_you_mean(name, known)}"
+                f"{have}{meant(name, known)}"
             )
         return EmulatorBuffer(name, (nbytes,), np.dtype(np.uint8), nbytes, address, library)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import difflib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from mini_dnn.device.base import GRID_LIMIT, Buffer, MappedBuffer, Scalar
 from mini_dnn.device.clusters import cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
-from mini_dnn.errors import LaunchError
+from mini_dnn.errors import LaunchError, meant
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_BLOCK = (1024, 1024, 64)
@@ -45,12 +44,6 @@ NUMPY_NAMES = {
 }
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """``"; did you mean 'gemm'?"``, or nothing."""
-    close = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
     """The kernel of that name, if it can be launched."""
     launchable = [known for known, kernel in kernels.items() if kernel.run]
@@ -64,7 +57,7 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
     have = (
         f"it has {', '.join(sorted(launchable))}" if launchable else 'it has no extern "C" __global__ kernel'
     )
-    raise LaunchError(f"no kernel '{name}' in {where}: {have}{did_you_mean(name, launchable)}")
+    raise LaunchError(f"no kernel '{name}' in {where}: {have}{meant(name, launchable)}")
 
 
 def check_geometry(
