@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ import pytest
 import scale_dask
 import scale_slurm
 from scale_kills import program
+from test_bench_elsewhere import untimed
 from test_work import logged, work
 from waiting import wait_until
 
+from mini_dnn.cli import main
 from mini_dnn.paths import ROOT
 from mini_dnn.work import Profile, Work, find_engine, read_profile, run_items, slurm
 from mini_dnn.work.run import Found
@@ -178,6 +181,17 @@ def test_mpi_loses_a_rank_and_goes_on_with_the_same_command(tmp_path: Path) -> N
     assert "40 {}" in done.stdout
     assert sorted(map(int, logged(tmp_path))) == list(range(40))
     assert sum(logged(tmp_path).values()) <= 40 + 2, "but for what the ranks were at"
+
+
+def test_mpi_measures_as_one_process_does(tmp_path: Path) -> None:
+    if shutil.which("mpiexec") is None:
+        pytest.skip("no mpiexec: apt-get install openmpi-bin")
+    words = ["bench", "softmax", "--shapes", "3,5", "2,40", "--device", "emulator"]
+    assert main([*words, "--out", str(tmp_path / "one.json")]) == 0
+    program = [sys.executable, "-m", "mpi4py.futures", str(ROOT / "run.py")]
+    done = mpi(*program, *words, "--executor", "mpi", "--out", str(tmp_path / "many.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert untimed(tmp_path / "many.json") == untimed(tmp_path / "one.json")
 
 
 def kill_a_rank(folder: Path) -> None:

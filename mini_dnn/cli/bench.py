@@ -16,6 +16,7 @@ from mini_dnn.cli.log import Trial, add_log, logged
 from mini_dnn.device import DEVICES, open_device
 from mini_dnn.errors import UsageError, VariantError, nearest
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
+from mini_dnn.measuring.bench_elsewhere import Measurements, remove
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.layerwise import LAYER
@@ -24,6 +25,7 @@ from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.measuring.work_log import Tried
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant, find, mine, names
+from mini_dnn.work import EXECUTORS, Profile, find_engine, read_profile
 
 BATCHES = "100,1000,10000"
 ALL = "all"
@@ -71,6 +73,13 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--sweep", action="store_true", help="also time all candidates of searched variants")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results to FILE, as JSON")
+    parser.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        help="measure by processes, Slurm through submitit or by hand, Dask, or MPI; the same command "
+        "continues an interrupted run",
+    )
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the executor needs, a TOML file")
     add_force(parser)
     add_log(parser)
     bench_serving.add_flags(parser)
@@ -87,9 +96,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
     if serving and (args.log or args.expect):
         raise UsageError("--log and --expect go with op times alone; leave them out beside serving's flags")
+    _check_executor(args, serving)
+    if args.sweep and args.device == "emulator":
+        raise UsageError(
+            "--sweep compares op times, and there are none on the emulator, because CPU time does not "
+            "predict GPU time; use --device cuda"
+        )
     if serving:
         return bench_serving.run(args, variants, batches)
     asked = _asked(args, variants, batches)
+    if args.executor:
+        return _elsewhere(args, variants, asked)
     with closing(open_device(args.device)) as device, logged(args, variants) as trial:
         for variant in variants:
             check_runnable(variant, device)
@@ -106,6 +123,46 @@ def run(args: argparse.Namespace) -> int:
         _measure(bench, program, asked, args)
     if args.out:
         print(f"written to {args.out}")
+    return 0
+
+
+def _check_executor(args: argparse.Namespace, serving: bool) -> None:
+    if args.profile and not args.executor:
+        raise UsageError(f"--profile {args.profile} goes with --executor")
+    if args.executor and serving:
+        raise UsageError("--executor goes with op times alone; leave it out beside serving's flags")
+    if args.executor and not args.out:
+        raise UsageError(
+            f"--executor {args.executor} needs --out FILE: what is measured is kept beside it, in a folder "
+            "that all workers see"
+        )
+
+
+def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Asked) -> int:
+    """Measure by an engine; the file is that of one process in all but times."""
+    profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+    if profile.gpu and args.device != "emulator":
+        profile = profile.gpu
+    if args.executor == "local" and profile.workers > 1 and args.device != "emulator":
+        raise UsageError(
+            f"workers = {profile.workers}: processes of this machine would share one GPU, and their times "
+            "would be wrong; use 1"
+        )
+    todo = Measurements(args.device, args.budget, args.data, args.data_dir, args.sweep)
+    for variant in asked.in_network:
+        for batch in asked.batches:
+            todo.in_network(variant, batch)
+    for op, name, problem in asked.problems:
+        for variant in (variant for variant in asked.at_random if variant.op == op):
+            todo.at_random(variant, name, problem)
+    folder = Path(f"{args.out}.parts")
+    with logged(args, variants) as trial:
+        print(f"executor  {args.executor}: {len(todo.items)} measurements", flush=True)
+        record = todo.run(find_engine(args.executor, profile), folder, _printer(asked, trial))
+        trial.device, trial.verdict = record.device.name, "measured; agrees with float64"
+        write(record, args.out)
+    remove(folder)
+    print(f"device    {record.device.name}\nwritten to {args.out}")
     return 0
 
 

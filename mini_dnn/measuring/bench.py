@@ -18,6 +18,7 @@ from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.measuring.measure import Measured, Setting, measure
 from mini_dnn.measuring.nvml import gpu_state
 from mini_dnn.measuring.records import BenchFile, Place, Row, Skipped, Span, State, Streams, Sweep
+from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import hidden_fraction
 from mini_dnn.running.timing import Timed, Timing, median_error
 from mini_dnn.variant import Variant
@@ -42,6 +43,8 @@ class Bench:
         What the inputs are.
     on_row
         Called with each row, and each problem that a variant does not take, as soon as it is known.
+    head
+        A record of the same device and data, whose fields are taken; otherwise the device is asked.
     """
 
     def __init__(
@@ -49,10 +52,15 @@ class Bench:
         setting: Setting,
         data: str = RANDOM,
         on_row: Callable[[Row | Skipped], None] = lambda row: None,
+        head: BenchFile | None = None,
     ) -> None:
         assert setting.device is not None, "figures are of a device"
         self.setting, self._on_row = setting, on_row
-        self.record = BenchFile(**head(data, setting.device, setting.timing), rows=[])
+        self.record = (
+            replace(head, rows=[], skipped=[], sweeps=[])
+            if head
+            else BenchFile(**head_of(data, setting.device, setting.timing), rows=[])
+        )
 
     def run(self, variants: Sequence[Variant], name: str, problem: Any) -> None:
         """Measure variants of one operation at a problem, all with the same random inputs.
@@ -84,31 +92,15 @@ class Bench:
         CheckError
             One of them computes something else.
         """
-        sweep = variant.sweep
-        if sweep is None or variant.limit_for(problem):
+        if variant.sweep is None or variant.limit_for(problem):
             return
         arrays = variant.operation.inputs(problem, SEED)
         setting = replace(self.setting, timing=SWEEP_TIMING)
 
         def op_ms(x: int, y: int) -> float | None:
-            title = f"{variant.name} with {sweep.x_name} = {x}, {sweep.y_name} = {y}"
-            candidate = replace(sweep.make(x, y), name=title, folder=variant.folder)
-            return measure(candidate, name, problem, arrays, setting).result.op_ms
+            return op_ms_of(variant, name, problem, x, y, setting, arrays)
 
-        self.record.sweeps.append(
-            Sweep(
-                op=variant.op,
-                problem=name,
-                variant=variant.name,
-                batch=problem.batch,
-                x_name=sweep.x_name,
-                x_values=list(sweep.x_values),
-                y_name=sweep.y_name,
-                y_values=list(sweep.y_values),
-                op_ms=[[op_ms(x, y) for x in sweep.x_values] for y in sweep.y_values],
-                best=sweep.best,
-            )
-        )
+        self.record.sweeps.append(sweep_of(variant, name, problem, op_ms))
 
     def _skip(self, variant: Variant, name: str, reason: str) -> None:
         skipped = Skipped(op=variant.op, problem=name, variant=variant.name, reason=reason)
@@ -116,7 +108,48 @@ class Bench:
         self._on_row(skipped)
 
 
-def head(data: str, device: Device, timing: Timing) -> dict[str, Any]:
+def op_ms_of(
+    variant: Variant, name: str, problem: Any, x: int, y: int, setting: Setting, arrays: Arrays | None = None
+) -> float | None:
+    """The op time of a searched variant with these values of its parameters; None without a clock.
+
+    Parameters
+    ----------
+    arrays
+        The inputs, where they are at hand: always the random ones of `SEED`.
+
+    Raises
+    ------
+    CheckError
+        It computes something else.
+    """
+    sweep = variant.sweep
+    assert sweep is not None, "the caller looks"
+    title = f"{variant.name} with {sweep.x_name} = {x}, {sweep.y_name} = {y}"
+    candidate = replace(sweep.make(x, y), name=title, folder=variant.folder)
+    given = arrays or variant.operation.inputs(problem, SEED)
+    return measure(candidate, name, problem, given, setting).result.op_ms
+
+
+def sweep_of(variant: Variant, name: str, problem: Any, op_ms: Callable[[int, int], float | None]) -> Sweep:
+    """A record of the op times of all pairs of the values that a variant was searched in."""
+    sweep = variant.sweep
+    assert sweep is not None, "the caller looks"
+    return Sweep(
+        op=variant.op,
+        problem=name,
+        variant=variant.name,
+        batch=problem.batch,
+        x_name=sweep.x_name,
+        x_values=list(sweep.x_values),
+        y_name=sweep.y_name,
+        y_values=list(sweep.y_values),
+        op_ms=[[op_ms(x, y) for x in sweep.x_values] for y in sweep.y_values],
+        best=sweep.best,
+    )
+
+
+def head_of(data: str, device: Device, timing: Timing) -> dict[str, Any]:
     """What all figures of a record share: when, of which code, on what, and how an op is timed."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

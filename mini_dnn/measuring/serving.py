@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.errors import CheckError, DeviceError
-from mini_dnn.measuring.bench import SEED, code_of, head, spread, state_of
+from mini_dnn.measuring.bench import SEED, code_of, head_of, spread, state_of
 from mini_dnn.measuring.measure import Setting, measure
 from mini_dnn.measuring.nvml import Watch
 from mini_dnn.measuring.records import Growth, Latency, ServingFile, Throughput
@@ -109,7 +109,7 @@ class ServingBench:
         assert setting.device is not None, "a clock is a device's"
         self.setting = setting
         self.record = ServingFile(
-            **head(data, setting.device, setting.timing),
+            **head_of(data, setting.device, setting.timing),
             serving={"warm_up": WARM_UP, "images": ENTRIES, "passes": PASSES, "limit": LIMIT},
             latency=[],
             growth=[],
