@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
     variants = _variants(args, serving)
     check_output("--out", args.out, args.force)
     if not args.budget > 0:
-        raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+        raise UsageError(f"--budget {args.budget}: expected a positive number of seconds")
     if serving and (args.log or args.expect):
-        raise UsageError("--log and --expect go with op times alone; leave them out beside serving's flags")
+        raise UsageError("--log and --expect record op times only; remove them, or the flags for serving")
     if serving:
         return bench_serving.run(args, variants, batches)
     asked = _asked(args, variants, batches)
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse.Namespace) -> None:
-    """Measure everything; what there is is written as it grows, so that a later failure costs nothing."""
+    """Measure everything; results are written as they arrive, so that a later failure loses none."""
 
     def keep() -> None:
         if args.out:
