@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if args.stored and args.out:
         raise UsageError("--from measures nothing that --out could write; leave one of them out")
     if not args.budget > 0:
-        raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+        raise UsageError(f"--budget {args.budget}: expected a positive number of seconds")
     record = peers_picture.read(args.stored) if args.stored else measured(args)
     if args.picture:
         peers_picture.save(record, args.picture)

@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
     if args.stored and args.out:
         raise UsageError("--from measures nothing that --out could write; leave one of them out")
     if not args.seconds > 0:
-        raise UsageError(f"--seconds {args.seconds:g}: expected a number of seconds above 0")
+        raise UsageError(f"--seconds {args.seconds:g}: expected a positive number of seconds")
     record = read(args.stored) if args.stored else _run_on_gpu(args)
     if record.rows:
         print("\n" + to_markdown([rows_table(record), gains_table(record)]))

@@ -201,7 +201,7 @@ def test_names_from_a_file(
 ) -> None:
     words = ["classify", f"{folder}/0.png", "--weights", str(weights), "--impl", "cpu", "--top", "6"]
     assert main(words) == 0
-    assert "NOTE: nobody says what its classes are called" in capsys.readouterr().out
+    assert "NOTE: the names of the classes are not known" in capsys.readouterr().out
     file = tmp_path / "names"
     file.write_text("# a notice\n" + "\n".join("abcdef"))
     assert main([*words, "--classes", str(file)]) == 0
@@ -209,7 +209,7 @@ def test_names_from_a_file(
     assert "NOTE" not in out
     assert sorted(re.findall(r"% (\w+)", out.split("0.png: ")[1].split("\n")[0])) == list("abcdef")
     for text, says in (
-        (b"a\nb\n", "has 2 names, and the network knows 6 classes"),
+        (b"a\nb\n", "has 2 names, and the network has 6 classes"),
         (b"\xff", "is not UTF-8 text"),
     ):
         file.write_bytes(text)
@@ -290,11 +290,11 @@ def test_nothing_is_written_half(
     [
         ([], "no picture is named"),
         (["x.png", "--top", "0"], "--top 0: expected 1 or more"),
-        (["x.png", "--top", "11"], "the network knows 10 classes"),
+        (["x.png", "--top", "11"], "the network has 10 classes"),
         (["x.png", "--batch", "0"], "--batch 0: expected 1 or more"),
         (["x.png", "--workers", "-1"], "--workers -1: expected 1 or more"),
-        (["x.png", "--impl", "cpu", "--device", "emulator"], "leave --device emulator out"),
-        (["x.png", "--impl", "m3"], "it computes conv2d, and the vision transformer is the operation vit"),
+        (["x.png", "--impl", "cpu", "--device", "emulator"], "remove --device emulator"),
+        (["x.png", "--impl", "m3"], "it computes conv2d, but the vision transformer needs vit"),
         (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
         (["x.png", "--json", "/"], "is a folder; name a file in it"),
         (["x.png", "--recipe", "/nowhere"], "cannot be used: No such file"),
@@ -309,7 +309,7 @@ def test_wrong_use(words: list[str], says: str, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[1]", "it is no object"),
+        ("[1]", "instead of an object"),
         ("{", "cannot be used"),
         ('{"crop": 30}', "pictures of 30 pixels in 3 channels"),
         ('{"crop": 20, "mean": [0], "deviation": [1]}', "in 1 channels"),

@@ -220,7 +220,7 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["cpu", *out], "has no kernels"),
         (["m1", "--beside", *out], "m1/cpu is NumPy"),
         (["m1", "--beside", "softmax/v1", *out], "computes softmax"),
-        (["gemm/v0", "--beside", *out], "names no parent"),
+        (["gemm/v0", "--beside", *out], "has no parent"),
         (["m1", "--out", str(mine)], "--force"),
         (["m1", "--shape", "1,2", *out], "--shape"),
     ):

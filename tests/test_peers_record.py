@@ -43,7 +43,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
         (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schemas are peers-2 and peers-3"),
         (["--from", "{empty}", "--picture", "{folder}/x.svg"], "nothing to draw"),
         (["--from", "{folder}/none.json", "--picture", "{folder}/x.svg"], "cannot be read"),
-        (["--budget", "0"], "a number of seconds above 0"),
+        (["--budget", "0"], "a positive number of seconds"),
         (["--impl", "cpu"], "runs on the CPU"),
         (["--impl", "m3/fuson"], "did you mean"),
         (["--out", "{folder}/none/x.json"], "there is no folder"),

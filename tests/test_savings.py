@@ -246,7 +246,7 @@ class TestProgram:
             (["--from", "{file}", "--out", "{folder}/x.json"], "leave one of them out"),
             (["--from", "{file}", "--picture", "{folder}/x.pdf"], "written as .svg or .png"),
             (["--from", "{other}"], "schema is 3, and this program reads savings-1"),
-            (["--seconds", "0"], "a number of seconds above 0"),
+            (["--seconds", "0"], "a positive number of seconds"),
             (["--out", "{folder}/none/x.json"], "there is no folder"),
         ],
     )

@@ -315,9 +315,9 @@ def test_by_an_engine_as_by_this_process(
     assert not (tmp_path / "x.csv.parts").exists()
     capsys.readouterr()
     for more, says in (
-        (["--executor", "local"], "needs a file for the results"),
-        (["--executor", "local", "--gpus", "2"], "gives each worker one GPU"),
-        (["--profile", "x.toml"], "--profile x.toml goes with --executor"),
+        (["--executor", "local"], "needs a results file"),
+        (["--executor", "local", "--gpus", "2"], "one GPU per worker"),
+        (["--profile", "x.toml"], "--profile x.toml needs --executor"),
     ):
         assert main([*words[:2], *more]) == 2
         assert says in capsys.readouterr().err

@@ -229,9 +229,9 @@ def test_rates_are_of_the_same_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "says"),
     [
         (["infer", "--gpus", "2"], "--gpus 2 needs --resident"),
-        (["bench", "--gpus", "2"], "--gpus goes with --throughput"),
-        (["bench", "--throughput", "--latency", "--gpus", "2"], "leave --latency and --growth out"),
-        (["classify", "x.png", "--impl", "cpu", "--gpus", "2"], "leave --gpus 2 out"),
+        (["bench", "--gpus", "2"], "--gpus needs --throughput"),
+        (["bench", "--throughput", "--latency", "--gpus", "2"], "remove --latency and --growth"),
+        (["classify", "x.png", "--impl", "cpu", "--gpus", "2"], "remove --gpus 2"),
         (["classify", "x.png", "--device", "emulator", "--gpus", "no"], "expected 'all'"),
     ],
 )

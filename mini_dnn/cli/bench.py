@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
     variants = _variants(args, serving)
     check_output("--out", args.out, args.force)
     if not args.budget > 0:
-        raise UsageError(f"--budget {args.budget}: expected a number of seconds above 0")
+        raise UsageError(f"--budget {args.budget}: expected a positive number of seconds")
     if serving and (args.log or args.expect):
-        raise UsageError("--log and --expect go with op times alone; leave them out beside serving's flags")
+        raise UsageError("--log and --expect record op times only; remove them, or the flags for serving")
     _check_executor(args, serving)
     if args.sweep and args.device == "emulator":
         raise UsageError(
@@ -130,11 +130,11 @@ def _check_executor(args: argparse.Namespace, serving: bool) -> None:
     if args.profile and not args.executor:
         raise UsageError(f"--profile {args.profile} goes with --executor")
     if args.executor and serving:
-        raise UsageError("--executor goes with op times alone; leave it out beside serving's flags")
+        raise UsageError("--executor measures op times only; remove it, or the flags for serving")
     if args.executor and not args.out:
         raise UsageError(
-            f"--executor {args.executor} needs --out FILE: what is measured is kept beside it, in a folder "
-            "that all workers see"
+            f"--executor {args.executor} needs --out FILE: the measurements are stored next to it, in a folder "
+            "that all workers can read"
         )
 
 
@@ -167,7 +167,7 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
 
 
 def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse.Namespace) -> None:
-    """Measure everything; what there is is written as it grows, so that a later failure costs nothing."""
+    """Measure everything; results are written as they arrive, so that a later failure loses none."""
 
     def keep() -> None:
         if args.out:

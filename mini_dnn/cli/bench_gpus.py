@@ -24,10 +24,10 @@ def run(args: argparse.Namespace, networks: Sequence[Variant], batches: Sequence
     Raises
     ------
     UsageError
-        Other measures are asked for, too.
+        Other measurements were also requested.
     """
     if args.latency or args.growth:
-        raise UsageError(f"--gpus {args.gpus} goes with --throughput alone; leave --latency and --growth out")
+        raise UsageError(f"--gpus {args.gpus} works only with --throughput; remove --latency and --growth")
     some = places(args.gpus, args.device)
     counts = sorted({*(2**n for n in range(len(some).bit_length())), len(some)})
     of_images = any(variant.op == NETWORK for variant in networks)

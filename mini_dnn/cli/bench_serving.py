@@ -53,7 +53,7 @@ class Asked:
         for send in self.sends:
             if send not in known:
                 raise UsageError(
-                    f"--send {send}: {variant.op} has no such form; there are {', '.join(known)}"
+                    f"--send {send}: {variant.op} does not support it; expected one of {', '.join(known)}"
                 )
         if self.sends:
             return self.sends
@@ -69,13 +69,16 @@ class Asked:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags to those of ``bench``."""
     group = parser.add_argument_group(
-        "serving", "Measured on a GPU, instead of the rows of single operations; any of the first three."
+        "serving",
+        "Measure on a GPU, instead of the times of single operations. The first three flags can be combined.",
     )
-    group.add_argument("--latency", action="store_true", help="wall time of requests of one image each")
+    group.add_argument(
+        "--latency", action="store_true", help="wall-clock time of requests with one image each"
+    )
     group.add_argument(
         "--growth",
         action="store_true",
-        help="op times at batches of 1 to 100,000 random images (or --batch), of --impl (default m3) too",
+        help="op times at batches of 1 to 100,000 random images (or --batch), also of --impl (default m3)",
     )
     group.add_argument(
         "--throughput", action="store_true", help="images per second in batches of 10,000 (or --batch)"
@@ -90,8 +93,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--send",
         nargs="+",
         metavar="FORM",
-        help=f"what an image is on its way: {', '.join(SEND)} (default: for --latency the first, for "
-        "--throughput all that can be)",
+        help=f"form in which images are sent: {', '.join(SEND)} (default: for --latency the first one, for "
+        "--throughput all that the network supports)",
     )
     group.add_argument("--gpus", metavar="all|N|LIST", help=f"for --throughput: {GPUS}")
     group.add_argument(
@@ -119,12 +122,12 @@ def wanted(args: argparse.Namespace) -> bool:
     for name, measures in goes_with.items():
         if getattr(args, name) is not None and not set(measures) & set(asked):
             hint = "; 'run.py --resident whole' classifies with a network" if name == "resident" else ""
-            raise UsageError(f"--{name} goes with --{' or --'.join(measures)} here{hint}")
+            raise UsageError(f"--{name} needs --{' or --'.join(measures)} here{hint}")
     for name in ("sweep", "at", "shapes"):
         if getattr(args, name) and asked:
-            raise UsageError(f"--{name} is for rows of single operations; leave it or --{asked[0]} out")
+            raise UsageError(f"--{name} is for the times of single operations; remove it, or --{asked[0]}")
     if args.requests is not None and args.requests < 1:
-        raise UsageError(f"--requests {args.requests}: expected one request or more")
+        raise UsageError(f"--requests {args.requests}: expected 1 or more requests")
     return bool(asked)
 
 

@@ -16,11 +16,11 @@ from mini_dnn.errors import UsageError
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
-FORMATS = {  # flags, and what they say of themselves
-    "json": "write the classes there, as one object; - for standard output",
-    "jsonl": "the same as JSON lines, an object for each picture",
-    "csv": "the same as a table, a line for each class",
-    "parquet": "the same table in the format of Apache Parquet, by pyarrow",
+FORMATS = {  # flags and their help texts
+    "json": "write the classes to FILE as one JSON object; - for standard output",
+    "jsonl": "write JSON lines, one object per picture",
+    "csv": "write a table with one line per class",
+    "parquet": "write the same table in the format of Apache Parquet; needs pyarrow",
 }
 COLUMNS = {  # of tables, and their types in a Parquet file
     "file": "string",
@@ -202,14 +202,14 @@ def pyarrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            "--parquet: Parquet files are written by pyarrow, which is not installed: pip install -e "
-            "'.[parquet]'; or take --jsonl or --csv"
+            "--parquet needs pyarrow, which is not installed: pip install -e '.[parquet]'; or use --jsonl or "
+            "--csv"
         ) from error
     return pyarrow, pyarrow.parquet
 
 
 def plain(name: str) -> str:
-    """A name without what a terminal would take for commands."""
+    """A name without control characters, which a terminal would interpret."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in name)
 
 

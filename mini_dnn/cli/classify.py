@@ -38,9 +38,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "classify",
-        help="classify pictures of your own: JPEG, PNG and what else Pillow reads",
-        description="Classify pictures: files, folders with all that is in them, .npy files of pixels, or - "
-        "for a picture from standard input.",
+        help="classify pictures of your own: JPEG, PNG and other formats that Pillow reads",
+        description="Classify pictures: files, folders and their subfolders, archives, .npy files of "
+        "pixels, or - for a picture from standard input.",
     )
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="a file, a folder, a .npy file, or -")
     networks = [name for name, model in MODELS.items() if model.pictures]
@@ -49,7 +49,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--impl",
         metavar="NAME|PATH",
-        help=f"what runs the network: a variant of it, or {HOST} (default: the best variant on a GPU; {HOST} "
+        help=f"a variant that runs the network, or {HOST} (default: the best variant on a GPU; {HOST} "
         "without one)",
     )
     parser.add_argument(
@@ -60,54 +60,63 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
     add_flags(parser, FORMATS)
-    parser.add_argument("--force", action="store_true", help="replace files of results that exist")
+    parser.add_argument("--force", action="store_true", help="replace existing results files")
     parser.set_defaults(run=run)
 
 
 def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> None:
     """Add what all verbs that classify pictures have in common; ``formats`` are some of `FORMATS`."""
     parser.add_argument(
-        "--list", metavar="FILE", help="a file that names more of them, one a line; - for standard input"
+        "--list", metavar="FILE", help="a file that names more pictures, one per line; - for standard input"
     )
     parser.add_argument(
         "--labels",
         metavar="FILE",
-        help="the right class of each picture, for the accuracy: a name or a number a line, a .npy file, or "
-        "FILE.h5:ARRAY",
+        help="the correct class of each picture, for the accuracy: a name or a number per line, a .npy file, "
+        "or FILE.h5:ARRAY",
     )
     parser.add_argument(
         "--classes",
         type=Path,
         metavar="FILE",
-        help="names of the classes, one a line (default: those of what the weights were trained on)",
+        help="names of the classes, one per line (default: those of the data that the weights were trained "
+        "on)",
     )
-    parser.add_argument("--top", type=int, default=5, metavar="K", help="classes a picture (default 5)")
+    parser.add_argument(
+        "--top", type=int, default=5, metavar="K", help="number of classes per picture (default 5)"
+    )
     parser.add_argument(
         "--recipe",
         type=Path,
         metavar="FILE",
-        help="JSON of what is done to pictures (default: as for the weights' training)",
+        help="JSON file with the preprocessing of pictures (default: that of the training of the weights)",
     )
     parser.add_argument(
         "--invert",
         action=argparse.BooleanOptionalAction,
-        help="swap light and dark, or do not (default: as the recipe says)",
+        help="invert the pictures, or do not (default: as set in the recipe)",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="that decode pictures, for each GPU (default: one a core)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="number of workers that decode pictures, per GPU (default: one per core)",
     )
     parser.add_argument(
         "--executor",
         choices=EXECUTORS,
-        help="shards as items of processes, Slurm through submitit or by hand, Dask, or MPI",
+        help="run the shards in processes of this machine, Slurm through submitit or by hand, Dask, or MPI",
     )
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the executor needs, a TOML file")
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="a TOML file with the settings of the executor"
+    )
     parser.add_argument(
         "--shard",
         type=int,
         default=SHARD,
         metavar="N",
-        help="pictures that a GPU is given, and that are kept, at a time (default %(default)s)",
+        help="number of pictures that a GPU processes, and whose results are stored, at a time (default "
+        "%(default)s)",
     )
     for name in formats:
         parser.add_argument(f"--{name}", metavar="FILE", help=FORMATS[name])
@@ -143,7 +152,8 @@ def run(args: argparse.Namespace) -> int:
         classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
     if args.top > len(classifier.classes):
         raise UsageError(
-            f"--top {args.top}: the network knows {len(classifier.classes)} classes; give 1 to that"
+            f"--top {args.top}: the network has {len(classifier.classes)} classes; expected 1 up to this "
+            "number"
         )
     found = sources(args.pictures, args.list, classifier.recipe)
     labels = Labels(args.labels, classifier.classes) if args.labels else None
@@ -163,7 +173,10 @@ def run(args: argparse.Namespace) -> int:
         say(f"device    {opened.device}")
         say(f"weights   {classifier.weights_file}")
         if classifier.classes[0] == names.NUMBERED.format(0):
-            say("          NOTE: nobody says what its classes are called; --classes FILE does, a name a line")
+            say(
+                "          NOTE: the names of the classes are not known; --classes FILE sets them, one per "
+                "line"
+            )
         say(f"pictures  {found.count:,}: {classifier.recipe}\n")
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
         about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
@@ -194,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
     kept.remove()
     if labels and tally.accuracy is not None:
         say(f"\nTest Accuracy: {tally.accuracy:.4f} ({tally.right:,} of {tally.classified:,} pictures)")
-    rate = f"{tally.classified / seconds:,.1f} a second"
+    rate = f"{tally.classified / seconds:,.1f} per second"
     say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.classified:
         say(f"limit     {in_words(spent)}")
@@ -205,17 +218,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_flags(args: argparse.Namespace) -> None:
     if args.profile and not args.executor:
-        raise UsageError(f"--profile {args.profile} goes with --executor")
+        raise UsageError(f"--profile {args.profile} needs --executor")
     if args.gpus and args.executor:
-        raise UsageError("--gpus is for the GPUs of this machine, and --executor gives each worker one GPU")
+        raise UsageError(
+            "--gpus uses the GPUs of this machine, and --executor one GPU per worker; use only one of them"
+        )
     for flag in ("top", "batch", "workers", "shard"):
         value = getattr(args, flag)
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value}: expected 1 or more")
     if args.impl == HOST and args.gpus:
-        raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --gpus {args.gpus} out")
+        raise UsageError(f"--impl {HOST} is NumPy and runs on the host; remove --gpus {args.gpus}")
     if args.impl == HOST and args.device != "auto":
-        raise UsageError(f"--impl {HOST} is NumPy and runs on the host; leave --device {args.device} out")
+        raise UsageError(f"--impl {HOST} is NumPy and runs on the host; remove --device {args.device}")
 
 
 def _names(path: Path, classifier: Classifier) -> Sequence[str]:
@@ -223,8 +238,8 @@ def _names(path: Path, classifier: Classifier) -> Sequence[str]:
     found, count = names.read(path), len(classifier.classes)
     if len(found) != count:
         raise UsageError(
-            f"--classes {path} has {len(found)} names, and the network knows {count} classes; give a name "
-            "for each, in the order of their numbers"
+            f"--classes {path} has {len(found)} names, and the network has {count} classes; expected one "
+            "name per class, in the order of their numbers"
         )
     return found
 
@@ -236,13 +251,13 @@ def _recipe(path: Path | None) -> Recipe | None:
     try:
         found = json.loads(read_regular(path, MOST_RECIPE_BYTES))
         if not isinstance(found, dict):
-            raise ShapeError(f"it is no object, but {found!r:.40}")
+            raise ShapeError(f"it contains {found!r:.40} instead of an object")
         return Recipe.from_dict(found)
     except (OSError, ValueError, RecursionError) as error:  # a ShapeError is a ValueError
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
             f"--recipe {path} cannot be used: {why}; expected a JSON object with the fields "
-            f"{', '.join(IMAGENET.to_dict())}, of which those that are left out are ImageNet's"
+            f"{', '.join(IMAGENET.to_dict())}; a field that is omitted has its value for ImageNet"
         ) from error
 
 
@@ -264,7 +279,7 @@ def _with_classes(
 
 
 def limit(spent: Spent) -> str:
-    """What took most of the time: ``"decoding"``, ``"copies"``, ``"results"`` or ``"network"``."""
+    """The part that took the most time: ``"decoding"``, ``"copies"``, ``"results"`` or ``"network"``."""
     shares = {
         "network": spent.network,
         "decoding": spent.waited,
@@ -275,13 +290,13 @@ def limit(spent: Spent) -> str:
 
 
 def in_words(spent: Spent) -> str:
-    """The same for people."""
+    """The shares of the time, in words."""
     seconds = spent.seconds or 1.0
     shares = [
         f"the network {spent.network / seconds:.0%}",
-        f"waiting for pictures {spent.waited / seconds:.0%}",
+        f"waiting for decoded pictures {spent.waited / seconds:.0%}",
         f"copies on the host {spent.copying / seconds:.0%}",
         f"classes {spent.results / seconds:.0%}",
     ]
     decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
-    return f"{limit(spent)}: of the time, {', '.join(shares)}{decoding}"
+    return f"{limit(spent)}; shares of the time: {', '.join(shares)}{decoding}"

@@ -78,7 +78,7 @@ def open_classifier(
 def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path | None) -> Opened:
     """Processes, Slurm, Dask or MPI."""
     if folder is None:
-        raise UsageError(f"--executor {args.executor} needs a file for the results, such as --jsonl FILE")
+        raise UsageError(f"--executor {args.executor} needs a results file, such as --jsonl FILE")
     if args.impl in (None, HOST) and args.device == "auto":
         device, kind, code = "", HOST, None
     else:
@@ -96,13 +96,14 @@ def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path 
 
 
 def _check_impl(name: str | None, classifier: Classifier) -> Variant | None:
-    """The variant of that name, which computes the network; None where none is named."""
+    """The variant of that name, which computes the network; None if there is no name."""
     variant = find(name) if name not in (None, HOST) else None
     op = classifier.known.operation.name
     if variant and variant.op != op:
         raise UsageError(
-            f"--impl {name}: it computes {variant.op}, and {classifier.model.title} is the operation "
-            f"{op}; 'run.py list {op}' shows what computes it, and {HOST} does"
+            f"--impl {name}: it computes {variant.op}, but {classifier.model.title} needs {op}; use a "
+            "variant "
+            f"that 'run.py list {op}' shows, or {HOST}"
         )
     return variant
 

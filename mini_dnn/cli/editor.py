@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             variant = find(name)
         except VariantError as error:  # one that is being written must not cost the others
-            print(f"NOTE: left out: {error}")
+            print(f"NOTE: skipped: {error}")
             continue
         if variant.plan:
             entries.append(entry(variant, toolkit))

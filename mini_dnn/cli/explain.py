@@ -25,24 +25,26 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser = verbs.add_parser(
         "explain",
         help="make a page that shows what a kernel does: lines, warps, blocks, grid",
-        description="Run a variant on the counting emulator at one problem, and write a page that shows "
-        "what its kernels do: sectors and bank conflicts of lines, addresses of each warp, the steps of a "
-        "block, what blocks read twice; with findings and cures in words. The page is one file, and works "
-        "offline.",
+        description="Run a variant in the counted mode of the emulator at one problem, and write a page "
+        "that shows what its kernels do: sectors and bank conflicts per line, addresses of each warp, steps "
+        "of a block, and elements that several blocks read. It describes findings and remedies in words. The "
+        "page is a single file that works offline.",
     )
     add_variant(parser)
-    parser.add_argument("--at", metavar="NAME", help="a problem by name (default: the course's first one)")
-    parser.add_argument("--shape", metavar="SIZES", help="a problem by its sizes, instead")
-    parser.add_argument("--batch", type=int, help=f"entries of the batch (default: at most {MOST})")
+    parser.add_argument(
+        "--at", metavar="NAME", help="name of a problem (default: the first problem of the course)"
+    )
+    parser.add_argument("--shape", metavar="SIZES", help="a problem as sizes, instead of --at")
+    parser.add_argument("--batch", type=int, help=f"size of the batch (default: at most {MOST})")
     parser.add_argument(
         "--beside",
         nargs="?",
         const="",
         metavar="VARIANT",
-        help="show another variant beside it (default: its parent)",
+        help="also show another variant, for comparison (default: the parent)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default 0)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="write the page there")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="file for the page")
     add_force(parser)
     parser.set_defaults(run=run)
 
@@ -74,23 +76,23 @@ def describe(kernel: Counted) -> list[str]:
     for finding in findings(kernel):
         where = f"{Path(finding.place.file).name}:{finding.place.line}: " if finding.place else ""
         lines += [f"  {where}{finding.title} {finding.what}", f"    try: {finding.cure}"]
-    return lines if len(lines) > 1 else [*lines, "  nothing stands out"]
+    return lines if len(lines) > 1 else [*lines, "  no findings"]
 
 
 def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
-    """The variant to show beside, if one is asked for."""
+    """The variant to compare with, if one is requested."""
     if args.beside is None:
         return []
     name = args.beside or variant.parent
     if not name:
-        raise UsageError(f"{variant.name} names no parent; name what to show beside it: --beside VARIANT")
+        raise UsageError(f"{variant.name} has no parent; name the variant to compare with: --beside VARIANT")
     other = find(name)
     only([other], variant.op, "--beside")
     return [other]
 
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
-    """The problem that is asked for, or else one that the emulator does in seconds."""
+    """The requested problem, or else one that the emulator runs in seconds."""
     at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
     problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
     problem = next(iter(problems.values()))
@@ -103,19 +105,19 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
         return problem
     small = max(fitting, key=lambda one: one.flops)
     print(
-        f"NOTE: the course's problems would take long, so this is a small one; --shape names another: {small}"
+        f"NOTE: the problems of the course would take long; using {small} instead (--shape selects another)"
     )
     return small
 
 
 def _check_page(path: Path, force: bool) -> None:
-    """Refuse a file that holds something else than a page of ours; see `check_output`."""
+    """Refuse to replace a file that is not a page of explain; see `check_output`."""
     if path.is_file() and not force:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
         if head and MARK.encode() not in head:
             raise UsageError(
-                f"--out {path} exists, and it is not a page of explain; name another file, or replace it "
-                "with --force"
+                f"--out {path} exists, but it is not a page of explain; name another file, or use --force to "
+                "replace it"
             )
     check_output("--out", path, force=True)

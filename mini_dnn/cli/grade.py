@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--jobs {args.jobs}: expected 1 or more; there are {os.cpu_count()} processors")
     if args.jobs is not None and args.executor != "local":
         raise UsageError(
-            f"--jobs {args.jobs} is for --executor local; with {args.executor}, the profile says how many "
+            f"--jobs {args.jobs} is for --executor local; with {args.executor}, the profile sets how many "
             "jobs run at a time"
         )
     start = None if args.similarity is None else given(args.similarity, "--similarity")

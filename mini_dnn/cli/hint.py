@@ -12,7 +12,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "hint",
-        help="the next hint for an exercise",
+        help="print the next hint for an exercise",
         description="Show the next hint for the first remaining blank of an exercise ('run.py new "
         "--exercise' makes one). Each call shows a more detailed hint; the last hint is the answer.",
     )

@@ -26,13 +26,13 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         "--log",
         type=Path,
         metavar="FILE",
-        help=f"append what was tried to this work log (default: the file that {VARIABLE} names, if any); "
+        help=f"append this attempt to this work log (default: the file that {VARIABLE} names, if any); "
         "'run.py report --log FILE' makes a page from it",
     )
     parser.add_argument(
         "--expect",
         metavar="TEXT",
-        help="what you expect, for the log (default: what the kernel's header says under Gain)",
+        help="your expectation, for the log (default: the section Gain of the kernel's header)",
     )
 
 
@@ -92,7 +92,7 @@ def _log_of(args: argparse.Namespace) -> Path | None:
         raise UsageError(f"--expect is for the work log; name its file with --log FILE or in {VARIABLE}")
     same = next((flag for flag in OUTPUTS if path and getattr(args, flag, None) == path), None)
     if same:
-        raise UsageError(f"--log and --{same} both name {path}; use a file for each")
+        raise UsageError(f"--log and --{same} both name {path}; use two files")
     return path
 
 

@@ -44,12 +44,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "problems of its operation, such as the two layers of the course's network, and explain the results. "
         "ncu: hardware counters of each kernel. nsys: times of kernels and copies. sanitizer: invalid "
         "accesses, races, barriers, uninitialised reads; the status is 1 if there are any. emulator: the "
-        "counters that follow from addresses, per source line, and a bracket of the time; it needs no GPU, "
-        "and is the default on a machine without one.",
+        "counters that follow from addresses, per source line, and an estimated range of the time; it needs "
+        "no GPU, and is the default on a machine without one.",
     )
     add_variant(parser, "m3")
     parser.add_argument(
-        "--tool", choices=BATCHES, help="which tool (default: emulator if there is no GPU, else ncu)"
+        "--tool", choices=BATCHES, help="the tool (default: emulator if there is no GPU, otherwise ncu)"
     )
     parser.add_argument(
         "--batch",
@@ -80,10 +80,14 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--gpu",
         default="h200",
         metavar="NAME",
-        help=f"of --tool emulator: for which GPU, of {', '.join(GPUS)} (default h200)",
+        help=f"with --tool emulator: the GPU whose times are estimated, one of {', '.join(GPUS)} (default "
+        "h200)",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="of --tool emulator: write all counters by line and array"
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="with --tool emulator: write all counters by line and array to FILE",
     )
     add_force(parser)
     add_log(parser)
@@ -146,12 +150,12 @@ def _default_tool() -> str:
 
 
 def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> int:
-    """Count in the emulator; problems that would take it too long are named and left out."""
+    """Count in the emulator; problems that would take too long are reported and skipped."""
     chosen = gpu(args.gpu)
     if chosen.arch < variant.min_arch:
         raise UsageError(
             f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer, and {chosen.name} is "
-            f"sm_{chosen.arch}; name another with --gpu"
+            f"sm_{chosen.arch}; use --gpu to select another GPU"
         )
     check_output("--json", args.json, args.force)
     small = {name: problem for name, problem in problems.items() if problem.flops <= emulated.MOST_FLOPS}
@@ -159,14 +163,15 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
     if not small:
         name, problem = next(iter(problems.items()))
         raise UsageError(
-            f"{name}, {problem}, is {problem.flops / 1e9:.1f} GFLOP, and counting takes too long beyond "
-            f"{most}; give smaller sizes with --shapes, or a smaller --batch: what a kernel does wrong is "
-            "the same there"
+            f"{name}, {problem}, has {problem.flops / 1e9:.1f} GFLOP, and counting more than {most} takes "
+            "too "
+            "long; use smaller sizes with --shapes, or a smaller --batch. A kernel makes the same mistakes "
+            "there"
         )
     print(f"variant   {variant.name}: {variant.idea}")
     print(f"device    emulator, counted; occupancy and times for {chosen.name}", flush=True)
     for name in problems.keys() - small.keys():
-        print(f"{name:<10}left out: it is more than {most}, which takes too long here")
+        print(f"{name:<10}skipped: it has more than {most}, which takes too long here")
     found = {}
     with logged(args, [variant]) as trial:
         trial.device, trial.verdict = "emulator, counted", "counted; the result was not compared"

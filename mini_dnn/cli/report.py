@@ -46,7 +46,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--log",
         type=Path,
         metavar="FILE",
-        help="make the page of a work log instead: choices, evidence, result",
+        help="make a page from a work log instead: attempts, figures, results",
     )
     parser.add_argument("--readmes", action="store_true", help="rewrite the tables in the READMEs instead")
     parser.add_argument(
@@ -56,7 +56,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report, or do the READMEs' tables."""
+    """Write the report, or update the tables in the READMEs."""
     if args.log:
         return _work_log(args)
     results = load(results_files(args.results))
@@ -76,10 +76,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _work_log(args: argparse.Namespace) -> int:
     if args.results or args.readmes or args.check:
-        raise UsageError("--log makes the page of a work log alone; leave results files and other flags out")
+        raise UsageError(
+            "--log makes a page from a work log only; remove the results files and the other flags"
+        )
     log = work_log.read(args.log)
     for damaged in log.damaged:
-        print(f"note: line {damaged.line} of {args.log} is damaged and left out: {damaged.why}")
+        print(f"note: line {damaged.line} of {args.log} is damaged and was skipped: {damaged.why}")
     written = write_work_log(log, args.out or LOG_OUT, args.force)
     print(f"{len(log.entries)} entries of {args.log}; open {written[0]}")
     print("also written: " + ", ".join(path.name for path in written[1:]))
@@ -87,7 +89,7 @@ def _work_log(args: argparse.Namespace) -> int:
 
 
 def _say_doubts(results: Results) -> None:
-    """What figures rest on that nobody has looked at."""
+    """Print notes about files and variants that were not verified."""
     if results.unverified:
         names = ", ".join(path.name for path in results.unverified)
         print(f"note: not verified, because older versions did not write a checksum: {names}")
