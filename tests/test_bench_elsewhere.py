@@ -126,8 +126,8 @@ def test_different_devices_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     ("flags", "says"),
     [
         (["--executor", "local"], "--executor local needs --out FILE"),
-        (["--profile", "x.toml"], "--profile x.toml goes with --executor"),
-        (["--throughput", "--executor", "local"], "--executor goes with op times alone"),
+        (["--profile", "x.toml"], "--profile x.toml needs --executor"),
+        (["--throughput", "--executor", "local"], "--executor measures op times only"),
         (["--executor", "local", "--out", "x.json", "--profile", "two.toml"], "would share one GPU"),
         (["--sweep", "--device", "emulator"], "there are none on the emulator"),
     ],

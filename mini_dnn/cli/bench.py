@@ -128,13 +128,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_executor(args: argparse.Namespace, serving: bool) -> None:
     if args.profile and not args.executor:
-        raise UsageError(f"--profile {args.profile} goes with --executor")
+        raise UsageError(f"--profile {args.profile} needs --executor")
     if args.executor and serving:
         raise UsageError("--executor measures op times only; remove it, or the flags for serving")
     if args.executor and not args.out:
         raise UsageError(
-            f"--executor {args.executor} needs --out FILE: the measurements are stored next to it, in a folder "
-            "that all workers can read"
+            f"--executor {args.executor} needs --out FILE: the measurements are stored next to it, in a "
+            "folder that all workers can read"
         )
 
 
