@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Event, Thread
 from types import TracebackType
 
 from rich.console import Console
@@ -20,12 +22,50 @@ from rich.progress import (
 from rich.text import Text
 
 PATIENCE_S = 1.0  # work that ends sooner shows no bar
+SILENCE_S = 60.0  # after which a person wonders whether a kernel will ever end
+
+_running: list[tuple[float, str]] = []  # since when kernels run, and what is said of them
 
 
 def busy(what: str) -> AbstractContextManager[object]:
     """Say on a terminal's stderr what is going on, for work whose length nobody knows."""
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else nullcontext()
+
+
+@contextmanager
+def running(what: str) -> Iterator[None]:
+    """While kernels run: ``what`` is said of them where they take long, see `told_of_silence`."""
+    entry = (time.monotonic(), what)
+    _running.append(entry)
+    try:
+        yield
+    finally:
+        _running.remove(entry)
+
+
+def overdue(now: float) -> str:
+    """What is said of kernels that have run for `SILENCE_S` at that time; empty if there are none."""
+    since, what = _running[0] if _running else (now, "")
+    return what if now - since >= SILENCE_S else ""
+
+
+@contextmanager
+def told_of_silence() -> Iterator[None]:
+    """Say once on stderr which kernels have run for `SILENCE_S` without an end."""
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(SILENCE_S / 60):
+            if what := overdue(time.monotonic()):
+                print(f"NOTE: {what}", file=sys.stderr, flush=True)
+                return
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 class _Rate(ProgressColumn):

@@ -1,17 +1,21 @@
 """Blocks that do not end: told by a limit on their steps, or by a watch where they make none."""
 
+import _thread
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from emulator_kernels import Kernels
 
+from mini_dnn import progress
 from mini_dnn.checking.check import check
 from mini_dnn.cli import main
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.ops.conv2d import ConvShape
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Variant, find
 from mini_dnn.variant.plan import Launch
+from mini_dnn.variant.scaffold import create
 
 POLLS = """\
 extern "C" __global__ void polls(int* out) {
@@ -73,3 +77,45 @@ def test_a_limit_that_is_none(words: str, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         main(["check", "--impl", "m1", "--limit", words])
     assert "number of steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--shapes", "2,1,4,5,1,2,2"],
+        pytest.param(["infer", "--batch", "1", "--data", "synthetic"], marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_kernel_that_does_not_end_is_reported_and_stopped(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = create(str(tmp_path / "mine"), find("m1"))
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(
+        kernel.replace("if (pixel >= P * Q) return;", "while (true) __syncthreads();")
+    )
+    unchanged = progress.overdue
+
+    def overdue(now: float) -> str:
+        """As it is; and then the user presses Ctrl-C."""
+        if said := unchanged(now):
+            _thread.interrupt_main()
+        return said
+
+    monkeypatch.setattr(progress, "SILENCE_S", 0.5)
+    monkeypatch.setattr("mini_dnn.progress.overdue", overdue)
+    assert main([*words, "--impl", str(folder), "--device", "emulator"]) == 130
+    errors = capsys.readouterr().err
+    assert errors.count("NOTE: ") == 1
+    assert f"the kernels of {folder} have run for" in errors
+    assert "Ctrl-C stops them." in errors
+    command = errors.split("To look for an endless loop: run.py ")[1].splitlines()[0].split()
+    assert main([*command, "--limit", "2000"]) == 1
+    assert "endless" in capsys.readouterr().out
+
+
+def test_work_that_ends_is_not_reported() -> None:
+    with progress.running("first"):
+        assert progress.overdue(time.monotonic()) == ""
+        assert progress.overdue(time.monotonic() + progress.SILENCE_S) == "first"
+    assert progress.overdue(time.monotonic() + progress.SILENCE_S) == ""

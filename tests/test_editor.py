@@ -77,6 +77,23 @@ def test_tasks_have_real_verbs_and_flags(capsys: Output) -> None:
         assert all(word in text for word in task["args"][2:] if word.startswith("--"))
 
 
+def test_a_task_in_the_background_sees_where_a_check_begins_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    def stop(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mini_dnn.cli.watch.time.sleep", stop)
+    (task,) = (task for task in TASKS if task.get("isBackground"))
+    words = [find("m1").name if word == "${fileDirname}" else word for word in task["args"][1:]]
+    assert main([*words, "--shapes", "1,1,4,5,1,2,2"]) == 0
+    said = capsys.readouterr()
+    lines = [*said.out.splitlines(), *said.err.splitlines()]
+    for name in ("beginsPattern", "endsPattern"):
+        pattern = task["problemMatcher"]["background"][name]
+        assert sum(bool(re.search(pattern, line)) for line in lines) == 1, (name, lines)
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["all is there", "nothing is there"])
 def test_the_containers_set_up(there: bool, tmp_path: Path) -> None:
     """With stand-ins for what it calls; it installs what is missing and nothing else."""

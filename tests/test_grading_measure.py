@@ -206,19 +206,6 @@ def test_setup_is_not_timed_and_comes_before_the_inputs(tmp_path: Path) -> None:
     assert call[-5:] == ["flush", "record", "launch", "launch", "record"]
 
 
-ONE_FOR_ALL = """
-extern "C" __global__ void softmax(const float* x, float* y, int N, int L) {
-  const int n = blockIdx.x * blockDim.x + threadIdx.x;
-  if (n >= N) return;
-  const float* row = x + (n < N - N / 16 ? n : 0) * L;  // the last of them take row 0's
-  float top = row[0], sum = 0;
-  for (int l = 1; l < L; l++) top = fmaxf(top, row[l]);
-  for (int l = 0; l < L; l++) sum += expf(row[l] - top);
-  for (int l = 0; l < L; l++) y[n * L + l] = expf(row[l] - top) / sum;
-}
-"""
-
-
 def test_without_an_audit_more_entries_are_looked_at(tmp_path: Path) -> None:
     """Of an operation without one: the last sixteenth of the batch is wrong."""
     rows = ops.find("softmax").decode([2000, 33])
@@ -226,7 +213,10 @@ def test_without_an_audit_more_entries_are_looked_at(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(ROOT / "ladders/softmax/v0_naive", folder)
     assert not timed(folder, rows, Method("fp32", 0, 3)).refused
-    (folder / "kernel.cu").write_text(ONE_FOR_ALL)
+    kernel = folder / "kernel.cu"
+    right = kernel.read_text()
+    kernel.write_text(right.replace("(long long)n * L;", "(n < N - N / 16 ? n : 0) * L;"))  # row 0's instead
+    assert kernel.read_text() != right
     assert "the output of a timed call is wrong" in timed(folder, rows, Method("fp32", 0, 10)).refused
 
 

@@ -1,5 +1,6 @@
 """Handouts: what they keep and leave out, that nothing of a solution is told, and that they work."""
 
+import html
 import json
 import os
 import re
@@ -19,9 +20,11 @@ from mini_dnn.handout.parts import Parts, divide, leaks
 from mini_dnn.handout.sheet import sheet
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
+from mini_dnn.variant.given import sources
 
 pytestmark = pytest.mark.whole
 Output = pytest.CaptureFixture[str]
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 PAGE = """# A page
 
@@ -142,6 +145,62 @@ def test_nothing_of_a_kernel_that_was_left_out_is_told(handout: Path) -> None:
     assert len(secret) > 60
     told = [(name, text) for name, content in everything.items() for text in secret if text in content]
     assert not told
+
+
+def bodies(kernel: str) -> str:
+    """All bodies of functions of a kernel's file that run on a GPU."""
+    code, found = COMMENT.sub(" ", kernel), []
+    for start in re.finditer(r"__(?:global|device)__[^;{]*\{", code):
+        depth, end = 1, start.end()
+        while depth and end < len(code):
+            depth += {"{": 1, "}": -1}.get(code[end], 0)
+            end += 1
+        found.append(code[start.end() : end])
+    return " ".join(found)
+
+
+def grams(text: str) -> set[int]:
+    """Hashes of all runs of twelve words and signs."""
+    words = re.findall(r"\w+|[^\w\s]", COMMENT.sub(" ", text))
+    return {hash(run) for run in zip(*(words[start:] for start in range(12)), strict=False)}
+
+
+def test_hardly_any_of_the_body_of_a_kernel_that_was_left_out_is_anywhere(handout: Path) -> None:
+    """All files together have at most a third of the short runs of words of each kernel."""
+    record = json.loads((handout / RECORD).read_text())
+    public = set[int]().union(*(grams(path.read_text()) for path in sources(record["kept"])))
+    there: set[int] = set()
+    for name in files_of(handout):
+        text = (handout / name).read_text(errors="replace")
+        if name.endswith((".svg", ".html")):
+            text = html.unescape(re.sub(r"<[^>]+>", " ", text))
+        if ";" in text and not name.endswith((".h5", ".png")):
+            there |= grams(text)
+    shares = {}
+    for name in record["left"]:
+        variant = find(name)
+        secret = grams(bodies(variant.source.read_text())) - public if variant.plan else set()
+        if len(secret) >= 30:
+            shares[name] = len(secret & there) / len(secret)
+    assert len(shares) > 40
+    assert {name: share for name, share in shares.items() if share > 1 / 3} == {}
+    fusion = find("m3/fusion").source.read_text()
+    assert grams(bodies(fusion)) <= grams(fusion)
+
+
+def test_its_history_holds_nothing_but_its_files(handout: Path) -> None:
+    """Each object of the repository is its one commit, a folder of it, or one of its files."""
+    listed = told_by(
+        handout, "git", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
+    )
+    objects = [line.split() for line in listed.stdout.splitlines()]
+    tree = told_by(handout, "git", "ls-tree", "-r", "--format=%(objectname) %(path)", "HEAD").stdout
+    blobs = dict(line.split(" ", 1)[::-1] for line in tree.splitlines())
+    assert sorted(blobs) == files_of(handout)
+    assert {name for kind, name in objects if kind == "blob"} == set(blobs.values())
+    assert [kind for kind, _ in objects].count("commit") == 1
+    assert told_by(handout, "git", "for-each-ref", "--format=%(refname)").stdout == "refs/heads/main\n"
+    assert {kind for kind, _ in objects} == {"blob", "tree", "commit"}
 
 
 def test_pages_lead_somewhere(handout: Path) -> None:

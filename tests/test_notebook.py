@@ -1,5 +1,6 @@
 """The notebook of the first hour: as its script writes it, and executed with the emulator."""
 
+import ast
 import importlib.metadata
 import importlib.util
 import json
@@ -12,7 +13,10 @@ from types import ModuleType
 
 import pytest
 
+from mini_dnn.checking.launches import shared_limit
+from mini_dnn.cli import VERBS, _parser
 from mini_dnn.paths import ROOT
+from mini_dnn.variant import SHORT_NAMES, find, names
 
 NOTEBOOK = ROOT / "docs/first_hour.ipynb"
 EXECUTE = """
@@ -64,6 +68,39 @@ def test_all_cells_are_python(script: ModuleType) -> None:
     assert len(code) == 6
     for text in code:
         compile(text, "cell", "exec")
+
+
+def commands(text: str) -> list[list[str]]:
+    """What the cells give to run.py, on a GPU and without one; a variable is its name."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    given = [[ast.unparse(arg).strip("'") for arg in call.args] for call in calls]
+    return [words[2:] for words in given if words[:2] == ["sys.executable", "run.py"]]
+
+
+def test_its_commands_are_real_and_run_on_a_t4(script: ModuleType) -> None:
+    """Variants that it names are for sm_75, too, at the problems of the course."""
+    cells = script.notebook(script.REPOSITORY)["cells"]
+    given = [
+        words for cell in cells if cell["cell_type"] == "code" for words in commands("".join(cell["source"]))
+    ]
+    last = re.findall(r"run\.py ([^`]*)`", "".join(cells[-1]["source"]))
+    given += [text.split() for text in last if not text.startswith("-")]
+    verbs = set()
+    named = set()
+    for words in given:
+        args = _parser(VERBS).parse_args(words if words[0] in VERBS else ["infer", *words])
+        verbs.add(args.verb)
+        for flag in ("impl", "name", "source"):
+            value = getattr(args, flag, None) or ()
+            named |= {value} if isinstance(value, str) else set(value)
+    assert verbs >= {"infer", "show", "new", "check", "bench", "report", "list", "hint"}
+    known = [find(name) for name in named if name in (*names(), *SHORT_NAMES)]
+    assert find("m1").name in {variant.name for variant in known}
+    for variant in known:
+        assert variant.min_arch <= 75
+        for problem in variant.operation.course.values():
+            planned = variant.planned(problem, shared_limit(75))
+            assert all(launch.shared_bytes <= shared_limit(75) for launch in planned.launches)
 
 
 @pytest.mark.exhaustive

@@ -138,6 +138,7 @@ def test_numbers_of_rungs_can_be_read() -> None:
             assert (high + 0.05) / (low + 0.05) >= 4.5, (colour, theme.ground)
 
 
+@pytest.mark.whole
 def test_ladders_name_rungs_that_build_on_each_other() -> None:
     found = notes()
     assert {"conv2d", "gemm", "attention", "resnet", "vit"} <= set(found)
@@ -165,6 +166,7 @@ def test_a_ladder_without_a_rung_in_the_middle(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("op", sampled(["resnet", "vit", "attention"], one_of=3))
 def test_every_ladder_has_its_sentence(op: str, tmp_path: Path) -> None:
     said = notes()[op]

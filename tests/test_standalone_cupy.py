@@ -98,10 +98,12 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The program's exit status."""
     with monkeypatch.context() as patch:
         patch.syspath_prepend(folder)
-        patch.delitem(sys.modules, "harness", raising=False)
+        for name in ("harness", "values"):
+            patch.delitem(sys.modules, name, raising=False)
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(folder / "main.py"))
-        sys.modules.pop("harness", None)
+        for name in ("harness", "values"):
+            sys.modules.pop(name, None)
     assert isinstance(end.value.code, int)
     return end.value.code
 
@@ -128,9 +130,12 @@ def test_it_runs_and_checks_itself(
 
 
 @pytest.mark.usefixtures("cupy")
-def test_the_same_values_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = runpy.run_path(str(Path(standalone.__code__.co_filename).parent / "take_home/harness.py"))
-    monkeypatch.setitem(harness["draw"].__globals__, "PART", 7)
+def test_the_same_values_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(standalone.__code__.co_filename).parent / "take_home"
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "values", raising=False)
+    harness = runpy.run_path(str(folder / "harness.py"))
+    monkeypatch.setattr("values.PART", 7)
     found = harness["draw"](3, (4, 5), "float32", -2.0, 3.0).values
     assert (found == (uniform(3, np.arange(20)) * 5.0 - 2.0).astype(np.float32).reshape(4, 5)).all()
     assert np.isnan(harness["fresh"]((2, 3), "float16").values).all()

@@ -38,6 +38,7 @@ from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.zoo import MODELS, Model
+from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
@@ -127,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
     linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
+        stack.enter_context(told_of_silence())
         device, team = None, None
         if args.gpus:
             pass  # each process opens its own

@@ -25,6 +25,7 @@ from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting, measure
 from mini_dnn.measuring.roof import roof
 from mini_dnn.measuring.work_log import Tried
+from mini_dnn.progress import told_of_silence
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import find
 
@@ -67,6 +68,7 @@ def run_verb(args: argparse.Namespace) -> int:
         raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --device {args.device}")
     check_output("--json", args.json, args.force)
     with ExitStack() as stack:
+        stack.enter_context(told_of_silence())
         device = None
         if variant.host is None:
             device = open_device(args.device)

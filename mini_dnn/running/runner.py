@@ -13,6 +13,7 @@ import numpy as np
 from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.ops import Arrays
+from mini_dnn.progress import SILENCE_S, running
 from mini_dnn.running.execute import Execution, Span, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
@@ -168,12 +169,13 @@ def run_planned(
         for name, array in given.items():
             if not (planned.copies_itself and array.role == "in" and array.split):
                 device.copy_in(execution.buffers[name], arrays[name])
-        execution.set_up()
-        before_s = allocated - start + time.perf_counter() - filled
-        if planned.copies_itself:
-            after_s, timed, spans = _run_overlapped(planned, arrays, outputs, execution, device, timing)
-        else:
-            after_s, timed, spans = _run_once(outputs, execution, device, timing)
+        with running(_slow(planned, device)):
+            execution.set_up()
+            before_s = allocated - start + time.perf_counter() - filled
+            if planned.copies_itself:
+                after_s, timed, spans = _run_overlapped(planned, arrays, outputs, execution, device, timing)
+            else:
+                after_s, timed, spans = _run_once(outputs, execution, device, timing)
     finally:
         execution.free()
     return Result(
@@ -184,6 +186,16 @@ def run_planned(
         steps=1,
         timed=timed,
         spans=spans,
+    )
+
+
+def _slow(planned: Planned, device: Device) -> str:
+    """What is said of a plan that runs for long, with the next step."""
+    stop = "Ctrl-\\" if device.has_clock else "Ctrl-C"  # nothing interrupts a wait for a GPU
+    return (
+        f"the kernels of {planned.name} have run for {SILENCE_S:.0f} s on {planned.problem} and have not "
+        f"ended. {stop} stops them. To look for an endless loop: run.py check --impl {planned.name} --shapes "
+        f"{planned.problem.with_batch(1).text}"
     )
 
 
