@@ -2,7 +2,8 @@
 # Makes a bare Debian in a temporary folder, and runs in it what this project promises of a new machine:
 #
 #   sudo course/bare.sh readme       what the README says is needed and nothing else, then `make run` and `make test`
-#   sudo course/bare.sh gradescope   gradescope/setup.sh and gradescope/run_autograder, as the service runs them
+#   sudo course/bare.sh gradescope   gradescope/setup.sh and gradescope/run_autograder, as the service runs them; then
+#                                    the scripts of PrairieLearn and GitHub Classroom, in the same system
 #   sudo course/bare.sh              both
 #
 # It takes the last commit of this checkout, 3 GB in $TMPDIR, and 20 minutes or more. SUITE names the Debian (bookworm).
@@ -65,7 +66,7 @@ gradescope() {
   cp "$home/source/run_autograder" "$home/"
   inside gradescope root 'time bash /autograder/source/setup.sh && chmod +x /autograder/run_autograder'
   local kind
-  for kind in right wrong; do
+  for kind in wrong right; do
     rm -rf "$home/submission" "$home/results"
     cp -r milestones/m1/direct "$home/submission"
     [ "$kind" = right ] || sed -i 's/acc +=/acc -=/' "$home/submission/kernel.cu"
@@ -79,6 +80,22 @@ print(sum(test[\"score\"] for test in found[\"tests\"]), \"of\", full)"')" | tee
   # the right one has all points, and the wrong one has none
   awk '$1 == "right:" { good += $2 == $4 && $4 > 0 } $1 == "wrong:" { good += $2 == 0 } END { exit good != 2 }' \
     "$place/points"
+  # shellcheck disable=SC2016 # the inner shell expands them
+  inside gradescope root '
+    source=/autograder/source
+    export PATH=$source/venv/bin:$PATH PROGRAM=$source/mini_dnn/run.py
+    mkdir -p /grade/tests
+    cp -r /autograder/submission /grade/student
+    cp $source/rubric.toml /grade/tests/
+    bash $source/mini_dnn/course/prairielearn/grade.sh
+    python -c "
+import json
+found = json.load(open(\"/grade/results/results.json\"))
+print(\"PrairieLearn:\", found[\"score\"])
+assert found[\"gradable\"] and found[\"score\"] == 1"
+    export GITHUB_OUTPUT=/tmp/output
+    bash $source/mini_dnn/course/github-classroom/grade.sh /autograder/submission $source/rubric.toml
+    echo "GitHub Classroom: $(grep --count "^result=..*" $GITHUB_OUTPUT) result"'
 }
 
 case ${1:-both} in
