@@ -8,6 +8,7 @@ preset `small`, which must earn the same from each engine. It starts Slurm, Dask
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -131,29 +132,41 @@ def graded(words: list[str], name: str, folder: Path) -> tuple[float, dict[str, 
     return took, earned(folder / name)
 
 
-def grading(count: int, folder: Path) -> dict[str, Any]:
-    """The same submissions by each engine."""
+def grading(count: int, workers: Sequence[int], folder: Path) -> dict[str, Any]:
+    """The same submissions by so many processes of this machine, and by two workers of each other engine."""
     folders = submissions(folder / "submissions", count)
     common = ["--rubric", "small", "--device", "emulator"]
     run = [str(ROOT / "run.py"), "grade", *folders, *common]
-    figures: dict[str, Any] = {"submissions": count, "seconds": {}, "same_grades": {}}
+    runs: list[dict[str, Any]] = []
     first = None
     with engines(folder) as started:
-        ways = {"local 1": (["--jobs", "1"], False), "local 2": (["--jobs", "2"], False)}
+        ways = {f"local {jobs}": (["--jobs", str(jobs)], False) for jobs in workers}
         for name, (executor, profile) in started.items():
             more = ["--profile", str(profile)] if profile else []
-            ways[name] = (["--executor", executor, *more], name == "mpi")
+            ways[f"{name} 2"] = (["--executor", executor, *more], name == "mpi")
         for name, (more, by_mpi) in ways.items():
             before = MPIEXEC if by_mpi else [sys.executable]
-            out = name.replace(" ", "")
+            out, load = name.replace(" ", ""), os.getloadavg()[0]
             took, found = graded([*before, *run, *more, "--out", str(folder / out)], out, folder)
             first = first or found
-            figures["seconds"][name] = round(took, 1)
-            figures["same_grades"][name] = found == first
-            print(name, figures["seconds"][name], figures["same_grades"][name], flush=True)
+            text = json.dumps(found, sort_keys=True).encode()
+            runs.append(
+                {
+                    "engine": name.partition(" ")[0],
+                    "workers": int(name.partition(" ")[2]),
+                    "seconds": round(took, 1),
+                    "load_1min_before": round(load, 2),
+                    "load_1min_after": round(os.getloadavg()[0], 2),
+                    "graded": len(found),
+                    "sha256_of_grades": hashlib.sha256(text).hexdigest(),
+                    "same_grades": found == first,
+                }
+            )
+            print(name, runs[-1]["seconds"], runs[-1]["same_grades"], flush=True)
     assert first is not None
-    figures["points"] = {name: sum(check["points"] for check in one["checks"]) for name, one in first.items()}
-    return figures
+    points = {name: sum(check["points"] for check in one["checks"]) for name, one in first.items()}
+    of_kind = {kind: sorted({p for name, p in points.items() if name.startswith(kind)}) for kind in KINDS}
+    return {"submissions": count, "runs": runs, "points_by_kind": of_kind}
 
 
 def slept(name: str, engine: Engine, folder: Path) -> dict[str, Any]:
@@ -176,10 +189,11 @@ def slept(name: str, engine: Engine, folder: Path) -> dict[str, Any]:
         "engine": name,
         "workers": engine.workers,
         "least_s": engine.least_s,
-        "most_s": engine.most_s,
+        "most_s": min(engine.most_s, 1e9),  # JSON has no infinity
         "said_s": engine.item_s,
         "start_s": round(first[0], 2),
         "seconds": round(took, 2),
+        "load_1min": round(os.getloadavg()[0], 2),
         "items_s": values,
     }
 
@@ -228,11 +242,11 @@ def all_costs(folder: Path) -> dict[str, Any]:
 
 
 def all_slept(folder: Path) -> list[dict[str, Any]]:
-    """By each engine with 2 and with 4 workers."""
+    """By each engine with 1 to 8 workers."""
     found = []
     os.environ["PYTHONPATH"] = str(HERE)
     with scale_slurm.running(folder / "slurm"):
-        for count in (2, 4):
+        for count in (1, 2, 4, 8):
             with scale_dask.running(folder / f"dask{count}", count) as dask:
                 dask_engine = find_engine("dask", replace(read_profile(dask.profile, "dask"), workers=count))
                 found.append(slept("dask", dask_engine, folder / f"d{count}"))
@@ -268,6 +282,7 @@ def main() -> None:
     parser.add_argument("what", choices=("overhead", "grading", "engines", "costs", "one", "slept", "cost"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int)
+    parser.add_argument("--workers", default="1,2", help="of `grading`: processes of this machine")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         figures: Any
@@ -284,7 +299,8 @@ def main() -> None:
         elif args.what == "overhead":
             figures = all_overheads(args.count or 10_000, Path(name))
         else:
-            figures = grading(args.count or 20, Path(name))
+            workers = [int(word) for word in args.workers.split(",")]
+            figures = grading(args.count or 20, workers, Path(name))
     if args.what in ("overhead", "grading"):
         figures |= {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ COURSE = ROOT / "course"
 SCRIPTS = [
     COURSE / name
     for name in (
+        "bare.sh",
         "gradescope/setup.sh",
         "gradescope/run_autograder",
         "prairielearn/grade.sh",
