@@ -66,7 +66,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
         found = os.fstat(file.fileno()).st_size
         content = file.read(most_bytes + 1) if found <= most_bytes else b""
     if max(found, len(content)) > most_bytes:
-        raise OSError(errno.EFBIG, f"it has {found:,} bytes, and {most_bytes:,} are the most", str(path))
+        raise OSError(errno.EFBIG, f"it has {found:,} bytes; the limit is {most_bytes:,}", str(path))
     return content
 
 

@@ -288,7 +288,7 @@ def test_nothing_is_written_half(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "no picture is named"),
+        ([], "no pictures are named"),
         (["x.png", "--top", "0"], "--top 0: expected 1 or more"),
         (["x.png", "--top", "11"], "the network has 10 classes"),
         (["x.png", "--batch", "0"], "--batch 0: expected 1 or more"),

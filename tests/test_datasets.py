@@ -157,7 +157,7 @@ def test_idx_keeps_the_order_of_axes():
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [(np.arange(6), "has 7 images, but labels has 6 labels"), (np.arange(7) + 4, "label 10 where 0…9")],
+    [(np.arange(6), "has 7 images, but labels has 6 labels"), (np.arange(7) + 4, "label 10; expected 0…9")],
 )
 def test_labels_must_fit(tmp_path, tiny, labels, message):
     source = publish(tmp_path / "set", tiny[0], labels.astype(np.uint8))

@@ -88,8 +88,8 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (records(0).tobytes()[:-1], "9218 bytes, where 3 images of 3073 bytes are 9219: it is cut short"),
-        (b"\x0a" + records(0).tobytes()[1:], "label 10 where 0…9 are expected"),
+        (records(0).tobytes()[:-1], "9218 bytes, but 3 images of 3073 bytes have 9219: it is truncated"),
+        (b"\x0a" + records(0).tobytes()[1:], "label 10; expected 0…9"),
     ],
 )
 def test_files_that_are_no_cifar10(tmp_path: Path, content: bytes, message: str) -> None:
@@ -122,5 +122,5 @@ def test_the_public_load(monkeypatch: pytest.MonkeyPatch) -> None:
         "train folder",
         (2, 3, 32, 32),
     )
-    with pytest.raises(UsageError, match="no garments with a side of 30 pixels; there are 86 and 28"):
+    with pytest.raises(UsageError, match="no garments with a side of 30 pixels; available are 86 and 28"):
         datasets.load("synthetic", "test", side=30)

@@ -236,7 +236,7 @@ PNG = saved(noise(64, 64))
         (PNG[:20], "damaged"),
         (PNG[:100] + b"\0" * 200 + PNG[300:], "damaged"),
         (png_of_claimed_size(100_000, 100_000), "pixels; make it smaller"),
-        (png_of_claimed_size(10_000, 10_000), "10,000×10,000 pixels, and 89,478,485 are the most"),
+        (png_of_claimed_size(10_000, 10_000), "10,000×10,000 pixels, and the limit is 89,478,485"),
         (saved(noise(4, 4, 1).astype(np.float32), "TIFF"), "range"),
         (saved(noise(4, 4, 1).astype(np.int32) * 70_000, "TIFF"), "range"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not a picture"),  # runs no interpreter
@@ -280,7 +280,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         ({"resize": 100}, "no square of 224"),
         ({"mean": [0.5]}, "one number each for grey"),
         ({"mean": [0.5, 0.5], "deviation": [1, 1]}, "three for RGB"),
-        ({"mean": [0.5, 0.5, float("nan")]}, "something else than numbers"),
+        ({"mean": [0.5, 0.5, float("nan")]}, "must contain only numbers"),
         ({"deviation": [1, 0, 1]}, "larger than 0"),
         ({"invert": 1}, "invert must be true or false"),
         ({"background": 256}, "0 to 255"),
@@ -320,7 +320,7 @@ def test_folders_lists_and_single_files_in_order(tmp_path: Path) -> None:
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (batch,) = batches(sources([str(tmp_path)], None, GREY))
     assert batch.names == [str(tmp_path)]
-    assert "no file in this folder has a picture's ending" in batch.errors[0]
+    assert "no file in this folder has the extension of a picture" in batch.errors[0]
     assert batch.pixels.shape == (0, 12, 12, 1)
 
 
@@ -368,7 +368,7 @@ def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "MANY", 1)
     monkeypatch.setattr(feeding, "SMALL", 0)
     monkeypatch.setattr(feeding, "_begin", ends)
-    with pytest.raises(MiniDnnError, match="ended by itself"):
+    with pytest.raises(MiniDnnError, match="ended unexpectedly"):
         batches([File("x", PNG)])
 
 
@@ -417,7 +417,7 @@ def test_wrong_lists_are_refused(tmp_path: Path) -> None:
     (tmp_path / "list").write_bytes(b"a\0b")
     with pytest.raises(UsageError, match="is not a text file"):
         sources([], str(tmp_path / "list"), GREY)
-    with pytest.raises(UsageError, match="no picture is named"):
+    with pytest.raises(UsageError, match="no pictures are named"):
         sources([], None, GREY)
-    with pytest.raises(UsageError, match="standard input was asked for twice"):
+    with pytest.raises(UsageError, match="standard input is named twice"):
         sources(["-"], "-", GREY)

@@ -57,19 +57,19 @@ class TestNcu:
         assert "DRAM, at 92% of its peak: near its peak, so this is the limit" in text
         assert "DRAM 92% of its peak (3,000 GB/s)" in text
         assert (
-            "100% possible, 80% achieved, 8 blocks an SM, limited by registers and warps (the SM is full)"
+            "100% possible, 80% achieved, 8 blocks per SM, limited by registers and warps (the SM is full)"
             in text
         )
-        assert "32 registers a thread, 1.0 KB shared memory a block" in text
+        assert "32 registers per thread, 1.0 KB of shared memory per block" in text
         assert (
-            "86% of a warp's waiting is for data from global memory" in text
+            "86% of a warp's stalls are waits for data from global memory" in text
         )  # 30 of 35: selected is no stall
         assert "move fewer bytes" in text
 
     def test_description_of_a_kernel_that_waits(self) -> None:
         text = "\n".join(advice.describe(ncu.parse(RAW)[1]))
-        assert "L1 cache and shared memory, at 55% of its peak: nothing is busy, so warps wait" in text
-        assert "75% of a warp's waiting is for other warps at __syncthreads() (barrier)" in text
+        assert "L1 cache and shared memory, at 55% of its peak: no unit is busy, so warps wait" in text
+        assert "75% of a warp's stalls are waits for other warps at __syncthreads() (barrier)" in text
         assert "limited by registers" in text
         assert "move fewer bytes" not in text
 
@@ -118,9 +118,9 @@ class TestNcu:
 
     def test_bulk_copies_are_no_scattered_loads(self) -> None:
         _, conv, gather = ncu.parse(BULK)
-        assert "bytes loaded are used" not in "\n".join(advice.describe(conv))
+        assert "loaded bytes are used" not in "\n".join(advice.describe(conv))
         assert not any("scattered" in hint for hint in advice.hints(conv))
-        assert "8 of each 32 bytes loaded are used" in "\n".join(advice.describe(gather))
+        assert "8 of every 32 loaded bytes are used" in "\n".join(advice.describe(gather))
         assert any("scattered" in hint for hint in advice.hints(gather))
 
     def test_command(self, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(33 << 20)
-    assert "it has 34,603,008 bytes, and 33,554,432 are the most" in refusal(path)
+    assert "it has 34,603,008 bytes; the limit is 33,554,432" in refusal(path)
 
 
 @pytest.mark.exhaustive

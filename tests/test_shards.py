@@ -80,14 +80,14 @@ def test_archives_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "words.tar").write_bytes(b"words" * 500)
     archive(tmp_path / "empty.tar", {"a.txt": b""})
     for name, says, expected in (
-        ("cut.tar", "ends within it|archive is cut short or damaged", [False, True, True]),
-        ("words.tar", "archive is cut short or damaged", [True]),
-        ("empty.tar", "nothing in this archive", [True]),
+        ("cut.tar", "ends before its end|archive is truncated or damaged", [False, True, True]),
+        ("words.tar", "archive is truncated or damaged", [True]),
+        ("empty.tar", "no file in this archive", [True]),
         ("none.tar", "cannot be read: No such file", [True]),
     ):
         (batch,) = Feed(sources([str(tmp_path / name)], None, GREY), GREY, 4, workers=1)
         assert [bool(re.search(says, error)) for error in batch.errors[-len(expected) :]] == expected
-    with pytest.raises(UsageError, match=r"is compressed, .* make it a .tar file"):
+    with pytest.raises(UsageError, match=r"is compressed, .* convert it to a .tar file"):
         sources(["photos.tar.gz"], None, GREY)
 
 

@@ -82,9 +82,10 @@ def test_results_come_in_order_and_each_failure_is_named(tmp_path: Path) -> None
     assert [found.item for found in done if found.place is None] == [9]
     assert len(said) == 2
     assert any(
-        "its process ended by itself" in line and "killed is given to another GPU" in line for line in said
+        "its process ended unexpectedly" in line and "killed will be repeated by another GPU" in line
+        for line in said
     )
-    assert any("has fallen off the bus; failed is given to another GPU" in line for line in said)
+    assert any("has fallen off the bus; failed will be repeated by another GPU" in line for line in said)
 
 
 @pytest.mark.exhaustive
@@ -92,7 +93,7 @@ def test_an_item_that_makes_gpus_fail_ends_the_run(tmp_path: Path) -> None:
     said: list[str] = []
     with (
         Team(emulators(3), Doubling(tmp_path), said.append) as team,
-        pytest.raises(DeviceError, match=r"always makes GPUs fail: emulator \d: .*bus; emulator \d: .*bus"),
+        pytest.raises(DeviceError, match=r"always failed on .* GPUs: emulator \d: .*bus; emulator \d: .*bus"),
     ):
         list(team.map([1, "always", 2]))
 

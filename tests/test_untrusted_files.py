@@ -63,9 +63,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(1 << 40)  # a file of holes
-    with pytest.raises(OSError, match=r"1,099,511,627,776 bytes, and 100 are the most"):
+    with pytest.raises(OSError, match=r"1,099,511,627,776 bytes; the limit is 100"):
         read_regular(path, 100)
-    with pytest.raises(WeightsError, match=r"1,099,511,627,776 bytes, and [\d,]+ are the most"):
+    with pytest.raises(WeightsError, match=r"1,099,511,627,776 bytes; the limit .*is [\d,]+"):
         load(path, lenet.build(np.random.default_rng(0)))
 
 
@@ -127,10 +127,10 @@ def text(file: h5py.File) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (external, "'bias' leads elsewhere, and links are not followed"),
-        (soft, "'bias' leads elsewhere"),
-        (raw, "'fc2/bias' lies in another file"),
-        (virtual, "'fc2/bias' lies in another file"),
+        (external, "'bias' is a link, and links are not followed"),
+        (soft, "'bias' is a link"),
+        (raw, "'fc2/bias' is stored in another file"),
+        (virtual, "'fc2/bias' is stored in another file"),
         (replaced(compression="gzip"), "takes 0 bytes in the file and 40 in memory"),
         (replaced(chunks=(10,), maxshape=(None,)), "takes 0 bytes in the file and 40 in memory"),
         (replaced(), "takes 0 bytes in the file and 40 in memory"),  # never written

@@ -1,29 +1,32 @@
-// layers/custom: the final kernel: a convolution on quads or pairs and tensor cores, at the pace of memory.
+// layers/custom: the final kernel: a convolution on quads or pairs and tensor cores, at the speed of memory.
 //
-// Idea      Nothing is unrolled and nothing is permuted: the image itself, as halves, is the tensor cores' operand. In
-//           quads (mini_dnn/quads.cuh) for mma.sync, in pairs (mini_dnn/pairs.cuh) for sm_90's wgmma, which reads them
-//           from shared memory by itself. Weights stay in registers for the whole launch. No thread computes an address
-//           of global memory: the copy engine brings bands of the image and takes bands of the result, while other
+// Idea      Nothing is unrolled or permuted: the image itself, as halves, is the operand of the tensor cores. mma.sync
+//           uses quads (mini_dnn/quads.cuh), and wgmma of sm_90 uses pairs (mini_dnn/pairs.cuh), which it reads
+//           directly from shared memory. Weights stay in registers for the whole launch. No thread computes an address
+//           in global memory: the copy engine loads bands of the image and stores bands of the result, while other
 //           blocks multiply.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. Shared memory: OUTPUTS slabs [TILE_M][out_pitch] of
-//           results, INPUTS bands as they are in x [C][in_plane], and the quads or pairs of one band, with SPLIT those
-//           of the low halves behind them. next[m tile] counts the units handed out.
-// Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Blocks stay and take units from a counter,
-//           in order, so that what is at work lies close together in memory. by_warp.cuh: a warp does jobs of 8 columns
-//           of quads; by_warpgroup.cuh, with GROUPS on sm_90a: four warps do tiles of 8 pairs of columns. out.cuh: the
-//           sums' way to the slab, with POOL by ReLU and a maximum over windows, and y is the pooled output.
+//           results, INPUTS bands in the order of x [C][in_plane], and the quads or pairs of one band, with SPLIT
+//           followed by those of the low halves. next[m tile] counts the assigned units.
+// Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Persistent blocks fetch units from a
+//           counter, in order, so that units that run at the same time are close together in memory. by_warp.cuh: a
+//           warp processes jobs of 8 columns of quads; by_warpgroup.cuh, with GROUPS on sm_90a: four warps process
+//           tiles of 8 pairs of columns. out.cuh: writes the sums to the slab; with POOL it applies ReLU and a maximum
+//           over windows, and y is the pooled output.
 // Roofline  bytes 4 (N C H W + M K + N M P Q): 0.31 + 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000.
-//           Products, padding included: 800 of mma.sync an image in conv1, 0.06 ms at the 600 TFLOP/s that it reached
-//           in a loop of nothing else; 64 + 16 of wgmma (n = 72, 24) in conv2, 0.11 ms at the 0.93 and 0.8 PFLOP/s of
-//           such a loop. With SPLIT three times as many.
-// Gain      over m3/sliding_window: each value is packed once instead of copied 14 times, operands without WMMA's
-//           alignment, loads and stores under way while a block computes: 0.33 + 0.26 ms expected instead of 0.9 + 1.1.
-// Limits    C up to 4, filters up to 64 registers; other shapes take conv_direct, which is slow. Values beyond 65,504
-//           become infinite, and those below 2^-14 lose digits. An infinity or NaN also reaches outputs next to its own
-//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies where rows are multiples
-//           of 16 bytes, else element by element.
-// Hazards   reset runs before each conv, on its stream, and nothing outlives a launch: one that was killed leaves no
-//           state, and two at once have a counter each. Two barriers a unit; what each waits for stands beside it.
+//           Products, including padding: 800 of mma.sync per image in conv1, 0.06 ms at the 600 TFLOP/s that it reached
+//           in a loop without other instructions; 64 + 16 of wgmma (n = 72, 24) in conv2, 0.11 ms at the 0.93 and 0.8
+//           PFLOP/s of such a loop. With SPLIT three times as many.
+// Gain      over m3/sliding_window: each value is packed once instead of copied 14 times, operands do not need the
+//           alignment of WMMA, and loads and stores are in flight while a block computes: 0.33 + 0.26 ms expected
+//           instead of 0.9 + 1.1.
+// Limits    C up to 4, filters up to 64 registers; other shapes use conv_direct, which is slow. Values beyond 65,504
+//           become infinite, and those below 2^-14 lose digits. An infinity or NaN also affects neighbouring outputs
+//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies are used if rows are
+//           multiples of 16 bytes; otherwise elements are copied one by one.
+// Hazards   reset runs before each conv, on its stream, and no state outlives a launch: an aborted launch leaves none,
+//           and two simultaneous launches have a counter each. Two barriers per unit; a comment at each says what it
+//           waits for.
 // Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
 //           data copies. On SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores",
 //           arXiv:2203.03341.

@@ -1,19 +1,20 @@
-// layers/fused: convolution, ReLU and max-pool in one kernel; layers/custom with another way out of its registers.
+// layers/fused: convolution, ReLU and max-pool in one kernel: layers/custom with a reduction in its registers.
 //
-// Idea      The largest array of the network is the convolution's output, which the next layers only read to make it
-//           smaller. Here it never leaves registers: a window of the pool lies in the sums of one thread, or of two or
-//           four whose lanes differ in one or two bits, and only the pooled output is stored.
-// Layout    as in layers/custom, whose file this is with POOL > 0, but for y (N,M,PP,PQ) with PP = ceil(P / POOL), PQ =
-//           ceil(Q / POOL): windows that the lower and right edges cut short count. Slabs are pooled, too.
-// Mapping   as in layers/custom. A strip has whole windows, whose rows come one after the other to the same thread: it
-//           keeps their maxima, two of them, and where windows end it takes those of its neighbours, see pool().
+// Idea      The largest array of the network is the output of the convolution, which the next layers read only to make
+//           it smaller. Here it never leaves the registers: a window of the pool is in the sums of one thread, or of
+//           two or four threads whose lanes differ in one or two bits, and only the pooled output is stored.
+// Layout    as in layers/custom, whose file this is with POOL > 0, except y (N,M,PP,PQ) with PP = ceil(P / POOL), PQ =
+//           ceil(Q / POOL): truncated windows at the lower and right edges count. Slabs are also pooled.
+// Mapping   as in layers/custom. A strip has whole windows, whose rows are processed one after the other by the same
+//           thread: it keeps their maxima, two of them, and where windows end it reads those of its neighbours, see
+//           pool().
 // Roofline  bytes 4 (N C H W + M K + N M PP PQ): 0.13 + 0.07 ms at 4.3 TB/s for the course's layers, N = 10,000.
-//           Products 800 + 2,184 an image: 0.05 + 0.15 ms at the 600 TFLOP/s that mma.sync reached in a loop of
-//           nothing else.
-// Gain      over layers/custom and pooling elsewhere: the output's way out, and the pool's own traffic, which is that
-//           output once more. 0.42 and 0.31 of layers/custom's bytes are left.
-// Limits    POOL 1, 2 or 4; other limits are those of layers/custom, and conv_direct takes such shapes.
-// Hazards   as in layers/custom. Pixels past the edge must not win: maxima begin at 0, the least that ReLU leaves, rows
-//           past the edge are not looked at, and columns past it repeat the last quad.
+//           Products: 800 + 2,184 per image, 0.05 + 0.15 ms at the 600 TFLOP/s that mma.sync reached in a loop without
+//           other instructions.
+// Gain      over layers/custom and separate pooling: no store of the output, and no traffic of the pool, which is that
+//           output once more. 0.42 and 0.31 of the bytes of layers/custom remain.
+// Limits    POOL 1, 2 or 4; the other limits are those of layers/custom, where conv_direct processes such shapes.
+// Hazards   as in layers/custom. Pixels beyond the edge must not be the maximum: maxima start at 0, the minimum after
+//           ReLU; rows beyond the edge are skipped, and columns beyond it repeat the last quad.
 // Source    as layers/custom; __shfl_xor_sync: CUDA C++ Programming Guide, "Warp Shuffle Functions".
 #include "../custom/kernel.cu"

@@ -108,14 +108,14 @@ def load(
     _check_choice("data set", name, ALL)
     _check_choice("split", split, SPLITS)
     if side not in (SIDE, SMALL_SIDE):
-        raise UsageError(f"no garments with a side of {side} pixels; there are {SIDE} and {SMALL_SIDE}")
+        raise UsageError(f"no garments with a side of {side} pixels; available are {SIDE} and {SMALL_SIDE}")
     if name == cifar10.NAME:
         return ImageSet(name, split, *cifar10.load(split, data_dir), note="")
     if name == synthetic.NAME:
         if data_dir is not None:
             raise UsageError(
                 f"the data set '{synthetic.NAME}' is drawn and reads no files, but data_dir={data_dir} was "
-                f"given; leave data_dir out, or ask for '{fashion_mnist.NAME}'"
+                f"given; omit data_dir, or use '{fashion_mnist.NAME}'"
             )
         return _synthetic(split, "", side)
     of_side = fashion_mnist.load if side == SIDE else fashion_mnist.load_published
@@ -140,8 +140,8 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
     """
     if data.name != fashion_mnist.NAME:
         raise UsageError(
-            f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send those of 86×86 "
-            f"(--send uint8), or ask for '{fashion_mnist.NAME}'"
+            f"the data set '{data.name}' is drawn at 86×86: it has no images of 28×28; send images of 86×86 "
+            f"(--send uint8), or use '{fashion_mnist.NAME}'"
         )
     return fashion_mnist.load_published(data.split, data_dir)[0]
 
@@ -184,7 +184,7 @@ def to_float(images: np.ndarray) -> np.ndarray:
     """
     if images.dtype != np.uint8:
         raise ShapeError(
-            f"to_float takes images as uint8 in 0…255 and got {images.dtype}; pass ImageSet.images"
+            f"to_float expects uint8 images in 0…255; found {images.dtype}; pass ImageSet.images"
         )
     return np.divide(images, np.float32(255), dtype=np.float32)
 

@@ -100,8 +100,7 @@ def load(
         except DataError as error:
             raise DataError(
                 f"{error}. The folder was named by {origin}: put {source.archive} there as its author "
-                "publishes it, or the files that are in it; name another folder, or name none and it is "
-                "downloaded"
+                "publishes it, or its files; name another folder, or name none to download it"
             ) from error
     return _find_or_fetch(split, root / NAME, source)
 
@@ -159,11 +158,11 @@ def _parsed(content: bytes, name: str, source: Source) -> tuple[np.ndarray, np.n
     wanted = source.records * RECORD
     if len(content) != wanted:
         raise DataError(
-            f"{name}: {len(content)} bytes, where {source.records} images of {RECORD} bytes are {wanted}: it "
-            "is cut short, or no binary file of CIFAR-10"
+            f"{name}: {len(content)} bytes, but {source.records} images of {RECORD} bytes have {wanted}: it "
+            "is truncated, or not a binary file of CIFAR-10"
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     labels = records[:, 0]
     if labels.max() >= len(CLASSES):
-        raise DataError(f"{name}: label {labels.max()} where 0…{len(CLASSES) - 1} are expected")
+        raise DataError(f"{name}: label {labels.max()}; expected 0…{len(CLASSES) - 1}")
     return records[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE), labels

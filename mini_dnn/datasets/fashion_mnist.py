@@ -188,7 +188,7 @@ def _read_named(folder: Path, origin: str, files: Sequence[IdxFile]) -> list[byt
     except DataError as error:
         raise DataError(
             f"{error}. The folder was named by {origin}: put {_listed(files)} there as their authors "
-            "publish them, name another folder, or name none and they are downloaded"
+            "publish them, name another folder, or name none to download them"
         ) from error
 
 
@@ -224,7 +224,7 @@ def _parsed(contents: Sequence[bytes], files: Sequence[IdxFile]) -> Pixels:
             f"{files[0].name} has {len(images)} images, but {files[1].name} has {len(labels)} labels"
         )
     if labels.size and labels.max() > 9:
-        raise DataError(f"{files[1].name}: label {labels.max()} where 0…9 are expected")
+        raise DataError(f"{files[1].name}: label {labels.max()}; expected 0…9")
     return images, labels
 
 

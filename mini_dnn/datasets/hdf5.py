@@ -50,7 +50,7 @@ def array(file: h5py.File, name: str) -> h5py.Dataset:
         folder = _linked(folder, part, h5py.Group)
     found = _linked(folder, last, h5py.Dataset)
     if found.is_virtual or found.external:
-        raise OSError(f"'{name}' lies in another file")
+        raise OSError(f"'{name}' is stored in another file")
     in_memory = found.dtype.itemsize * math.prod(found.shape)
     in_file = found.id.get_storage_size()
     if found.chunks or found.dtype.hasobject or in_file != in_memory:
@@ -64,7 +64,7 @@ def names(file: h5py.File, folder: str = "") -> list[str]:
     Raises
     ------
     OSError
-        There are too many, or they lie too deep.
+        There are too many, or they are nested too deep.
     """
     found: list[str] = []
     pending = [folder]
@@ -74,10 +74,12 @@ def names(file: h5py.File, folder: str = "") -> list[str]:
         for name in group:
             path = f"{at}/{name}" if at else name
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise OSError(f"'{name}' leads elsewhere, and links are not followed")
+                raise OSError(f"'{name}' is a link, and links are not followed")
             (found if isinstance(group[name], h5py.Dataset) else pending).append(path)
         if len(found) + len(pending) > MOST_ARRAYS or at.count("/") > MOST_DEPTH:
-            raise OSError(f"it has more than {MOST_ARRAYS:,} arrays, or they lie {MOST_DEPTH} folders deep")
+            raise OSError(
+                f"it has more than {MOST_ARRAYS:,} arrays, or they are nested {MOST_DEPTH} folders deep"
+            )
     return found
 
 
@@ -90,7 +92,7 @@ def attributes(file: h5py.File) -> dict[str, object]:
         There is something else among them.
     """
     if len(file.attrs) > MOST_ATTRIBUTES:
-        raise OSError(f"it has {len(file.attrs):,} attributes, and {MOST_ATTRIBUTES} are the most")
+        raise OSError(f"it has {len(file.attrs):,} attributes, but at most {MOST_ATTRIBUTES} are allowed")
     for name in file.attrs:
         kind = file.attrs.get_id(name)
         if kind.shape != () or kind.dtype.kind not in "biufS":
@@ -103,8 +105,8 @@ def _linked(folder: h5py.Group, name: str, kind: type) -> h5py.Dataset | h5py.Gr
     if link is None:
         raise KeyError(f"'{name}' is missing")
     if not isinstance(link, h5py.HardLink):
-        raise OSError(f"'{name}' leads elsewhere, and links are not followed")
+        raise OSError(f"'{name}' is a link, and links are not followed")
     found = folder[name]
     if not isinstance(found, kind):
-        raise KeyError(f"'{name}' is no {kind.__name__.lower()}")
+        raise KeyError(f"'{name}' is not a {kind.__name__.lower()}")
     return found

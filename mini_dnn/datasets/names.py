@@ -58,6 +58,6 @@ def read(path: Path) -> Sequence[str]:
         lines = read_regular(path, MOST_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        hint = "'git checkout data' brings it back" if path == FILE else "expected a name a line"
+        hint = "'git checkout data' restores it" if path == FILE else "expected one name per line"
         raise DataError(f"the names of classes cannot be read from {path}: {why}; {hint}") from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -32,12 +32,16 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
         The variant has no kernels of its own at this problem, or the emulator cannot run it.
     """
     if variant.plan is None:
-        raise UsageError(f"{variant.name} is NumPy and runs on the host: it has no kernels to show; try m1")
+        raise UsageError(
+            f"{variant.name} is NumPy and runs on the host: it has no kernels to explain; try m1"
+        )
     if variant.needs_gpu:
         raise UsageError(f"{variant.name} cannot be explained: {variant.needs_gpu}")
     limit = variant.limit_for(problem)
     if limit:
-        raise UsageError(f"{variant.name} does not take {problem}: {limit}; give others with --shape")
+        raise UsageError(
+            f"{variant.name} does not support {problem}: {limit}; use --shape to select another problem"
+        )
     planned = variant.planned(problem, EmulatorDevice.max_shared_bytes)
     blocks = {
         block
@@ -50,7 +54,8 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
         launches: Sequence[CountedLaunch] = device.launches
     if not launches:
         raise UsageError(
-            f"{variant.name} launches no kernel of its own at {problem}: there is nothing to show; try m1"
+            f"{variant.name} launches no kernel of its own at {problem}, so there is nothing to explain; "
+            "try m1"
         )
     return counted(launches)
 

@@ -98,10 +98,10 @@ def _uncoalesced(kernel: Counted) -> Iterator[Finding]:
             "uncoalesced",
             "Scattered accesses.",
             f"A warp {DOES[site.operation][0]} {site.array or 'memory'} touches {site.each('sectors'):.3g} "
-            f"sectors of 32 bytes, where {site.each('ideal_sectors'):.3g} would hold its bytes"
+            f"sectors of 32 bytes, although {site.each('ideal_sectors'):.3g} are enough for its bytes"
             f"{_apart(kernel, site)}.",
             "let neighbouring threads use neighbouring elements: swap the roles of the thread's indices, or "
-            "go through shared memory and turn the tile there",
+            "load a tile into shared memory and transpose it there",
             site.place,
             (sectors - ideal) / of_kernel,
             site.array,
@@ -118,10 +118,10 @@ def _conflicts(kernel: Counted) -> Iterator[Finding]:
             "conflicts",
             "Bank conflicts.",
             f"A warp {DOES[site.operation][0]} {site.array or 'memory'} takes {site.each('wavefronts'):.3g} "
-            f"passes of shared memory, where {site.each('ideal_wavefronts'):.3g} would do"
-            f"{_apart(kernel, site)}: lanes want different words of the same bank.",
-            "pad the rows of the array by a word or four, so that columns fall into other banks, or let "
-            "neighbouring lanes go along a row",
+            f"passes of shared memory, although {site.each('ideal_wavefronts'):.3g} would be enough"
+            f"{_apart(kernel, site)}: lanes access different words of the same bank.",
+            "pad the rows of the array by one or four words, so that columns are in different banks, or let "
+            "neighbouring lanes access neighbouring elements of a row",
             site.place,
             (found - ideal) / of_kernel,
             site.array,
@@ -129,7 +129,7 @@ def _conflicts(kernel: Counted) -> Iterator[Finding]:
 
 
 def _divergence(kernel: Counted) -> Iterator[Finding]:
-    """The branch at which lanes part, where many of them idle for it."""
+    """The branch at which lanes diverge, if this leaves many of them idle."""
     counters = kernel.counters
     full = counters.threads / (LANES * -(-counters.threads // LANES))  # the block's shape allows so many
     lost = 1 - counters.active_lanes / LANES / full
@@ -140,11 +140,11 @@ def _divergence(kernel: Counted) -> Iterator[Finding]:
     yield Finding(
         "divergence",
         "Lanes go different ways.",
-        f"Lanes of a warp part {sum(branch.splits for branch in counters.branches):,} times in this kernel, "
-        "and most are lost below this branch: one side waits while the other works. On average "
-        f"{counters.active_lanes:.3g} of {LANES} lanes work.",
-        "let whole warps take one side: branch on the warp's number, threadIdx.x / 32, or give each lane the "
-        "same work by arithmetic instead of a branch",
+        f"Lanes of a warp diverge {sum(branch.splits for branch in counters.branches):,} times in this "
+        "kernel. Most of the loss is below this branch: one side waits while the other one runs. On average, "
+        f"{counters.active_lanes:.3g} of {LANES} lanes are active.",
+        "make whole warps take the same side: branch on the number of the warp, threadIdx.x / 32, or replace "
+        "the branch by arithmetic that is the same for each lane",
         _branch(work, LANES * full * FEW_LANES) or Place(most.file, most.line),
         lost,
     )
@@ -180,9 +180,9 @@ def _idle(kernel: Counted) -> Iterator[Finding]:
         yield Finding(
             "idle",
             "Idle lanes.",
-            f"A block has {threads} threads, which take {warps} warps of {LANES}: {share:.0%} of the lanes "
-            "never work.",
-            "make the number of threads of a block a multiple of 32",
+            f"A block has {threads} threads, which need {warps} warps of {LANES}: {share:.0%} of the lanes "
+            "are always idle.",
+            "make the number of threads per block a multiple of 32",
             None,
             share,
         )
@@ -205,17 +205,17 @@ def _waits(kernel: Counted) -> Iterator[Finding]:
     yield Finding(
         "waits",
         "Warps wait for others.",
-        f"At this barrier warps wait for {lost[place] / room:.0%} of their steps, since some have more to do "
-        "before it.",
-        "share the work before the barrier evenly among the warps, or load the next tile while this one is "
-        "used",
+        f"Warps spend {lost[place] / room:.0%} of their steps waiting at this barrier, because some have "
+        "more work before it.",
+        "distribute the work before the barrier evenly over the warps, or load the next tile while this one "
+        "is used",
         place,
         lost[place] / room,
     )
 
 
 def _redundant(kernel: Counted) -> Iterator[Finding]:
-    """Loads of what a block, or other blocks, have loaded before."""
+    """Loads of data that the same block, or other blocks, have already loaded."""
     of_kernel = kernel.counters.sum("sectors", "global")
     loads = [site for site in _sites(kernel, "global") if site.operation == "load" and site.array]
     used = {array.name: array.used_bytes // SECTOR_BYTES for array in kernel.counters.arrays}
@@ -232,8 +232,8 @@ def _redundant(kernel: Counted) -> Iterator[Finding]:
             "redundant",
             "The same bytes again.",
             _again(array, sectors / fresh, blocks),
-            "load a value once and use it for several results: in registers, in shared memory for the whole "
-            "block, or by larger tiles, which share more",
+            "load a value once and use it for several results: keep it in registers, or in shared memory for "
+            "the whole block, or use larger tiles, which share more",
             max(same, key=lambda site: site.figures["sectors"]).place,
             LEAST_SHARE * (sectors - distinct) / of_kernel,
             array,
@@ -243,17 +243,17 @@ def _redundant(kernel: Counted) -> Iterator[Finding]:
 def _again(array: str, times: float, blocks: float) -> str:
     between = f"{blocks:.3g} blocks load each sector of {array}"
     if times < MANY_TIMES:
-        return f"{between}: their tiles overlap, or they do with the same input what one block could do."
+        return f"{between}: their tiles overlap, or several blocks use an input that one block could use."
     within = f"The warps of a block load each sector of {array} that they need {times:.3g} times"
     return (
         f"{within}, and {between}."
         if blocks >= MANY_BLOCKS
-        else f"{within}. Caches serve most of these loads."
+        else f"{within}. The caches serve most of these loads."
     )
 
 
 def _apart(kernel: Counted, site: Site) -> str:
-    """How far neighbouring lanes are apart at a line, where most of its accesses agree."""
+    """The distance between neighbouring lanes at a line, if most of its accesses have the same."""
     launch = kernel.launch
     number = next((i for i, array in enumerate(launch.arrays) if array.name == site.array), None)
     if number is None:

@@ -31,7 +31,8 @@ NOTHING = dict.fromkeys(
 ) | {"space": "none"}
 NOTE = (
     "Counted by mini_dnn's emulator, which runs the kernel's source: addresses, lanes, sectors and banks are "
-    "exact for that source. A compiler may merge or drop an access, and nothing here predicts a time."
+    "exact for that source. A compiler may merge or drop an access, and no figure on this page predicts a "
+    "time."
 )
 
 

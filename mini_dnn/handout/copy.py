@@ -19,8 +19,8 @@ from mini_dnn.variant import SHORT_NAMES
 RECORD = "handout.json"  # in the handout: what it has and what it has not, for its tests
 SITE = "docs/site/mkdocs.yml"
 NOTE = (
-    "> This copy is a handout of a course. It contains the variants {kept}. Other variants that a page\n"
-    "> mentions are yours to write. Tests that need them are skipped until then.\n\n"
+    "> This copy is a handout of a course. It contains the variants {kept}. The other variants that\n"
+    "> a page mentions are for you to write. Tests that need them are skipped until then.\n\n"
 )
 AUTHOR = ("-c", "user.name=mini_dnn", "-c", "user.email=handout@localhost", "-c", "commit.gpgsign=false")
 
@@ -119,7 +119,7 @@ def _edit(file: Path, pattern: str, text: str) -> None:
     """
     changed, count = re.subn(pattern, lambda _: text, file.read_text(), count=1, flags=re.MULTILINE)
     if not count:
-        raise MiniDnnError(f"{file.name} has no line like '{pattern}', which a handout changes")
+        raise MiniDnnError(f"{file.name} has no line like '{pattern}', which has to be changed for a handout")
     file.write_text(changed)
 
 

@@ -88,7 +88,8 @@ def divide(keep: Iterable[str]) -> Parts:
     kept = given(keep, "--keep")
     if not _runnable(kept):
         raise UsageError(
-            f"--keep {' '.join(keep)}: a handout's program needs a kernel for {ops.DEFAULT}; add m1/direct"
+            f"--keep {' '.join(keep)}: the program of a handout needs a kernel for {ops.DEFAULT}; add "
+            "m1/direct"
         )
     left = tuple(name for name in names() if name not in kept)
     needed = sources(kept)
@@ -122,7 +123,7 @@ def tracked() -> list[str]:
     )
     if done.returncode:
         raise MiniDnnError(
-            f"{ROOT} is not a git checkout, so nothing says which files belong to it; clone the "
+            f"{ROOT} is not a git checkout, so the list of its files is not known; clone the "
             "repository with git"
         )
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from mini_dnn.errors import MiniDnnError
 
-MISSING = "fpdf2 is not installed, which writes PDF: pip install fpdf2"
+MISSING = "PDF files need fpdf2, which is not installed: pip install fpdf2"
 SIZE = 10.0  # points of text
 HEADINGS = {"h1": 17.0, "h2": 13.0, "h3": 11.0}
 LINE = 5.0  # mm

@@ -17,17 +17,17 @@ from mini_dnn.variant import Variant, climbed, find, names
 from mini_dnn.variant.folders import HOMES
 
 QUESTIONS = ("For the report", "Questions")  # headings of a lesson whose text is for students
-CHECKS = {  # what each is about, in a student's words
+CHECKS = {  # descriptions for students
     "correct": "Every element agrees with float64, at the shapes below.",
-    "hidden": "The same, at shapes and with values that are not published.",
-    "accuracy": "The network classifies as accurately with your kernels as with NumPy's.",
-    "checked": "`run.py check` finds nothing: no race, no access out of bounds, no element left unwritten.",
-    "performance": "Op time, the sum over the problems below.",
+    "hidden": "The same, at shapes and with inputs that are not published.",
+    "accuracy": "The network has the same accuracy with your kernels as with NumPy.",
+    "checked": "`run.py check` finds nothing: no race, no access out of bounds, no unwritten element.",
+    "performance": "The sum of the op times of the problems below.",
 }
 
 
 def groups() -> list[str]:
-    """What a sheet can be of: milestones, and ladders of operations."""
+    """The possible subjects of a sheet: milestones, and ladders of operations."""
     return list(dict.fromkeys(name.partition("/")[0] for name in names() if _home(name.partition("/")[0])))
 
 
@@ -95,21 +95,23 @@ def _title(lesson: str, group: str) -> str:
 
 def _what(operation: Operation) -> Iterator[str]:
     yield from ("## What is computed", "", f"{operation.about[0].upper()}{operation.about[1:]}.", "")
-    yield from ("| problem | sizes | GFLOP | MB at least |", "| --- | --- | ---: | ---: |")
+    yield from ("| problem | sizes | GFLOP | minimum MB |", "| --- | --- | ---: | ---: |")
     for name, problem in operation.course.items():
         moved = sum(array.nbytes for array in problem.arrays.values())
         yield f"| `{name}` | {problem} | {problem.flops / 1e9:,.3g} | {moved / 1e6:,.0f} |"
     yield from (
         "",
-        "*MB at least* counts each array once. What is the larger of the two times on your GPU?",
+        "*Minimum MB* counts each array once. Which of the two takes longer on your GPU, the arithmetic or "
+        "the bytes?",
         "",
     )
 
 
 def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str]:
     yield from ("## What to write", "")
-    yield "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which says what to launch."
-    yield from ("", "| folder | idea | on top of | precision | |", "| --- | --- | --- | --- | --- |")
+    yield "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which describes the "
+    "launches."
+    yield from ("", "| folder | idea | parent | precision | |", "| --- | --- | --- | --- | --- |")
     for variant, one in variants:
         need = "required" if one.required else "optional"
         cells = (f"`{variant.name}`", variant.idea.replace("|", "¦"), _code(variant.parent), one.precision)
@@ -123,10 +125,10 @@ def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
     verb = "" if variant.op == ops.DEFAULT else "run "
     emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
     commands = {
-        f"python run.py new {name} --from {parent}": "mine/: a copy of the parent to start from",
+        f"python run.py new {name} --from {parent}": "creates a copy of the parent in mine/",
         f"python run.py {verb}{emulated}": "compare with float64",
         f"python run.py check mine/{name}": "races, bounds, barriers: line, thread, element",
-        f"python run.py diff mine/{name}": "what you changed",
+        f"python run.py diff mine/{name}": "shows your changes",
         f"python run.py bench --impl mine/{name} --out results.json": "on a GPU",
         f"python run.py profile --tool ncu --impl mine/{name}": "on a GPU: what limits it",
     }
@@ -136,7 +138,7 @@ def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
 
 
 def _start(variant: Variant, kept: Collection[str]) -> str:
-    """The nearest ancestor with kernels that students have; the first of those where there is none."""
+    """The nearest ancestor with kernels that students have; without one, the first such variant."""
     above = variant.parent
     while above:
         found = find(above)
@@ -168,7 +170,7 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
             "each variant."
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
-    yield from ("- A variant that is not correct earns nothing for its speed.", "")
+    yield from ("- A variant that is not correct gets no points for performance.", "")
     shapes = ", ".join(f"`{_sizes(problem)}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 
@@ -180,8 +182,8 @@ def _performance(rubric: Rubric) -> str:
     unit = f" times the time of `{timed.reference}`" if timed.reference else " ms"
     return (
         f"all at {timed.full:g}{unit} or less, none at {timed.none:g}{unit} or more, linear in between. "
-        f"Timed are {', '.join(timed.problems)}{at}: the median of {timed.repeats} runs after "
-        f"{timed.warm_up} to warm up."
+        f"The timed problems are {', '.join(timed.problems)}{at}; a time is the median of {timed.repeats} "
+        f"runs after {timed.warm_up} warm-up runs."
     )
 
 

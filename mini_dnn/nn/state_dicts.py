@@ -99,7 +99,7 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
     """
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise _error(path, f"it has {path.stat().st_size:,} bytes, and {MOST_BYTES:,} are the most")
+            raise _error(path, f"it has {path.stat().st_size:,} bytes; the limit is {MOST_BYTES:,}")
         with stores.opened(path) as store:
             given = store.arrays()
             names = _names(given)

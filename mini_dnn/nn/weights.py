@@ -238,7 +238,7 @@ def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
     """Refuse a file that is far larger than what is to be read from it."""
     nbytes, most = path.stat().st_size, 2 * sum(array.nbytes for array in into.values()) + ALLOWANCE_BYTES
     if nbytes > most:
-        raise _error(path, kind, f"it has {nbytes:,} bytes, and {most:,} are the most for this network")
+        raise _error(path, kind, f"it has {nbytes:,} bytes; the limit for this network is {most:,}")
 
 
 def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:

@@ -36,13 +36,13 @@ class Member:
             The archive cannot be read, it ends before them, or they are more than ``most_bytes``.
         """
         if self.size > most_bytes:
-            why = f"it has {self.size:,} bytes, and {most_bytes:,} are the most"
+            why = f"it has {self.size:,} bytes; the limit is {most_bytes:,}"
             raise OSError(errno.EFBIG, why, str(self.archive))
         with open_regular(self.archive) as file:
             file.seek(self.offset)
             found = file.read(self.size)
         if len(found) < self.size:
-            raise OSError(errno.EIO, "the archive ends within it", str(self.archive))
+            raise OSError(errno.EIO, "the archive ends before its end", str(self.archive))
         return found
 
 
@@ -51,8 +51,8 @@ def refused(name: str) -> str:
     if not name.lower().endswith(COMPRESSED):
         return ""
     return (
-        f"{name} is compressed, and its pictures cannot be found without reading all that is before them; "
-        "make it a .tar file, which is hardly larger, as pictures are compressed already"
+        f"{name} is compressed, which prevents random access to its pictures; convert it to a .tar file, "
+        "which is hardly larger, because pictures are already compressed"
     )
 
 
@@ -71,8 +71,10 @@ def members(path: Path) -> Iterator[tuple[str, Member]]:
                 if found.isreg() and not found.issparse():
                     yield found.name, Member(path, found.offset_data, found.size)
     except tarfile.TarError as error:
-        raise PictureError(f"the archive is cut short or damaged ({error}); fetch or make it anew") from error
+        raise PictureError(
+            f"the archive is truncated or damaged ({error}); download it or create it again"
+        ) from error
     except OSError as error:
         raise PictureError(
-            f"the archive cannot be read: {error.strerror}; give a .tar file that can be"
+            f"the archive cannot be read: {error.strerror}; expected a readable .tar file"
         ) from error

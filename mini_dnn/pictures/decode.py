@@ -74,8 +74,8 @@ def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
     W, H = picture.size
     if W * H > MOST_PIXELS:
         raise PictureError(
-            f"it has {W:,}×{H:,} pixels, and {MOST_PIXELS:,} are the most; make it smaller, as the network "
-            f"sees {recipe.crop}×{recipe.crop}"
+            f"it has {W:,}×{H:,} pixels, and the limit is {MOST_PIXELS:,}; make it smaller, because the "
+            f"network sees {recipe.crop}×{recipe.crop}"
         )
     with one_large if W * H > LARGE_PIXELS else nullcontext():
         try:
@@ -107,11 +107,9 @@ def _read(source: Path | Member) -> bytes:
         hint = "" if isinstance(source, Member) else meant_file(source)
         raise PictureError(f"there is no such file{hint or '; check the spelling and the folder'}") from None
     except IsADirectoryError:
-        raise PictureError("it is a folder; expected a picture's file") from None
+        raise PictureError("it is a folder; expected a picture file") from None
     except OSError as error:
-        next_step = (
-            "make it smaller" if error.errno == errno.EFBIG else "give a regular file that can be read"
-        )
+        next_step = "make it smaller" if error.errno == errno.EFBIG else "expected a readable regular file"
         raise PictureError(f"it cannot be read: {error.strerror}; {next_step}") from error
 
 
@@ -132,8 +130,7 @@ def _opened(data: bytes) -> Image.Image:
             ) from error
     raise PictureError(
         "it is not a picture in a format that Pillow reads, such as JPEG, PNG, WebP or TIFF, or its "
-        "beginning "
-        "is damaged; convert it, or leave it out"
+        "header is damaged; convert it, or remove it"
     )
 
 
@@ -160,12 +157,12 @@ def _toned(picture: Image.Image, mode: str, background: int) -> Image.Image:
     if picture.mode in DEEP:
         picture = _of_8_bits(picture)
     if picture.mode == "F":
-        raise PictureError("its pixels are fractions of an unknown range; save it with 8 or 16 bits")
+        raise PictureError("its pixels are floats with an unknown range; save it with 8 or 16 bits")
     try:
         return _opaque(picture, mode, background)
     except ValueError as error:
         raise PictureError(
-            f"its colours are of the kind {picture.mode}, which cannot be made {mode}; save it as RGB"
+            f"its colour mode is {picture.mode}, which cannot be converted to {mode}; save it as RGB"
         ) from error
 
 

@@ -179,8 +179,8 @@ class Feed:
                 yield from self._results(*waiting.popleft())
         except BrokenProcessPool as error:
             raise MiniDnnError(
-                "a process that decodes pictures ended by itself, as one does where memory is short or a "
-                "picture makes its decoder crash; --workers 1 decodes in this process"
+                "a process that decodes pictures ended unexpectedly, for example because of too little "
+                "memory or a crash of the decoder; --workers 1 decodes in this process"
             ) from error
         finally:
             for _, future in waiting:

@@ -68,13 +68,13 @@ class Recipe:
             numbers = getattr(self, name)
             if len(numbers) not in (1, 3) or len(numbers) != len(self.mean):
                 raise ShapeError(
-                    "mean and deviation are one number each for grey, and three for RGB; found "
+                    "mean and deviation need one number each for grey, or three for RGB; found "
                     f"{name} {numbers!r}"
                 )
             if not all(isinstance(n, int | float) and isfinite(n) for n in numbers):
-                raise ShapeError(f"{name} holds something else than numbers: {numbers!r}")
+                raise ShapeError(f"{name} must contain only numbers; found {numbers!r}")
         if min(self.deviation) <= 0:
-            raise ShapeError(f"deviation is larger than 0; found {self.deviation!r}")
+            raise ShapeError(f"deviation must be larger than 0; found {self.deviation!r}")
         if not isinstance(self.invert, bool) or not _is_whole(self.background, 0, 255):
             raise ShapeError(
                 "invert must be true or false, and background an integer from 0 to 255; "
@@ -134,7 +134,7 @@ class Recipe:
         fields = [field.name for field in dataclasses.fields(cls)]
         if surplus := sorted(set(found) - set(fields)):
             raise ShapeError(
-                f"no field {', '.join(surplus)} in a recipe for pictures; there are {', '.join(fields)}"
+                f"a recipe has no field {', '.join(surplus)}; its fields are {', '.join(fields)}"
             )
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
         return cls(**values)

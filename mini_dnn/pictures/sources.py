@@ -160,12 +160,14 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
     names = list(given)
     if [*names, listed].count(STDIN) > 1:
         raise UsageError(
-            "standard input was asked for twice; it holds one picture (-), or one list (--list -)"
+            "standard input is named twice; it can contain one picture (-) or one list (--list -)"
         )
     if listed is not None:
         names += _lines(listed)
     if not names:
-        raise UsageError("no picture is named; name files or folders, or give --list a file that names some")
+        raise UsageError(
+            "no pictures are named; name files or folders, or use --list with a file that names them"
+        )
     for name in names:
         if is_stack(name) and not Path(name).is_dir():
             stack(name, recipe)  # refuses what cannot be used before the work
@@ -175,7 +177,7 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
 
 
 def _lines(listed: str) -> list[str]:
-    """Names of files, one a line; the list's own order."""
+    """Names of files, one per line, in the order of the list."""
     try:
         if listed == STDIN:
             text = sys.stdin.buffer.read(MOST_LIST_BYTES)
@@ -183,7 +185,8 @@ def _lines(listed: str) -> list[str]:
             text = read_regular(Path(listed), MOST_LIST_BYTES)
     except OSError as error:
         raise UsageError(
-            f"--list {listed} cannot be read: {error.strerror}; expected a file that names a picture a line"
+            f"--list {listed} cannot be read: {error.strerror}; expected a file that names one picture per "
+            "line"
         ) from error
     if b"\0" in text:
         raise UsageError(
@@ -215,7 +218,9 @@ def _folder(name: str) -> Iterator[File]:
             where, PictureError(f"the folder cannot be read: {error.strerror}; change its permissions")
         )
     if not found and not failed:
-        yield File(name, PictureError("no file in this folder has a picture's ending, such as .jpg or .png"))
+        yield File(
+            name, PictureError("no file in this folder has the extension of a picture, such as .jpg or .png")
+        )
 
 
 def _is_picture(name: str) -> bool:
@@ -235,7 +240,7 @@ def _archive(name: str) -> Iterator[File]:
         yield File(name, error)
         return
     if not found:
-        yield File(name, PictureError("nothing in this archive has a picture's ending, such as .jpg"))
+        yield File(name, PictureError("no file in this archive has the extension of a picture, such as .jpg"))
 
 
 def _stamp(path: Path) -> list[object]:

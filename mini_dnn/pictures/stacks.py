@@ -84,7 +84,7 @@ def stack(name: str, recipe: Recipe) -> Stack:
     """
     R, S, C = recipe.shape
     kind = f"(N, {R}, {S}, {C}) uint8" + (f" or (N, {R}, {S}) uint8" if C == 1 else "")
-    expected = f"expected pictures that are decoded, {kind}; see docs/classify.md"
+    expected = f"expected decoded pictures, {kind}; see docs/classify.md"
     path, array = named_array(name)
     try:
         open_regular(path).close()  # nobody waits for a pipe's other end
@@ -152,7 +152,7 @@ def _array(file: h5py.File, name: str) -> h5py.Dataset:
         raise KeyError(f"there is no array '{name}' in it")
     found_array = file[name]
     if found_array.is_virtual or found_array.external:
-        raise OSError(f"'{name}' lies in another file")
+        raise OSError(f"'{name}' is stored in another file")
     if math.prod(found_array.chunks or ()) > 1 << 30:
-        raise OSError(f"'{name}' lies in chunks of more than 1 GiB; write it with smaller ones")
+        raise OSError(f"'{name}' has chunks of more than 1 GiB; write it with smaller ones")
     return found_array

@@ -36,18 +36,18 @@ UNITS = {  # names of units, each with the metrics that say how busy it was, the
 LIMITERS = {
     "registers": (
         "registers",
-        "fewer accumulators a thread, or __launch_bounds__, lets more blocks onto an SM",
+        "fewer accumulators per thread, or __launch_bounds__, let an SM hold more blocks",
     ),
-    "shared_mem": ("shared memory", "smaller tiles let more blocks onto an SM"),
+    "shared_mem": ("shared memory", "smaller tiles let an SM hold more blocks"),
     "warps": ("warps (the SM is full)", ""),
-    "blocks": ("blocks an SM can hold", "more threads a block fill it better"),
-    "barriers": ("barriers", "fewer blocks with more threads need fewer"),
+    "blocks": ("blocks an SM can hold", "more threads per block fill it better"),
+    "barriers": ("barriers", "fewer blocks with more threads need fewer barriers"),
 }
 
 
 @dataclass(frozen=True)
 class Stall:
-    """Why warps wait, and what shortens it: Kernel Profiling Guide, "Warp Stall Reasons"."""
+    """A reason why warps wait, and a hint: Kernel Profiling Guide, "Warp Stall Reasons"."""
 
     waits_for: str
     hint: str
@@ -65,48 +65,53 @@ STALLS = {
     ),
     "mio_throttle": Stall(
         "room in the queue of shared-memory instructions",
-        "do more arithmetic for each shared-memory load: a block of results a thread, or float4 loads",
+        "do more arithmetic per shared-memory load: a block of results per thread, or float4 loads",
     ),
     "lg_throttle": Stall(
         "room in the queue of global-memory instructions",
-        "fewer and wider loads and stores: float4, or no address twice",
+        "use fewer and wider loads and stores: float4, and no address twice",
     ),
     "math_pipe_throttle": Stall(
         "a busy arithmetic unit",
-        "this is what compute-bound looks like: fewer operations, half2, or tensor cores go further",
+        "the kernel is compute-bound: use fewer operations, half2, or tensor cores",
     ),
     "gmma": Stall(
-        "the tensor cores", "this is what compute-bound looks like: keep them fed, and waste no padding"
+        "the tensor cores",
+        "the kernel is compute-bound: keep the tensor cores supplied with operands, and avoid padding",
     ),
     "barrier": Stall(
         "other warps at __syncthreads()",
-        "more, smaller blocks an SM, so that another block works meanwhile; or load the next tile while "
-        "this one is used",
+        "use more and smaller blocks per SM, so that another block runs in the meantime; or load the next "
+        "tile while this one is used",
     ),
     "wait": Stall(
-        "the fixed latency of the instruction before",
-        "independent operations next to each other: unroll loops, or several results a thread",
+        "the fixed latency of the previous instruction",
+        "put independent operations next to each other: unroll loops, or compute several results per thread",
     ),
     "not_selected": Stall(
-        "its turn: it was ready, and another warp was issued",
-        "there are warps enough; occupancy is no problem",
+        "its turn: it was ready, but another warp was selected",
+        "there are enough warps; occupancy is not a problem",
     ),
-    "no_instructions": Stall("instructions to be fetched", "a shorter loop body: unroll less"),
-    "no_instruction": Stall("instructions to be fetched", "a shorter loop body: unroll less"),
+    "no_instructions": Stall("instructions to be fetched", "use a shorter loop body: unroll less"),
+    "no_instruction": Stall("instructions to be fetched", "use a shorter loop body: unroll less"),
     "branch_resolving": Stall(
-        "the target of a branch", "fewer branches: unroll the inner loop, hoist conditions"
+        "the target of a branch", "use fewer branches: unroll the inner loop, and hoist conditions out of it"
     ),
-    "imc_miss": Stall("the cache of constant memory", "all threads of a warp read one constant at a time"),
-    "drain": Stall("its last stores to leave", "neighbouring threads store to neighbouring addresses"),
+    "imc_miss": Stall(
+        "the cache of constant memory", "let all threads of a warp read the same constant at a time"
+    ),
+    "drain": Stall(
+        "the completion of its last stores", "let neighbouring threads store to neighbouring addresses"
+    ),
     "dispatch_stall": Stall("the dispatcher", "see the report's source page"),
-    "membar": Stall("a memory fence", "fewer fences, or narrower ones (__threadfence_block)"),
-    "tex_throttle": Stall("room in the texture unit's queue", "fewer loads through the texture path"),
+    "membar": Stall("a memory fence", "use fewer fences, or narrower ones (__threadfence_block)"),
+    "tex_throttle": Stall("room in the texture unit's queue", "use fewer loads through the texture path"),
     "sleeping": Stall("the end of __nanosleep", "see the report's source page"),
 }
 
 
 def describe(kernel: Kernel) -> list[str]:
-    """Lines about one kernel. What the report does not have is left out, and so is what means nothing."""
+    """Lines about one kernel, without figures that the report lacks or that are not meaningful."""
     launch = f"grid {kernel.grid}, block {kernel.block}" if kernel.grid and kernel.block else ""
     rows = {"time": _time(kernel)}
     rows |= {} if _is_tiny(kernel) else _rows(kernel)
@@ -133,13 +138,14 @@ def hints(kernel: Kernel) -> list[str]:
     unit, percent = max(_units(kernel).items(), key=lambda item: item[1], default=("", 0.0))
     if unit == "DRAM" and percent >= BUSY:
         found.append(
-            "it is bound by memory: move fewer bytes (fuse kernels, smaller types); occupancy helps no more"
+            "it is bound by memory: move fewer bytes (fuse kernels, smaller types); higher occupancy does "
+            "not help"
         )
     if (kernel.first("launch__waves_per_multiprocessor") or 1.0) < 1.0:
-        found.append("the grid does not fill the GPU once: more blocks, or a larger batch")
+        found.append("the grid does not fill the GPU once: use more blocks, or a larger batch")
     if _conflicts(kernel) > MANY_CONFLICTS:
         found.append(
-            "bank conflicts: pad the rows of the shared-memory tile so that columns fall into other banks"
+            "bank conflicts: pad the rows of the shared-memory tile so that columns are in different banks"
         )
     used = _sector_bytes(kernel)
     if used is not None and used < POOR_SECTORS:
@@ -157,9 +163,7 @@ def _time(kernel: Kernel) -> str:
     seconds = kernel.first("gpu__time_duration.sum", "gpu__time_duration_measured_user.sum")
     if seconds is None:
         return ""
-    return (
-        f"{seconds * 1e3:.3f} ms under the profiler, caches cold: no op time ('run.py bench' measures that)"
-    )
+    return f"{seconds * 1e3:.3f} ms under the profiler with cold caches; 'run.py bench' measures the op time"
 
 
 def _units(kernel: Kernel) -> dict[str, float]:
@@ -177,7 +181,7 @@ def _busiest(kernel: Kernel) -> str:
     elif percent >= BUSY:
         verdict = "busy, and likely the limit"
     else:
-        verdict = "nothing is busy, so warps wait: latency is the limit"
+        verdict = "no unit is busy, so warps wait: latency is the limit"
     return f"{unit}, at {percent:.0f}% of its peak: {verdict}"
 
 
@@ -200,7 +204,7 @@ def _memory(kernel: Kernel) -> str:
             parts.append(f"{unit} {units[unit]:.0f}%" + (f" ({hits:.0f}% hits)" if hits is not None else ""))
     used = _sector_bytes(kernel)
     if used is not None:
-        parts.append(f"{used:.0f} of each 32 bytes loaded are used")
+        parts.append(f"{used:.0f} of every 32 loaded bytes are used")
     conflicts = _conflicts(kernel)
     if conflicts >= 0.01:
         parts.append(f"bank conflicts are {conflicts:.0%} of the accesses to shared memory")
@@ -221,7 +225,7 @@ def _theoretical(kernel: Kernel) -> float | None:
 
 
 def _limiters(kernel: Kernel) -> list[str]:
-    """What allows the fewest blocks on an SM; several where they tie."""
+    """The resources that allow the fewest blocks on an SM."""
     limits = {name.removeprefix(LIMIT): v for name, v in kernel.metrics.items() if name.startswith(LIMIT)}
     return [name for name, blocks in limits.items() if blocks == min(limits.values())]
 
@@ -235,11 +239,11 @@ def _occupancy(kernel: Kernel) -> str:
     if limiters:
         blocks = kernel.metrics[LIMIT + limiters[0]]
         names = " and ".join(LIMITERS.get(name, (name.replace("_", " "), ""))[0] for name in limiters)
-        parts.append(f"{blocks:.0f} blocks an SM, limited by {names}")
+        parts.append(f"{blocks:.0f} blocks per SM, limited by {names}")
     registers = kernel.first("launch__registers_per_thread")
-    parts += [f"{registers:.0f} registers a thread"] if registers is not None else []
+    parts += [f"{registers:.0f} registers per thread"] if registers is not None else []
     shared = kernel.first("launch__shared_mem_per_block")
-    parts += [f"{shared / 1024:.1f} KB shared memory a block"] if shared is not None else []
+    parts += [f"{shared / 1024:.1f} KB of shared memory per block"] if shared is not None else []
     return ", ".join(parts)
 
 
@@ -253,7 +257,7 @@ def _stalls(kernel: Kernel) -> dict[str, float]:
 
 
 def _top_stall(kernel: Kernel) -> tuple[str, float]:
-    """The commonest reason, and its share of all waiting; ``("", 0.0)`` where the report has none."""
+    """The most common reason and its share of all waits; ``("", 0.0)`` if the report has none."""
     stalls = _stalls(kernel)
     total = sum(stalls.values())
     if not total:
@@ -267,11 +271,11 @@ def _waiting(kernel: Kernel) -> str:
     if not reason:
         return ""
     what = STALLS[reason].waits_for if reason in STALLS else reason.replace("_", " ")
-    return f"{share:.0%} of a warp's waiting is for {what} ({reason})"
+    return f"{share:.0%} of a warp's stalls are waits for {what} ({reason})"
 
 
 def _is_tiny(kernel: Kernel) -> bool:
-    """Whether the launch has so few threads that nothing is to be said, such as one that sets a counter."""
+    """Whether the launch has so few threads that advice makes no sense, such as one that sets a counter."""
     threads = kernel.first("launch__thread_count")
     if threads is None and kernel.grid and kernel.block:
         threads = prod(map(int, re.findall(r"\d+", f"{kernel.grid} {kernel.block}")))

@@ -32,8 +32,8 @@ WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "spe
 FULL = 31.5  # active lanes
 CURES = {
     "sectors": "let neighbouring threads use neighbouring addresses",
-    "conflicts": "pad the rows of the array, so that the lanes' words lie in different banks",
-    "splits": "let all lanes of a warp go the same way: branch on what is the same for 32 threads",
+    "conflicts": "pad the rows of the array, so that the words of the lanes are in different banks",
+    "splits": "let all lanes of a warp take the same side: branch on a value that is the same for 32 threads",
 }
 
 
@@ -124,13 +124,13 @@ def summary(name: str, found: Profile) -> list[str]:
     if moved:
         lines += [
             "",
-            f"{name}: {found.problem.flops / moved:,.1f} FLOPs for each byte of global memory that ",
+            f"{name}: {found.problem.flops / moved:,.1f} FLOPs per byte of global memory that ",
         ]
         lines[-1] += f"its kernels move; {found.gpu.name} is balanced at {balance}."
     times = found.together
     verdict = f"limited by {times.limiter} ({times.sure})"
     lines += ["", f"{name}: {_bracket(times)} on {found.gpu.name}, {verdict}."]
-    return [*lines, "This is a bracket, and no prediction: 'run.py bench' measures op times on a GPU."]
+    return [*lines, "This range is an estimate. To measure op times on a GPU, use 'run.py bench'."]
 
 
 def described(kernel: Counters, found: Profile) -> list[str]:
@@ -196,7 +196,7 @@ def worst(kernel: Counters) -> list[str]:
         if branch.line and branch.splits > 2 * MANY * entered and kernel.active_lanes < FULL:
             place = f"{Path(branch.file).name}:{branch.line}"
             times = f"{branch.splits:,} times"
-            found.append(f"{place} sends lanes of a warp different ways {times}: {CURES['splits']}")
+            found.append(f"{place}: the lanes of a warp diverge {times}: {CURES['splits']}")
     return found
 
 
@@ -207,7 +207,7 @@ def _most(accesses: Sequence[Access], field: str, ideal: str, cure: str) -> list
     unit = "sectors" if field == "sectors" else "wavefronts"
     return [
         f"{Path(a.file).name}:{a.line} {a.operation} of {a.array}: {getattr(a, field):,} {unit}, "
-        f"{getattr(a, ideal):,} would do: {CURES[cure]}"
+        f"{getattr(a, ideal):,} would be enough: {CURES[cure]}"
         for a in chosen
         if excess[a] > MANY * total
     ]
@@ -240,16 +240,16 @@ def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
 
 def _occupancy(fits: Occupancy, known: int | None) -> str:
     least = [advice.LIMITERS[name][0] for name, blocks in fits.limits.items() if blocks == fits.blocks]
-    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {fits.blocks} blocks an SM, "
+    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {fits.blocks} blocks per SM, "
     text += f"limited by {' and '.join(least)}"
     if known is None:
-        return text + "; registers are unknown without nvcc, and may allow fewer"
-    return text + f"; {known} registers a thread"
+        return text + "; without nvcc, the number of registers is unknown and may allow fewer"
+    return text + f"; {known} registers per thread"
 
 
 def _lanes(kernel: Counters) -> str:
     splits = sum(branch.splits for branch in kernel.branches)
-    return f"{kernel.active_lanes:.1f} of 32 are on; {splits:,} branches split a warp"
+    return f"{kernel.active_lanes:.1f} of 32 are active on average; warps diverge {splits:,} times"
 
 
 def _work(kernel: Counters) -> str:
@@ -267,4 +267,4 @@ def _times(times: Bracket) -> str:
 
 def _bracket(times: Bracket) -> str:
     ends = f"{times.low_ms:.3g} to {times.high_ms:.3g} ms"
-    return f"{ends}, {times.likely_ms:.3g} if all else hides behind the longest"
+    return f"{ends}, {times.likely_ms:.3g} if the longest part hides all others"

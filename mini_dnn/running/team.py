@@ -208,14 +208,14 @@ class Team:
             why = failed.setdefault(number, [])
             why.append(f"{member.place}: {_words(error)}")
             again.extend(sorted(member.items.values(), key=lambda entry: entry[0]))
-            self._lose(member, f"{_words(error)}; {item} is given to another GPU")
+            self._lose(member, f"{_words(error)}; {item} will be repeated by another GPU")
             if not self._members:
-                raise DeviceError(f"no GPU is left: {'; '.join(why)}") from error
+                raise DeviceError(f"no GPU remains: {'; '.join(why)}") from error
             if len(why) == TRIES:
-                raise DeviceError(f"{item} makes GPUs fail: {'; '.join(why)}") from error
+                raise DeviceError(f"{item} failed on several GPUs: {'; '.join(why)}") from error
 
     def _lose(self, member: _Member, why: str) -> None:
-        self._told(f"{member.place} is lost: {why}")
+        self._told(f"{member.place} failed: {why}")
         self._members.remove(member)
         _end(member, self._opener)
 
@@ -233,7 +233,7 @@ def _end(member: _Member, opener: Opener) -> None:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, BrokenProcessPool):
-        return "its process ended by itself, as one does that is killed, or for which memory is short"
+        return "its process ended unexpectedly; it was killed, or there was too little memory"
     return str(error) or type(error).__name__
 
 

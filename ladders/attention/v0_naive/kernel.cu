@@ -1,18 +1,18 @@
 // attention/v0_naive: o[i] = sum over j of exp(s[i][j] - max) v[j] / sum, s = scale q k^T; one thread an element of o.
 //
-// Idea      No element of o needs another. A thread goes along the keys twice: first for the largest score of its
-//           query, then for the powers and their sum, each of which takes a value of v along.
+// Idea      All elements of o are independent. A thread iterates over the keys twice: first to find the largest score
+//           of its query, then to compute the powers and their sum, and to add each power times a value of v.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D); halves or floats, sums in
-//           float. One kernel for both: entries, heads and tokens have strides, and the numbers of a token lie side
-//           by side. `part` is how far k lies behind q, and v behind k.
+//           float. One kernel supports both: entries, heads and tokens have strides, and the numbers of a token are
+//           adjacent. `part` is the distance from q to k, and from k to v.
 // Mapping   threadIdx.x -> element of o, row by row, in a piece of THREADS; blockIdx.x -> piece, of one head after the
-//           other. The D threads of a row make the same scores, each for itself.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. But scores are made 64 times, in both passes: 6.7 TFLOP, 100 ms at 67 TFLOP/s (float), and
-//           each FMA has two loads, which all threads of a warp share: some 800 ms.
-// Gain      this is the first rung: what others are compared with.
-// Limits    a grid of at most 2^31 - 1 pieces.
-// Hazards   none: threads share nothing. A score may be so large that its power overflows: hence the first pass.
+//           other. Each of the D threads of a row computes the same scores.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. However, scores are computed 64 times, in both passes: 6.7 TFLOP, 100 ms at 67 TFLOP/s (float), and
+//           each FMA needs two loads, which are the same for all threads of a warp: some 800 ms.
+// Gain      none: this is the first rung, with which the others are compared.
+// Limits    a grid has at most 2^31 - 1 pieces.
+// Hazards   none: threads share nothing. The power of a large score could overflow, which the first pass prevents.
 // Source    A. Vaswani et al., "Attention is all you need", arXiv:1706.03762, section 3.2.1.
 #include <cuda_fp16.h>
 

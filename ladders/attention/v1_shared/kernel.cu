@@ -1,21 +1,21 @@
 // attention/v1_shared: attention/v0_naive with tiles of q, k and v in shared memory, for 16 queries at a time.
 //
-// Idea      16 queries need the same keys and values. A block loads KEYS of them together, and its threads make each
-//           score once, share it, and multiply it by the values: nobody makes what another one has.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves
-//           or floats, sums in float. Tiles in shared memory [token][place], float; what lies beyond T is zero there.
-//           A float behind each line puts the same place of 32 tokens into 32 banks.
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. LANES threads a query: each makes the
-//           scores of every LANES-th key, and has every LANES-th place of the output. Their loads: thread -> token.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. Scores are made twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). Shared memory: an FMA of a
-//           score has two loads, one of the output one, 19 ms. Tiles: a warp's load takes 32 lines, 22 ms.
-// Gain      over attention/v0_naive: 20, to 40 ms. D threads no longer make the same scores.
-// Limits    a grid of at most 2^31 - 1 tiles. Any T: scores of a tile are made again in the second pass, and need not
-//           be kept. Loads are not coalesced.
+// Idea      16 queries need the same keys and values. The threads of a block load KEYS of them together. They compute
+//           each score once, share it, and multiply it by the values, so no work is repeated.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves
+//           or floats, sums in float. Tiles in shared memory [token][place], float, with zeros beyond T. One float of
+//           padding after each line puts the same place of 32 tokens into 32 banks.
+// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. LANES threads per query: each computes the
+//           scores of every LANES-th key, and every LANES-th place of the output. For loads: thread -> token.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. Scores are computed twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). Shared memory: an FMA of a score
+//           needs two loads, one of the output needs one, 19 ms. Tiles: a load of a warp touches 32 lines, 22 ms.
+// Gain      over attention/v0_naive: 20, to 40 ms, because D threads no longer compute the same scores.
+// Limits    a grid has at most 2^31 - 1 tiles. Any T: the second pass computes the scores of a tile again, so they need
+//           not be stored. Loads are not coalesced.
 // Hazards   both __syncthreads of each pass: the first before tiles are read, the second before they are overwritten.
-//           The threads of a query are of one warp, so that __syncwarp is enough for its powers. Queries beyond T
-//           take part in everything but the store.
+//           The threads of a query are in one warp, so __syncwarp is sufficient for its powers. Threads of queries
+//           beyond T do everything but the store.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 5: tiling.
 #include <cuda_fp16.h>
 

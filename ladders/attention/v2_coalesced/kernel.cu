@@ -1,19 +1,19 @@
-// attention/v2_coalesced: attention/v1_shared with loads of q, k and v in the order in which they lie.
+// attention/v2_coalesced: attention/v1_shared with loads of q, k and v in the order of memory.
 //
-// Idea      The numbers of a token lie side by side. Neighbouring threads load neighbouring numbers, and no longer the
-//           same place of neighbouring tokens.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves
-//           or floats, sums in float. Tiles in shared memory [token][place], float; what lies beyond T is zero there.
-//           A float behind each line puts the same place of 32 tokens into 32 banks.
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. LANES threads a query: each makes the
-//           scores of every LANES-th key, and has every LANES-th place of the output. Their loads: thread -> place.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. Scores are made twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). Shared memory: an FMA of a
-//           score has two loads, one of the output one, 19 ms. Tiles: a warp's load takes one line, 0.7 ms.
-// Gain      over attention/v1_shared: 2, to 20 ms. What is left is shared memory's pace.
-// Limits    a grid of at most 2^31 - 1 tiles. Any T: scores of a tile are made again in the second pass, and need not
-//           be kept.
-// Hazards   as in v1: two __syncthreads in each pass, __syncwarp for a query's powers, and no early return.
+// Idea      The numbers of a token are adjacent in memory. Neighbouring threads load neighbouring numbers, instead of
+//           the same place of neighbouring tokens.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves
+//           or floats, sums in float. Tiles in shared memory [token][place], float, with zeros beyond T. One float of
+//           padding after each line puts the same place of 32 tokens into 32 banks.
+// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. LANES threads per query: each computes the
+//           scores of every LANES-th key, and every LANES-th place of the output. For loads: thread -> place.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. Scores are computed twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). Shared memory: an FMA of a score
+//           needs two loads, one of the output needs one, 19 ms. Tiles: a load of a warp touches one line, 0.7 ms.
+// Gain      over attention/v1_shared: 2, to 20 ms. Shared memory is the remaining limit.
+// Limits    a grid has at most 2^31 - 1 tiles. Any T: the second pass computes the scores of a tile again, so they need
+//           not be stored.
+// Hazards   as in v1: two __syncthreads in each pass, __syncwarp for the powers of a query, and no early return.
 // Source    CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
 #include <cuda_fp16.h>
 

@@ -1,20 +1,20 @@
 // attention/v3_wmma: attention/v2_coalesced with q k^T on the tensor cores.
 //
-// Idea      16 queries by 16 keys are one tile of the tensor cores: D / 16 instructions of a warp make 256 scores, for
-//           which its threads need 8 D FMAs and twice as many loads. The product with v stays as it is.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves,
-//           sums in float. Tiles in shared memory [token][place], half, zero beyond T; k lies there as in memory, and
-//           is read as col_major, which is k^T. Scores, then powers: float, [query][key] with PAD floats behind.
+// Idea      16 queries by 16 keys are one tile of the tensor cores: D / 16 instructions of a warp compute 256 scores.
+//           Without them, its threads need 8 D FMAs and twice as many loads. The product with v is unchanged.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
+//           sums in float. Tiles in shared memory [token][place], half, with zeros beyond T. k is stored as in memory,
+//           and is read as col_major, which is k^T. Scores, then powers: float, [query][key], followed by PAD floats.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 of KEYS keys; it keeps the
-//           queries in fragments. For the rest, LANES threads a query, as in v2.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float), but 4 ms for its loads from shared
-//           memory. Keys lie D halves apart there: the 8 lines that are read at once begin in the same bank, 1.9 ms.
-// Gain      over attention/v2_coalesced: 2.5, to 8 ms. Scores no longer count; loads of v's product do.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles.
-// Hazards   __syncthreads: after loads, after scores, and before tiles are overwritten. CUDA does not say which thread
-//           has which score: they pass through shared memory. Pointers of fragments are aligned to 32 bytes, pitches
-//           to 16.
+//           queries in fragments. Otherwise as in v2.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float), but 4 ms for its loads from shared
+//           memory. Keys are D halves apart there: the 8 lines that are read at once start in the same bank, 1.9 ms.
+// Gain      over attention/v2_coalesced: 2.5, to 8 ms. Now the loads of the product with v are the limit.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles.
+// Hazards   __syncthreads: after loads, after scores, and before tiles are overwritten. CUDA does not specify which
+//           thread has which score: they pass through shared memory. Pointers of fragments are aligned to 32 bytes,
+//           pitches to 16.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions".
 #include <cuda_fp16.h>
 #include <mma.h>

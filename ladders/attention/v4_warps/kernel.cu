@@ -1,23 +1,23 @@
-// attention/v4_warps: attention/v3_wmma with 64 queries a block: 4 warps with 16 each.
+// attention/v4_warps: attention/v3_wmma with 64 queries per block: 4 warps with 16 each.
 //
-// Idea      Each warp has 16 queries of its own and goes through all keys. A tile of keys and values is loaded for
-//           four times as many queries, and scores and powers stay with the warp that makes them. A thread has its
-//           places of the output for all 16 queries: a value that it reads is multiplied 16 times.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves,
-//           sums in float. Tiles of k and v in shared memory [token][place], half, zero beyond T. Each warp has a
-//           patch of its own: its queries pass through it, then its scores and powers, float, [query][key]; with PAD
-//           floats behind each line, no four floats that are read at once share a bank with others.
+// Idea      Each warp has its own 16 queries and iterates over all keys. A tile of keys and values is loaded for four
+//           times as many queries, and scores and powers stay in the warp that computes them. A thread computes its
+//           places of the output for all 16 queries: each value that it reads is used in 16 products.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
+//           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
+//           its own patch: its queries pass through it, then its scores and powers, float, [query][key]. With PAD
+//           floats after each line, four floats that are read at once are in different banks than all others.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           have the scores of query i, by fours; lane -> every 32nd place of the output of all 16.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float); 128 FMAs for 24 loads, which no
-//           longer set the pace. Fragments of k: still 8 lines in the same bank, 1.9 ms.
+//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float); 128 FMAs for 24 loads, which are no
+//           longer the limit. Fragments of k: still 8 lines in the same bank, 1.9 ms.
 // Gain      over attention/v3_wmma: 2.3, to 3.5 ms.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles. A head of few tokens leaves warps without queries: they
-//           take part in loads.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles. If a head has few tokens, some warps have no queries: they
+//           only load.
 // Hazards   __syncthreads before tiles are read and before they are overwritten; within a warp, __syncwarp between the
-//           stores and loads of its patch. Fragments want pointers aligned to 32 bytes and pitches to 16: those of q,
-//           which may lie anywhere, pass through the patch.
+//           stores and loads of its patch. Fragments need pointers aligned to 32 bytes and pitches to 16: those of q,
+//           which may start anywhere, pass through the patch.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions"; gemm/v3_registers for the product with v.
 #include <cuda_fp16.h>
 #include <mma.h>

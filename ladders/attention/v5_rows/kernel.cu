@@ -1,22 +1,22 @@
-// attention/v5_rows: attention/v4_warps with 128 queries a block: 8 warps.
+// attention/v5_rows: attention/v4_warps with 128 queries per block: 8 warps.
 //
-// Idea      A tile of keys and values that is loaded for 128 queries costs each of them half as much as for 64. What a
-//           warp does stays as it is.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves,
-//           sums in float. Tiles of k and v in shared memory [token][place], half, zero beyond T. Each warp has a
-//           patch of its own: its queries pass through it, then its scores and powers, float, [query][key]; with PAD
-//           floats behind each line, no four floats that are read at once share a bank with others.
+// Idea      A tile of keys and values that is loaded for 128 queries costs each of them half as much as for 64. The
+//           work of a warp is unchanged.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
+//           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
+//           its own patch: its queries pass through it, then its scores and powers, float, [query][key]. With PAD
+//           floats after each line, four floats that are read at once are in different banks than all others.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           have the scores of query i, by fours; lane -> every 32nd place of the output of all 16.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
-//           4.3 TB/s. Tiles come from L2 9 times for each head, 3 x 9 x 50 MB, 0.14 ms at 10 TB/s. Their loads, two
-//           bytes a thread, take 0.2 ms of issue; the product with v 0.8 ms at 67 TFLOP/s (float), fragments of k
+//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
+//           TB/s. Tiles are loaded from L2 9 times for each head, 3 x 9 x 50 MB, 0.14 ms at 10 TB/s. To issue these
+//           loads, two bytes per thread, takes 0.2 ms; the product with v 0.8 ms at 67 TFLOP/s (float), fragments of k
 //           1.9 ms.
-// Gain      over attention/v4_warps: 1.1, to 3.3 ms at T = 1,025. At T = 197 both have to take 256 queries, and all 8
-//           warps wait at a barrier for the slowest: no gain is expected there.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles. 1,025 tokens fill 9 tiles to 89 %, 17 of 64 to 94 %.
-// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch; queries pass through the patch as
-//           they may lie anywhere.
+// Gain      over attention/v4_warps: 1.1, to 3.3 ms at T = 1,025. No gain is expected at T = 197: both process 256
+//           queries, and all 8 warps wait for the slowest at a barrier.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles. 1,025 tokens fill 9 tiles to 89 %, 17 of 64 to 94 %.
+// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Queries, which may start anywhere,
+//           pass through the patch.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions"; gemm/v3_registers for the product with v.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -1,22 +1,22 @@
-// attention/v6_k_coalesced: attention/v5_rows with k in pieces of 16 bytes, in lines that begin in different banks.
+// attention/v6_k_coalesced: attention/v5_rows with k in pieces of 16 bytes, in lines that start in different banks.
 //
-// Idea      The keys of a tile lie D halves apart. With D = 64 these are 128 bytes, once around the banks: the 8 lines
-//           of a fragment that are read at once begin in the same bank, and wait for each other. A line that is 16
-//           bytes longer puts them into 8 different places. Such lines can also be filled 16 bytes at a time, as the
-//           keys lie in memory: a warp loads 512 bytes with one instruction.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), by strides as in v0; halves,
-//           sums in float. Tiles of k and v in shared memory [token][place], half, zero beyond T, k with K_PAD halves
-//           behind each line. Each warp has a patch of its own: its queries pass through it, then its scores and
+// Idea      The keys of a tile are D halves apart. With D = 64 these are 128 bytes, exactly once around the banks: the
+//           8 lines of a fragment that are read at once start in the same bank, so their loads are serialised. If a
+//           line is 16 bytes longer, the 8 lines start in 8 different banks. Such lines can also be filled 16 bytes at
+//           a time, in the order of memory: a warp loads 512 bytes with one instruction.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
+//           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T; each line of k
+//           is followed by K_PAD halves. Each warp has its own patch: its queries pass through it, then its scores and
 //           powers, float, [query][key].
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           have the scores of query i, by fours; lane -> every 32nd place of the output of all 16.
+//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
 //           4.3 TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float). Fragments of k: 0.25 ms.
-// Gain      over attention/v5_rows: 1.8, to 1.8 ms: what is left is the product with v, which is not on the tensor
-//           cores, and scores that are made twice and pass through shared memory.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles. v still comes two bytes at a time.
-// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Pieces of 16 bytes have to be
-//           aligned: arrays begin at a multiple of 16 bytes, and tokens, heads and parts lie whole heads apart.
+// Gain      over attention/v5_rows: 1.8, to 1.8 ms. The product with v, which is not on the tensor cores, remains, and
+//           so do scores that are computed twice and pass through shared memory.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles. v is still loaded two bytes at a time.
+// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Pieces of 16 bytes must be aligned:
+//           arrays start at a multiple of 16 bytes, and tokens, heads and parts are whole heads apart.
 // Source    CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks".
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -1,23 +1,23 @@
 // attention/v7_online: one pass over the keys, and scores that never leave registers.
 //
-// Idea      The rungs before write scores to shared memory, where the softmax reads them and the next product
-//           again. But a product's sums lie in a warp's registers just as the left operand of the next product has
-//           to lie: row by row over the same four lanes. So a warp multiplies its 16 queries by a block of keys,
-//           makes powers of the scores where they are, rounds them to halves, and multiplies these by the values.
-//           As keys come block by block, the largest score so far is kept, and the output shrinks when a block
-//           raises it (online softmax): one pass, no matrix of scores, whatever T is.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D): entries, heads and tokens
-//           have strides. Halves, sums in float. In shared memory two blocks of keys and of values, rows of 2 D
-//           bytes, whose 16-byte parts are exchanged by row so that ldmatrix meets no bank twice.
+// Idea      The previous rungs write scores to shared memory, where the softmax and the next product read them.
+//           However, the sums of a product are in the registers of a warp exactly as the left operand of the next
+//           product must be: row by row over the same four lanes. A warp therefore multiplies its 16 queries by a block
+//           of keys, computes the powers of the scores in place, rounds them to halves, and multiplies them by the
+//           values. It keeps the largest score so far, and rescales the output when a block of keys raises it (online
+//           softmax): one pass, and no matrix of scores, for any T.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D): entries, heads and tokens have
+//           strides. Halves, sums in float. Shared memory holds two blocks of keys and of values, in rows of 2 D bytes.
+//           Their 16-byte parts are exchanged by row, so that ldmatrix has no bank conflicts.
 // Mapping   block -> 64 queries of a head, one head after the other; warp -> 16 of them. All warps copy.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync has 600 TFLOP/s of an H200, 0.17 ms. Powers:
-//           403 M, 16 a clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
-// Gain      over attention/v6_k_coalesced: 3 or more, as scores, half of the shared memory's traffic, are gone.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync reaches 600 TFLOP/s on an H200, 0.17 ms. Powers:
+//           403 M, 16 per clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
+// Gain      over attention/v6_k_coalesced: 3 or more, because scores, half of the shared-memory traffic, are removed.
 // Limits    halves; sm_80 (cp.async).
-// Hazards   Two barriers a block of keys: what has been copied is there for all warps, and nobody reads a stage any
-//           more that is filled again. Keys beyond T are zeros, whose score 0 would count: they are masked. A row
-//           whose keys of a block are all masked keeps its largest score, -inf at first: inf - inf must not be
-//           made.
+// Hazards   Two barriers per block of keys: before it is read, all copies must have arrived; before a stage is filled
+//           again, all warps must have read it. Keys beyond T are zeros, whose score 0 would count: they are masked. If
+//           all keys of a block are masked for a row, the row keeps its largest score, -inf at first: inf - inf must
+//           not be computed.
 // Source    T. Dao, arXiv:2307.08691; M. Milakov, N. Gimelshein, arXiv:1805.02867; PTX ISA, "mma", "ldmatrix".
 #include <mini_dnn/online_softmax.cuh>
 

@@ -1,27 +1,27 @@
-// attention/v8_wgmma: attention/v7_online with Hopper's instructions: groups of four warps multiply in turn, and
-// the copy engine brings what they read.
+// attention/v8_wgmma: attention/v7_online with the instructions of Hopper: groups of four warps multiply in turn, and
+// the copy engine loads their operands.
 //
-// Idea      wgmma multiplies 64 queries by a block of keys in one go and runs on its own, so that something else
-//           can happen meanwhile: the powers of another group of warps. Two warpgroups with 64 queries each share
-//           the keys and values of a head. They take turns: one starts its products, the scores of a block and,
-//           beside them, the output's share of the block before, and passes the turn on; while these run, the other
-//           one makes powers. One more warp asks the engine for boxes of keys and values, as long as there is room
-//           for them.
-// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), as tensor maps see them:
-//           heads follow each other along z, or along x. Boxes have 64 tokens and 64 columns, rows of 128 bytes
-//           with 128-byte swizzle; a head of 128 columns has two, one of 32 a box whose second half is not used.
-//           Halves, sums in float. Shared memory holds the queries, and STAGES blocks of keys and of values.
+// Idea      wgmma multiplies 64 queries by a block of keys in one instruction and runs asynchronously, so another
+//           group of warps can compute powers in the meantime. Two warpgroups with 64 queries each share the keys and
+//           values of a head. They take turns: one starts its products, which are the scores of a block and the
+//           previous block's share of the output, and passes the turn on. While these run, the other one computes
+//           powers. One more warp requests boxes of keys and values from the copy engine, as long as there is room for
+//           them.
+// Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), as tensor maps: heads follow
+//           each other along z, or along x. Boxes have 64 tokens and 64 columns, in rows of 128 bytes with 128-byte
+//           swizzle. A head of 128 columns has two boxes; one of 32 has a box whose second half is unused. Halves, sums
+//           in float. Shared memory holds the queries, and STAGES blocks of keys and of values.
 // Mapping   block -> GROUPS * 64 queries of a head, one head after the other; warpgroup -> 64 of them; the last
 //           warp copies.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 a clock and
-//           multiprocessor: 0.11 ms. In turn they cost what the slower one takes, and what waiting costs.
-// Gain      over attention/v7_online: 1.3: products cost no instructions for their operands, and powers run beside
-//           them.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 per clock and
+//           multiprocessor: 0.11 ms. In turn, they cost the time of the slower one, plus the waits.
+// Gain      over attention/v7_online: 1.3. Products need no instructions for their operands, and powers run at the same
+//           time.
 // Limits    halves; sm_90a.
-// Hazards   A stage is free when all warps have read its keys and, a step later, its values: they arrive then. The
-//           turn is an mbarrier for each warpgroup, on which the other's warps arrive; the first one's first turn
-//           is free. All lanes must have had their turn before one of them passes it on. A warpgroup whose queries
-//           lie beyond T makes all steps, too: others count on it.
+// Hazards   A stage is free when all warps have read its keys and, a step later, its values: they arrive then. The turn
+//           is an mbarrier for each warpgroup, on which the warps of the other one arrive; the first turn of the first
+//           one is free. All lanes must have waited for their turn before one of them passes it on. A warpgroup whose
+//           queries are beyond T also performs all steps, because the others depend on it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mbarrier".
 #include <mini_dnn/online_softmax.cuh>
 

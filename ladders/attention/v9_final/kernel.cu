@@ -1,31 +1,31 @@
-// attention/v9_final: attention/v8_wgmma for the lengths that come: blocks that stay, no maximum in the loop, odd
-// queries apart.
+// attention/v9_final: attention/v8_wgmma for real lengths: persistent blocks, no maximum in the loop, odd queries
+// separately.
 //
-// Idea      Products and powers cost the same at D = 64, so what counts is that nothing else does. Powers are taken
-//           of scores less a reference, the largest score of a row's first block of keys, which stays: the loop has
-//           no maximum, no exchange between lanes and no rescaling, only a vote whether all powers still fit
-//           halves; if not, the reference is raised. A block stays on its multiprocessor and takes item after item,
-//           three tiles of 64 queries each, one for each of three warpgroups; the first scores of an item are made
-//           beside the last values of the one before. One warp copies, reckons what is next, and tells all others,
-//           as a division takes longer than a row of products. Images have a token more than patches, so T is a
-//           multiple of 64 and 1, or 5: these few queries go to three warps that have nothing else to do. Keys are
-//           padded to 16 only: blocks of one size, and a shorter last one that the compiler knows.
-// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results go to where the
-//           warp's queries were, and from there by tensor copies of 16 rows.
-// Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 do
-//           the tail, each every third 16 keys. Item i -> block i % blocks; a head's items follow each other, and
-//           change places from round to round, so that no block has all the short ones.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 a clock and
+// Idea      At D = 64, products and powers take equally long, so all other work must be removed. Powers are computed
+//           of scores minus a reference, the largest score of the first block of keys of a row. The loop then has no
+//           maximum, no exchange between lanes and no rescaling, only a vote whether all powers still fit in halves;
+//           if not, the reference is raised. A block stays on its multiprocessor and processes item after item,
+//           three tiles of 64 queries each, one for each of three warpgroups. The first scores of an item are
+//           computed together with the last values of the previous one. One warp copies, and computes the next item
+//           for all, as a division takes longer than a row of products. Images have one token more than patches, so
+//           T is a multiple of 64 plus 1, or 5: these few queries are computed by three otherwise idle warps. Keys
+//           are padded to 16 only: all blocks but the last have one size, and the compiler knows the size of the
+//           last.
+// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results replace the queries of
+//           the warp in shared memory, and tensor copies of 16 rows store them.
+// Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 compute
+//           the tail, each every third 16 keys. Item i -> block i % blocks. The items of a head follow each other, and
+//           rotate from round to round, so that no block has all the short ones.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 per clock and
 //           multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
-// Gain      over attention/v8_wgmma: 2, as the loop has no maximum, blocks are longer, and an item's ends are
+// Gain      over attention/v8_wgmma: 2, because the loop has no maximum, blocks are longer, and the ends of an item are
 //           hidden.
 // Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
-// Hazards   As attention/v8_wgmma. Beyond them: the turn goes round those warpgroups that have a tile in this item
-//           or in the one before, as their last products are made in the same round. No branch may lie between the
-//           products of a group, or the compiler makes them wait for each other (ptxas tells, C7510 to C7519); and
-//           too few registers do the same, which is why blocks are shorter where a tail needs some. A place of
-//           queries is free when results have been read from it. A score that is hidden times a negative scale must
-//           become -inf, too.
+// Hazards   As attention/v8_wgmma. In addition: the turn rotates among the warpgroups with a tile in this item or the
+//           previous one, whose last products are in the same round. A branch between the products of a group makes the
+//           compiler serialise them (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks
+//           are shorter where a tail needs some. A slot of queries is free when results have been read from it. A
+//           hidden score times a negative scale must also become -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
 

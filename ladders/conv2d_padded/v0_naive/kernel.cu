@@ -1,12 +1,12 @@
-// conv2d_padded/v0_naive: one thread an element of y, straight from the formula.
+// conv2d_padded/v0_naive: one thread per element of y, directly from the formula.
 //
-// Idea      No element of y needs another. A thread goes over its window, leaves out what lies beside the image, and
-//           adds bias and residual to its sum before anything is written.
-// Layout    x, w, residual and y as problems say, channels first or last; sums and bias in fp32.
-// Mapping   a thread -> an element of y, in the order in which y lies.
-// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32, and 51 MB. Two loads a
-//           product, from L1 and L2: with one load a clock and lane some 2 ms.
-// Gain      over none: it is the first rung.
+// Idea      All elements of y are independent. A thread iterates over its window, skips the positions outside the
+//           image, and adds bias and residual to its sum before anything is written.
+// Layout    x, w, residual and y as in the problem, channels first or last; sums and bias in fp32.
+// Mapping   a thread -> an element of y, in the order of y in memory.
+// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32, and 51 MB. Two loads per
+//           product, from L1 and L2: at one load per clock and lane, some 2 ms.
+// Gain      none: this is the first rung.
 // Limits    fewer than 2^31 blocks.
 // Hazards   none: threads share nothing.
 // Source    V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", arXiv:1603.07285.

@@ -1,18 +1,18 @@
 // conv2d_padded/v1_shared: the convolution as a product of matrices, in tiles in shared memory.
 //
-// Idea      A row for each pixel of y, with the window that it sees, times a column for each filter: that is a product
-//           of matrices. The rows are never stored as such (implicit GEMM): a block finds the elements of a tile in x
-//           as it fills shared memory. Each serves 64 channels, and each of w 64 pixels.
-// Layout    x, w, residual and y as problems say, channels first or last; sums and bias in fp32. x_tile [t][pixel] and
-//           w_tile [t][channel], float; t goes through a filter in the order in which w lies. PITCH is four past a
-//           multiple of 32: columns that are four apart lie in different banks.
+// Idea      A row for each pixel of y, with its window, times a column for each filter is a product of matrices. The
+//           rows are never stored (implicit GEMM): a block finds the elements of a tile in x when it fills shared
+//           memory. Each element of x is used for 64 channels, and each of w for 64 pixels.
+// Layout    x, w, residual and y as in the problem, channels first or last; sums and bias in fp32. x_tile [t][pixel]
+//           and w_tile [t][channel], float; t is the position in a filter, in the order of w. PITCH is a multiple of 32
+//           plus four: columns that are four apart are in different banks.
 // Mapping   block -> TILE pixels, of all images one after the other, and TILE channels. Thread -> 4 x 4 of them.
-// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32; 51 MB, 0.012 ms at 4.3
-//           TB/s. From shared memory two loads of 16 bytes for 16 FMAs: half of that rate at best.
-// Gain      over conv2d_padded/v0_naive: 5. Two loads a product become one for 32.
+// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32; 51 MB, 0.012 ms at 4.3 TB/s.
+//           Two loads of 16 bytes from shared memory for 16 FMAs: at best half of that rate.
+// Gain      over conv2d_padded/v0_naive: 5. Instead of two loads per product, there is one for 32.
 // Limits    fewer than 2^31 pixels of y.
-// Hazards   __syncthreads: after the pixels' places are known, after tiles are filled, before they are filled again.
-//           What lies beside the image, beyond the filter or beyond y is 0 in the tile.
+// Hazards   __syncthreads: after the positions of the pixels are computed, after tiles are filled, before they are
+//           filled again. Elements outside the image, beyond the filter or beyond y are 0 in the tile.
 // Source    S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", arXiv:1410.0759.
 #include <cuda_fp16.h>
 

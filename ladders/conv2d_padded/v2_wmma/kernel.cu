@@ -1,21 +1,21 @@
 // conv2d_padded/v2_wmma: conv2d_padded/v1_shared on the tensor cores, for halves with channels last.
 //
-// Idea      The tiles of v1 are operands as the tensor cores take them. With channels last, the products of a sum that
-//           belong to one pixel of the window are C neighbours in x and in w: eight of them are one load of 16 bytes,
-//           and whether that pixel is beside the image is asked once for all eight.
+// Idea      The tiles of v1 are operands for the tensor cores. With channels last, the products of a sum that belong to
+//           one pixel of the window are C adjacent elements in x and in w: eight of them are one load of 16 bytes, and
+//           one test determines for all eight whether that pixel is outside the image.
 // Layout    x (N,H,W,C), w (K,R,R,C), residual and y (N,P,Q,K), halves; sums and bias in fp32. x_tile [pixel][t] and
 //           w_tile [channel][t], half; PAD, 16 bytes, puts pieces that are read at once into different banks.
 // Mapping   block -> TILE_P pixels, of all images one after the other, and TILE_C channels; warp -> 32 x 32 of them. A
-//           thread fills one piece of several rows, so that it divides by C once a step. Sums reach y through a patch
-//           of 16 x 16 floats a warp, as CUDA does not say which thread has which.
+//           thread fills one piece of several rows, so that it divides by C once per step. Sums pass through a patch of
+//           16 x 16 floats per warp, because CUDA does not specify which thread has which sum.
 // Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.015 ms at 990 TFLOP/s; 51 MB, 0.012 ms at 4.3 TB/s. For
-//           16 products of a sum a warp reads 2 KB from shared memory for 16,384 FMAs: 2,048 an SM and clock at 128
-//           bytes, what the tensor cores can do.
-// Gain      over conv2d_padded/v1_shared: 6. A block loads, waits, multiplies, waits: 150 TFLOP/s.
-// Limits    halves, channels last; fewer than 2^31 pixels of y. Where 8 does not divide C, as in an image of three
+//           16 products of a sum, a warp reads 2 KB from shared memory for 16,384 FMAs: 2,048 per SM and clock at 128
+//           bytes, the rate of the tensor cores.
+// Gain      over conv2d_padded/v1_shared: 6. A block loads, waits, multiplies and waits: 150 TFLOP/s.
+// Limits    halves, channels last; fewer than 2^31 pixels of y. If C is not divisible by 8, as in an image of three
 //           colours, elements are loaded one at a time.
-// Hazards   __syncthreads as in v1. Pointers of fragments are aligned to 32 bytes, pitches to 16. A warp's patch is its
-//           own: __syncwarp is enough between its stores, its loads and the next stores.
+// Hazards   __syncthreads as in v1. Pointers of fragments are aligned to 32 bytes, pitches to 16. Each warp has its own
+//           patch: __syncwarp is sufficient between its stores, its loads and the next stores.
 // Source    S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", arXiv:1410.0759; CUDA C++ Programming
 //           Guide, "Warp Matrix Functions".
 #include <cuda_fp16.h>

@@ -1,25 +1,25 @@
-// conv2d_padded/v3_wgmma: the copy engine brings the pixels that windows see, and warpgroups multiply them.
+// conv2d_padded/v3_wgmma: the copy engine loads the pixels of windows, and warpgroups multiply them.
 //
-// Idea      A convolution is a product of windows and weights, and the windows need not be written out: a tensor map
-//           in im2col mode lets the copy engine walk over windows, along a row, down an image, and on to the next
-//           image, and bring of each the pixel at one place in the filter. So a tile is always full of windows, and
-//           padding, stride and image borders cost no thread an instruction. One warp starts the copies, warpgroups
-//           multiply what has landed, and bias, residual and ReLU are part of the way out. Where a layer has too few
-//           tiles for all multiprocessors, a cluster shares the places in the filter among its blocks, and they add
-//           up each other's sums through their shared memory. mini_dnn/implicit.cuh is all of it.
+// Idea      A convolution is a product of windows and weights, and the windows need not be stored. With a tensor map in
+//           im2col mode, the copy engine moves over windows, along a row, down an image, and on to the next image. From
+//           each window it loads the pixel at one position in the filter. A tile is therefore always full of windows,
+//           and padding, stride and image borders need no instructions of a thread. One warp starts the copies,
+//           warpgroups multiply the tiles that have arrived, and bias, residual and ReLU are applied to the sums. If a
+//           layer has too few tiles for all multiprocessors, the blocks of a cluster share the positions in the filter,
+//           and add each other's sums through their shared memory. mini_dnn/implicit.cuh has all of this.
 // Layout    x (N,H,W,C), w (K,R,R,C), residual and y (N,P,Q,K) halves, bias (K) fp32, C order; sums in fp32.
 // Mapping   a block -> a tile of ROWS windows by COLUMNS channels, or tile after tile; a warpgroup -> 64 windows; a
-//           cluster of SPLIT blocks -> one tile. A step is 64 channels at one place in the filter.
-// Roofline  ResNet-18, 64 images, at 600 TFLOP/s: 14.8 GFLOP a layer, 0.025 ms, on 52, 26, 13 and 6.4 MB of x and y:
-//           0.012 ms at most at 4.3 TB/s. From L2 a block takes (ROWS + COLUMNS) 128 bytes a step, for which 128 x 64
-//           leaves 256 clocks, 96 bytes in each: more than the 55 that L2 gives, so 64 channels are bound by L2.
-// Gain      over conv2d_padded/v2_wmma: 4 and more, as products run while the next pixels come, and no thread spends
-//           instructions on places.
+//           cluster of SPLIT blocks -> one tile. A step is 64 channels at one position in the filter.
+// Roofline  ResNet-18, 64 images, at 600 TFLOP/s: 14.8 GFLOP per layer, 0.025 ms, on 52, 26, 13 and 6.4 MB of x and y:
+//           at most 0.012 ms at 4.3 TB/s. A block loads (ROWS + COLUMNS) 128 bytes per step from L2, for which 128 x 64
+//           allows 256 clocks, 96 bytes per clock: more than the 55 that L2 delivers, so 64 channels are bound by L2.
+// Gain      over conv2d_padded/v2_wmma: 4 and more, because products run while the next pixels are loaded, and no
+//           thread computes positions.
 // Limits    sm_90a, halves, layout nhwc; C and K are multiples of 64, the stride at most 8.
-// Hazards   A stage is filled again when every warp has read it. The residual comes to where sums go out from, so it
-//           may be asked for only when the tile before has gone; y may be the same array. Weights and bias are read
-//           before the kernel ahead has ended: it must not write them. A block of a cluster must not send sums before
-//           the others are there, nor leave while others send.
+// Hazards   A stage is filled again when every warp has read it. The residual is loaded to the memory from which sums
+//           are stored, so it may be requested only after the previous tile has been stored; y may be the same array.
+//           Weights and bias are read before the previous kernel has ended: it must not write them. A block of a
+//           cluster must not send sums before the others have started, nor exit while others send.
 // Source    PTX ISA, "Tensors: Im2col mode"; CUDA driver API, cuTensorMapEncodeIm2col; CUTLASS, "Implicit GEMM".
 #include <mini_dnn/implicit.cuh>
 

@@ -1,16 +1,16 @@
-// gemm/v0_naive: c[row][col] = alpha * sum over l of a[row][l] b[l][col] + beta * c0[row][col], one thread an element.
+// gemm/v0_naive: c[row][col] = alpha * sum over l of a[row][l] b[l][col] + beta * c0[row][col], one thread per element.
 //
-// Idea      No element needs another, so each thread takes one, and goes along a row of a and a column of b.
+// Idea      All elements are independent. Each thread computes one of them, from a row of a and a column of b.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
-//           Each array has strides, as NumPy's have: in a transposed operand those of rows and columns change places,
-//           after rows with gaps the next one lies farther away, and the code stays.
-// Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns
-//           of tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: what its threads load of a lies k apart.
-// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A warp's load of
-//           a takes 32 lines, some 32 clocks for 32 FMAs: one FMA a clock and SM, 300 ms, 0.46 TFLOP/s.
-// Gain      this is the first rung: what others are compared with.
-// Limits    a grid of at most 2^31 - 1 tiles. With a transposed, its loads are coalesced, and only the stores of c are
-//           not.
+//           Each array has strides, as in NumPy: a transposed operand exchanges those of rows and columns, and a gap
+//           after each row increases one of them. The code is the same.
+// Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns of
+//           tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: its loads of a are k apart.
+// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A load of a by a
+//           warp touches 32 lines, some 32 clocks for 32 FMAs: one FMA per clock and SM, 300 ms, 0.46 TFLOP/s.
+// Gain      none: this is the first rung, with which the others are compared.
+// Limits    a grid has at most 2^31 - 1 tiles. If a is transposed, its loads are coalesced, and only the stores of c
+//           are not.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 3.
 #include <cuda_bf16.h>

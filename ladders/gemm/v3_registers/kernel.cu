@@ -1,23 +1,23 @@
 // gemm/v3_registers: gemm/v2_tiled with 8 x 8 elements of c in each thread's registers, and loads of four elements.
 //
-// Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, where v2 reads two for one. They
-//           come from shared memory four at a time, and from global memory too where rows have a multiple of four
+// Idea      A thread that computes 8 x 8 elements reads 8 + 8 values for 64 FMAs, whereas v2 reads two for one. It
+//           loads four at a time from shared memory, and also from global memory if rows have a multiple of four
 //           elements.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line; halves, bfloat16 or floats, sums in float. a_tile [l][row], b_tile [l][column], float,
-//           whichever way the operand lies: so four rows or columns are one load. PITCH is four past a multiple of
-//           32: of the stores that turn an operand round, two meet in a bank, and not four.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
+//           to line; halves, bfloat16 or floats, sums in float. a_tile [l][row], b_tile [l][column], float, also for
+//           transposed operands, so that four rows or columns are one load. PITCH is a multiple of 32 plus four: of the
+//           stores that transpose an operand, two use the same bank instead of four.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
-//           + 67, columns alike: the 16 float4 of b_tile that a half of a warp reads lie side by side.
-// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; from L2 each
-//           operand comes 32 times, 4.3 GB, 0.4 ms at 10 TB/s. For each l the 64 FMAs of a warp are 16 clocks of an
+//           + 67, columns likewise: the 16 float4 of b_tile that half a warp reads are contiguous.
+// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; each operand is
+//           loaded 32 times from L2, 4.3 GB, 0.4 ms at 10 TB/s. For each l, the 64 FMAs of a warp take 16 clocks of an
 //           SM, and its four loads from shared memory six.
-// Gain      over gemm/v2_tiled: 6. FMAs set the pace for the first time. 60 % of their peak are likely, 3.4 ms, 40
-//           TFLOP/s: two blocks an SM hide only a part of the wait between a load and the barrier.
-// Limits    a grid of at most 2^31 - 1 tiles; small c fill few SMs. Lines whose length or pitch is no multiple of
+// Gain      over gemm/v2_tiled: 6. FMAs are the limit for the first time. 60 % of their peak are likely, 3.4 ms, 40
+//           TFLOP/s: two blocks per SM hide only a part of the wait between a load and the barrier.
+// Limits    a grid has at most 2^31 - 1 tiles; small c fill few SMs. Lines whose length or pitch is not a multiple of
 //           four are loaded one element at a time.
-// Hazards   both __syncthreads, as in v2. A wide access needs its address aligned: rows, and so entries of the batch,
-//           start at multiples of it (A_WIDE, B_WIDE, C_WIDE). Its elements are inside all together or not at all.
+// Hazards   both __syncthreads, as in v2. A wide access needs an aligned address: rows, and so entries of the batch,
+//           start at multiples of its size (A_WIDE, B_WIDE, C_WIDE). Its elements are either all inside or all outside.
 // Source    V. Volkov, "Better performance at lower occupancy", GPU Technology Conference, 2010.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

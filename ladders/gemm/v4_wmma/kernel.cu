@@ -1,23 +1,23 @@
 // gemm/v4_wmma: gemm/v3_registers with the products of a warp on the tensor cores.
 //
-// Idea      A warp multiplies 16 x 16 by 16 x 16 halves in one step and adds to sums in float: 4,096 FMAs, for which
-//           32 threads would need 128 instructions. What a thread kept in 8 x 8 registers, a warp keeps in 4 x 2
-//           fragments.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line; a and b in half, c0 and c half, bfloat16 or float, sums in float. Tiles in shared
-//           memory lie as their operands do, half: the layout of a fragment, row_major or col_major, says which way it
-//           is read. PAD, 16 bytes, puts the eight 16-byte pieces that are read at once into different banks.
+// Idea      A warp multiplies 16 x 16 by 16 x 16 halves in one step and adds to sums in float: 4,096 FMAs, for which 32
+//           threads would need 128 instructions. The 8 x 8 registers of a thread become 4 x 2 fragments of a warp.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from
+//           line to line; a and b in half, c0 and c half, bfloat16 or float, sums in float. Tiles in shared memory
+//           have the order of their operands, half: the layout of a fragment, row_major or col_major, specifies
+//           how it is read. PAD, 16 bytes, puts the eight 16-byte pieces that are read at once into different
+//           banks.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Warp -> 64 rows and 32 columns of it. CUDA
-//           does not say which thread has which sum: they reach c through a patch of 16 x 16 floats in shared memory.
-// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; from L2 each operand
-//           comes 32 times, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k a warp reads 3 KB from shared memory for 32,768
-//           FMAs: 1,365 an SM and clock at 128 bytes, two thirds of what the tensor cores could do.
-// Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies,
+//           does not specify which thread has which sum: they pass through a patch of 16 x 16 floats in shared memory.
+// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded
+//           32 times from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k, a warp reads 3 KB from shared memory for 32,768
+//           FMAs: 1,365 per SM and clock at 128 bytes, two thirds of the rate of the tensor cores.
+// Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies and
 //           waits; the other block of its SM fills half of the gaps.
-// Limits    halves alone. A grid of at most 2^31 - 1 tiles. Lines whose length or pitch is no multiple of eight
-//           are loaded one element at a time, which is slower than the products.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles. Lines whose length or pitch is not a multiple of eight are
+//           loaded one element at a time, which is slower than the products.
 // Hazards   both __syncthreads, as in v2. Pointers of fragments are aligned to 32 bytes, pitches to 16. Each warp has
-//           a patch of its own: __syncwarp is enough between its stores, its loads and the next stores.
+//           its own patch: __syncwarp is sufficient between its stores, its loads and the next stores.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions".
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

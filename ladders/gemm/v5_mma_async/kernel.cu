@@ -1,26 +1,26 @@
 // gemm/v5_mma_async: gemm/v4_wmma with copies that run ahead of the products.
 //
-// Idea      Shared memory holds STAGES tiles of each operand. While one is multiplied, cp.async brings the next two
-//           past the registers, and there is one barrier a tile. With mma.sync and ldmatrix it is known which thread
-//           has which sum, so that these go to c without a detour.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Tiles lie
-//           as their operands do, in lines of chunks of eight elements. Chunk i of a line is at place i ^ line % 8 of
-//           it (swizzle): an ldmatrix reads one chunk of eight lines, which would all lie in the same four banks, and
-//           so lie in all 32. No padding is needed.
-// Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch; four warps, each 64 x 64 of it: 4 x 8
-//           products of 16 x 8 x 16. A thread copies every THREADS-th piece of a tile.
+// Idea      Shared memory holds STAGES tiles of each operand. While one is multiplied, cp.async loads the next two
+//           without registers, with one barrier per tile. With mma.sync and ldmatrix, the thread that has each sum is
+//           known, so sums are stored directly to c.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
+//           to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Tiles have the order
+//           of their operands, in lines of chunks of eight elements. Chunk i of a line is at place i ^ line % 8
+//           (swizzle). An ldmatrix reads one chunk from each of eight lines. Without the swizzle, all would be in the
+//           same four banks; with it, they are in all 32. No padding is needed.
+// Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch; four warps, each 64 x 64 of it: 4 x 8 products
+//           of 16 x 8 x 16. A thread copies every THREADS-th piece of a tile.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, and 0.23 ms at the 600 that mma.sync reaches on an
-//           H200 in a loop of nothing else; 101 MB, 0.023 ms at 4.3 TB/s; from L2 each operand comes 32 times, 2.1 GB,
-//           0.2 ms at 10 TB/s. For 16 of k a warp reads 4 KB for 65,536 FMAs: shared memory allows the peak.
+//           H200 in a loop without other instructions; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded 32 times
+//           from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k, a warp reads 4 KB for 65,536 FMAs: shared memory allows
+//           the peak.
 // Gain      over gemm/v4_wmma: 1.7. Copies and products no longer take turns, and warps of 64 x 64 read a third less
 //           from shared memory. 0.3 ms, 450 TFLOP/s: L2 and mma.sync are both near their limits. More needs wgmma.
-// Limits    elements of 16 bits, sm_80, 96 KB of shared memory. A grid of at most 2^31 - 1 tiles. cp.async copies 4, 8
-// or 16
-//           bytes: lines of an odd length or pitch are loaded one element at a time, and nothing runs ahead.
-// Hazards   the __syncthreads of a tile: before it each thread has waited for its own copies of that tile, after it
-//           those of all are there; and all have read the tile before, whose place the next copies take. Groups are
-//           committed even if empty, so that the wait counts tiles. ldmatrix needs all lanes of a warp.
+// Limits    elements of 16 bits, sm_80, 96 KB of shared memory. A grid has at most 2^31 - 1 tiles. cp.async copies 4, 8
+//           or 16 bytes: lines of an odd length or pitch are loaded one element at a time, without running ahead.
+// Hazards   the __syncthreads of a tile: before it, each thread waits for its own copies of that tile, so after it all
+//           copies have arrived. Also, all threads have read the previous tile, which the next copies overwrite. Empty
+//           groups are committed, too, so that the wait counts tiles. ldmatrix needs all lanes of a warp.
 // Source    PTX ISA, "Matrix Fragments for mma.m16n8k16", "ldmatrix", "cp.async".
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

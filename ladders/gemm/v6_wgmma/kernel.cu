@@ -1,22 +1,22 @@
-// gemm/v6_wgmma: Hopper's own instructions. The copy engine brings tiles, and the tensor cores read them where they
-// lie.
+// gemm/v6_wgmma: Hopper's own instructions. The copy engine loads tiles, and the tensor cores read them from shared
+// memory.
 //
-// Idea      One thread asks for a whole tile (tensor copy): the engine finds the addresses, fills in zeros beyond the
-//           matrix, swizzles, and counts the bytes that have come on an mbarrier. wgmma multiplies 64 x 16 by 16 x 128
-//           in one instruction of four warps, straight from shared memory, and runs on its own until it is waited for.
-//           No operand passes through registers any more, and no thread computes the address of one.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Shared
-//           memory holds STAGES tiles of each operand, of 64 terms of the sums. Tiles lie as their operands do, in rows
-//           of 128 bytes: a row of a has 64 k. Where k is not the direction of rows, a box is 64 rows or columns wide,
-//           and boxes follow each other.
+// Idea      One thread requests a whole tile (tensor copy): the engine computes the addresses, writes zeros beyond the
+//           matrix, swizzles, and counts the arrived bytes on an mbarrier. wgmma multiplies 64 x 16 by 16 x 128 in one
+//           instruction of four warps, directly from shared memory, and runs asynchronously until it is waited for. No
+//           operand passes through registers, and no thread computes the address of one.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
+//           to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Shared memory holds
+//           STAGES tiles of each operand, of 64 terms of the sums. Tiles have the order of their operands, in rows of
+//           128 bytes: a row of a has 64 k. If k is not the direction of rows, a box is 64 rows or columns wide, and
+//           boxes follow each other.
 // Mapping   block -> TILE x TILE of c, blockIdx.y -> entry of the batch; two warpgroups of 64 rows each, a warp has 16.
-// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. From L2
-//           each operand comes 32 times, 2.1 GB, 0.35 ms at 6 TB/s: now L2 sets the pace.
-// Gain      over gemm/v5_mma_async: 1.5, to 0.25 ms. mma.sync reaches 600 TFLOP/s at most.
-// Limits    16 bits, sm_90a. Lines of a and b start at multiples of 16 bytes: the engine copies from nowhere else.
-// Hazards   A stage is filled when its mbarrier's phase is complete; it may be filled again when both warpgroups have
-//           read it, which is what __syncthreads waits for. The sums may be read after the wait for their products.
+// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. Each
+//           operand is loaded 32 times from L2, 2.1 GB, 0.35 ms at 6 TB/s: now L2 is the limit.
+// Gain      over gemm/v5_mma_async: 1.5, to 0.25 ms. mma.sync reaches at most 600 TFLOP/s.
+// Limits    16 bits, sm_90a. Lines of a and b start at multiples of 16 bytes, as the engine requires.
+// Hazards   A stage is filled when the phase of its mbarrier is complete. It may be filled again when both warpgroups
+//           have read it, which __syncthreads waits for. The sums may be read after the wait for their products.
 // Source    PTX ISA, "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
 #include <mini_dnn/sums.cuh>
 

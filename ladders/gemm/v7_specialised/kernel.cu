@@ -1,24 +1,24 @@
-// gemm/v7_specialised: gemm/v6_wgmma with a warp that only copies, warpgroups that only multiply, and blocks that stay.
+// gemm/v7_specialised: gemm/v6_wgmma with one copying warp, multiplying warpgroups, and persistent blocks.
 //
-// Idea      In gemm/v6_wgmma all threads meet after every stage, and a thread of them asks for the next. Here one warp,
-//           the producer, asks as long as there is room, and two warpgroups, the consumers, multiply as long as there
-//           are tiles. They meet at mbarriers only: `full` tells that a stage has come, `empty` that it has been read.
-//           A block stays and takes tile after tile, and the ring of stages runs on over their ends: while sums go out,
-//           the copies of the next tile are on their way. Tiles are taken in bands, so that blocks at work at the same
-//           time share rows of a and columns of b in L2.
-// Layout    as gemm/v6_wgmma, with tiles of 128 x 256 and four stages of 48 KB. Sums of 16 bits go through shared
-// memory,
-//           4 KB a warp, and out by tensor copies.
-// Mapping   a block on each multiprocessor; warpgroups 0 and 1 consume, 64 x 256 each, 128 sums a thread; warp 8
+// Idea      In gemm/v6_wgmma, all threads meet after every stage. Here one warp, the producer, requests stages while
+//           there is room, and two warpgroups, the consumers, multiply while there are tiles. They meet only at
+//           mbarriers: `full` signals that a stage has arrived, `empty` that it has been read. A block processes tile
+//           after tile, and the ring of stages continues across tiles: while sums are stored, the next tile is copied.
+//           Tiles are processed in bands, so that simultaneous blocks share rows of a and columns of b in L2.
+// Layout    as gemm/v6_wgmma, with tiles of 128 x 256 and four stages of 48 KB. Sums of 16 bits pass through shared
+//           memory, 4 KB per warp, and are stored by tensor copies.
+// Mapping   a block on each multiprocessor; warpgroups 0 and 1 consume, 64 x 256 each, 128 sums per thread; warp 8
 //           produces. Tile i -> block i % blocks.
-// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
-//           48 KB for 128 x 256 x 64 products, which take 1,024 clocks: 47 bytes a clock, of about 64 that come.
-// Gain      over gemm/v6_wgmma: 1.3, to 0.19 ms. Larger tiles need a quarter less from L2, and nothing waits for all.
+// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. L2
+//           delivers 48 KB for 128 x 256 x 64 products, which take 1,024 clocks: 47 bytes per clock, of about 64
+//           possible.
+// Gain      over gemm/v6_wgmma: 1.3, to 0.19 ms. Larger tiles need a quarter less from L2, and there is no barrier for
+//           all threads.
 // Limits    as gemm/v6_wgmma.
-// Hazards   The two waits of an mbarrier: the producer waits for `empty` with the parity of the phase before, so that
-//           its first round passes at once. Products of the step before are waited for before its stage is given back:
-//           until then the tensor cores read it. Warps arrive one by one, as each waits for its own products. The
-//           producer must not leave the others' stages half full: it makes exactly the steps that they make.
+// Hazards   The two waits of an mbarrier: the producer waits for `empty` with the parity of the previous phase, so that
+//           its first round passes immediately. A stage is released after the wait for its products, because the tensor
+//           cores read it until then. Warps arrive one by one, as each waits for its own products. The producer
+//           performs exactly the same steps as the consumers, so no stage stays half full.
 // Source    PTX ISA, "mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async", "stmatrix".
 #include <mini_dnn/sums.cuh>
 

@@ -1,32 +1,33 @@
 // gemm/v8_final: gemm/v7_specialised for every shape: clusters, split sums, small tiles, odd pitches, vectors.
 //
-// Idea      What is left is not in the main loop. Two blocks, one below the other, form a cluster: each loads half of
-//           the columns of b that both need, and the copy engine hands them to both (multicast), so that L2 gives a
-//           third less. Where tiles are fewer than multiprocessors, they are smaller, or a cluster shares the k of a
-//           tile and adds up in its shared memory. The copy engine wants lines that start at multiples of 16 bytes.
-//           Other operands are first copied to such lines, both in one launch; or, where that takes longer than the
-//           product, warpgroups load them by hand: two aligned pieces of 16 bytes for each eight elements, shifted in
-//           registers. c goes out from shared memory, whatever its pitch. A product with a vector is no product for
-//           tensor cores: it reads the matrix once. And the kernel may be launched early: it gets ready while the one
-//           ahead of it ends, and waits before it reads. variant.py chooses, by a model of the time.
-// Layout    as gemm/v7_specialised. Blocks of a cluster that share b lie SHARE tiles below each other, and block i
-//           loads boxes i, i + 1, ... of each tile of b; blocks that share k have SPLIT parts of the steps. By hand, a
-//           box of 64 lines of 64 elements lies as the engine would lay it. Copies have lines of whole cache lines.
-// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume, one warp produces, or LOADERS warpgroups
-//           produce by hand and take turns with the stages. Tiles are taken in bands of BAND rows of clusters, column
-//           by column. Vectors: a warp for a line, or a block for 64 of them.
-// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 as power lowers the clock. L2 gives
-//           32 KB for 1,024 clocks of products. 512: 3 us, most of it launching and the first loads. Copying odd
-//           operands: read and written once, 0.034 ms at 4095.
-// Gain      over gemm/v7_specialised: none at 4096, both have cuBLAS's speed; 2.2 at 512 and 1024; odd sizes at all.
+// Idea      The remaining gains are outside the main loop. Two blocks form a cluster: each loads half of the columns of
+//           b that both need, for both (multicast), so that L2 delivers a third less. If there are fewer tiles than
+//           multiprocessors, tiles are smaller, or a cluster shares the k of a tile and adds its sums in shared memory.
+//           The copy engine requires lines that start at multiples of 16 bytes. Other operands are first copied to such
+//           lines, both in one launch; or, if that takes longer than the product, warpgroups load them by hand: two
+//           aligned pieces of 16 bytes for each eight elements, shifted in registers. c is stored from shared memory,
+//           for any pitch. A product with a vector uses no tensor cores: it reads the matrix once. A kernel that is
+//           launched early prepares while the previous one ends, and waits before it reads. variant.py chooses with a
+//           model of the time.
+// Layout    as gemm/v7_specialised. SHARE blocks of a cluster, below each other, share b: block i loads boxes i, i + 1,
+//           ... of each tile of b; blocks that share k have SPLIT parts of the steps. Boxes that are loaded by hand, 64
+//           lines of 64 elements, have the layout of the engine. Copies have lines of whole cache lines.
+// Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume; one warp produces, or LOADERS warpgroups
+//           produce by hand, with alternating stages. Tiles are processed in bands of BAND rows of clusters, column by
+//           column. Vectors: a warp for a line, or a block for 64 of them.
+// Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. L2
+//           delivers 32 KB for 1,024 clocks of products. 512: 3 us, most of it for the launch and the first loads.
+//           Copies of odd operands: 0.034 ms at 4095.
+// Gain      over gemm/v7_specialised: none at 4096, where both are as fast as cuBLAS; 2.2 at 512 and 1024; support for
+//           odd sizes.
 // Limits    16 bits, sm_90a. By hand, pitches below 2^24.
-// Hazards   as gemm/v7_specialised. Beyond them: a stage is free when the consumers of both blocks have read it, as
-//           either fills both: warps arrive in both. No block may leave while another one still writes to it, or
-//           arrives there. That arrival is relaxed: it publishes nothing, and a release is a fence of the whole GPU.
-//           An address in a cluster has the block's rank in its upper bits, which a matrix descriptor has no room for.
-//           Whoever is launched early must not touch global memory before grid_wait(): here producers wait, and all
-//           others wait for what they bring. What threads wrote to a stage, wgmma sees only after fence_proxy_async()
-//           by each of them. An operand may end within a piece of 16 bytes: that one is not read as a whole.
+// Hazards   as gemm/v7_specialised. In addition: a stage is free when the consumers of both blocks have read it,
+//           because either fills both: warps arrive in both. No block may exit while another one writes to it, or
+//           arrives there. That arrival is relaxed, because it publishes nothing, and a release is a fence of the whole
+//           GPU. An address in a cluster has the rank of the block in its upper bits, for which a matrix descriptor has
+//           no room. A kernel that is launched early must not access global memory before grid_wait(): producers wait,
+//           and the others wait for them. wgmma sees the writes of threads to a stage only after fence_proxy_async() by
+//           each of them. An operand may end within a piece of 16 bytes, which is then not read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
 //           CUDA".
 #include <mini_dnn/lines.cuh>

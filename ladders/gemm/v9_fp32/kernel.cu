@@ -1,31 +1,31 @@
 // gemm/v9_fp32: the accuracy of fp32 at several times its speed, from three products of halves.
 //
 // Idea      A float is nearly the sum of two halves, high and low, with 11 bits each: a b = high_a high_b + high_a
-// low_b
-//           + low_a high_b, and what is left out is 2^-24 of it. Halves end at 65,504 and 6e-8, so each line of an
-//           operand is first multiplied by a power of two that brings its largest element to 2^14 (exact, undone at
-//           the end). Tensor cores cut sums off where fp32 arithmetic rounds: errors of one sign, which grow with k.
-//           So they sum 64 terms only, and those sums are added in registers, with rounding.
-// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row, a and b also turned (transposed), pitches
-//           from line to line, float. A line is a row of a or a column of b. First, both are split into boxes of 64
-//           lines and 32 k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box
-//           after box along k. Where k is the direction of rows, a row has 32 high halves of a line and 32 low ones;
-//           where lines are beside each other, a row has 64 lines, and high and low are apart. A line has one factor.
+//           low_b + low_a high_b, and the rest is 2^-24 of it. Halves have the range 6e-8 to 65,504, so each line of an
+//           operand is first multiplied by a power of two that brings its largest element to 2^14 (exact, undone at the
+//           end). Tensor cores truncate sums where fp32 arithmetic rounds: the errors have one sign and grow with k.
+//           They therefore sum only 64 terms, and these sums are added in registers, with rounding.
+// Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
+//           to line; float. A line is a row of a or a column of b. First, both are split into boxes of 64 lines and 32
+//           k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box after box
+//           along k. If k is the direction of rows, a row has 32 high halves of a line and 32 low ones. If lines are
+//           adjacent, a row has 64 lines, and high and low are separate. A line has one factor.
 // Mapping   split_rows: a block for each line, which it reads once; split_columns: a block for 64 lines and 64 k, after
-//           find_ranges, a pass of its own; 8 elements a thread at a time. gemm: as gemm/v7_specialised, with 128 rows
-//           and 192 or 128 columns: wide tiles first, and narrow ones where they make the last round shorter
-//           (variant.py). A thread has 96 sums of the tensor cores and 96 of its own. For 32 k a stage has 40 KB, and 6
-//           instructions a warpgroup: a third less to load for each product than halves alone have.
-// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 as power lowers the clock;
+//           find_ranges, a separate pass; 8 elements per thread at a time. gemm: as gemm/v7_specialised, with 128 rows
+//           and 192 or 128 columns: wide tiles first, and narrow ones if they make the last round shorter (variant.py).
+//           A thread has 96 sums of the tensor cores and 96 of its own. For 32 k a stage has 40 KB, and 6 instructions
+//           per warpgroup: a third less to load per product than with halves alone.
+// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 because power lowers the clock;
 //           splitting moves 268 MB, 0.063 ms at 4.3 TB/s. Strict fp32, 67 TFLOP/s: 2.05 ms at least.
 // Gain      over gemm/v7_specialised: floats, at a third of its speed; over gemm/v3_registers: 5, to 0.62 ms.
-// Limits    sm_90a. Memory for halves: as much as the operands.
-// Hazards   as gemm/v7_specialised. Beyond them: find_ranges adds to what clear has written, launches before.
-//           Halves lose what is 2^-39 of the largest element of its line. That does not matter where the largest
-//           products make the sum; it does where small elements of a meet large ones of b and the other way round. So
-//           sums of a row and a column whose elements are both more than 2^30 apart are made again from a and b, as
-//           fp32 would make them: slow, rare and right. Sums that are not finite are, too: lines with an infinity, NaN,
-//           or a largest element beyond 2^114 or below 2^-104 get NaN as their factor.
+// Limits    sm_90a. The halves need as much memory as the operands.
+// Hazards   as gemm/v7_specialised. In addition: find_ranges adds to the output of clear, an earlier launch.
+//           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if
+//           the largest products determine the sum; it does if small elements of a meet large ones of b, or
+//           the reverse. Sums of a row and a column whose elements are both more than 2^30 apart are
+//           therefore computed again from a and b in fp32: slow, rare and right. So are sums that are not
+//           finite: lines with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 get NaN as
+//           their factor.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>

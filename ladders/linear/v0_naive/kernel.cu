@@ -1,12 +1,12 @@
-// linear/v0_naive: one thread an element of y, straight from the formula.
+// linear/v0_naive: one thread per element of y, directly from the formula.
 //
-// Idea      What stands around a linear layer is done while its sums are in a register: the norm before it, the bias,
-//           GELU and the residual behind it. Nothing of that goes to memory and comes back.
-// Layout    x (m,k), w (n,k), residual and y as problems say, halves; sums in fp32; moments (m, groups, 2), fp32.
-// Mapping   a thread -> an element of y; in moments a thread -> 64 elements of a line.
-// Roofline  32 images of 197 tokens, 768 -> 3072: 30 GFLOP, 0.44 ms at 67 TFLOP/s of fp32. Two loads a product: 240 GB
-//           from L1 and L2.
-// Gain      over none: it is the first rung.
+// Idea      The operations around a linear layer are applied while its sums are in a register: the norm before it, and
+//           the bias, GELU and the residual after it. No intermediate result is written to memory.
+// Layout    x (m,k), w (n,k), residual and y as in the problem, halves; sums in fp32; moments (m, groups, 2), fp32.
+// Mapping   a thread -> an element of y; in moments, a thread -> 64 elements of a line.
+// Roofline  32 images of 197 tokens, 768 -> 3072: 30 GFLOP, 0.44 ms at 67 TFLOP/s of fp32. Two loads per product: 240
+//           GB from L1 and L2.
+// Gain      none: this is the first rung.
 // Limits    fewer than 2^31 blocks.
 // Hazards   none: threads share nothing.
 // Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", arXiv:1607.06450; D. Hendrycks, K. Gimpel,

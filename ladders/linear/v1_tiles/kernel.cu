@@ -1,25 +1,25 @@
-// linear/v1_tiles: gemm/v8_final's way through a product, in tiles that fit a transformer, and all the rest on the way
-// out.
+// linear/v1_tiles: the product of gemm/v8_final, in tiles that fit a transformer; all other operations are applied to
+// its sums.
 //
-// Idea      Tiles of 192 x 192: the 32 x 197 tokens of ViT-B/16 are 33 of them, and 768, 2304 and 3072 columns 4, 12
-// and
-//           16, so that each product is 1, 3 or 4 full rounds on 132 multiprocessors. What stands around the product is
-//           done to sums in registers (epilogue.cuh): the layer norm before it too, as a factor of each line. So a norm
-//           is no kernel of its own, and its result is never written.
-// Layout    x (m,k), w (n,k), residual and y as problems say. Shared memory: STAGES of 64 k of ROWS lines of x and of
-//           COLUMNS lines of w, in rows of 128 bytes with 128-byte swizzle; 2 KB for each warp's way out.
-// Mapping   a block on each multiprocessor takes tile after tile, a column of tiles downward; ROWS / 64 warpgroups
-//           multiply, one more copies, and has lent them its registers. With SHARE = 2 two blocks side by side share
+// Idea      Tiles of 192 x 192: the 32 x 197 tokens of ViT-B/16 are 33 of them, and 768, 2304 and 3072 columns are
+//           4, 12 and 16, so that each product is 1, 3 or 4 full rounds on 132 multiprocessors. The operations
+//           around the product are applied to sums in registers (epilogue.cuh). This includes the layer norm before
+//           it, as a factor of each line. A norm therefore needs no separate kernel, and its result is never
+//           written.
+// Layout    x (m,k), w (n,k), residual and y as in the problem. Shared memory: STAGES of 64 k of ROWS lines of x and of
+//           COLUMNS lines of w, in rows of 128 bytes with 128-byte swizzle; 2 KB per warp for its results.
+// Mapping   a block on each multiprocessor processes tile after tile, down a column of tiles; ROWS / 64 warpgroups
+//           multiply; one more copies, and has given them its registers. With SHARE = 2, two adjacent blocks share
 //           lines of x: each loads half of them for both (multicast).
 // Roofline  32 x 197 tokens, 768 -> 3072: 30 GFLOP, 0.032 ms at 945 TFLOP/s, 0.042 ms at 700; 53 MB, 0.012 ms at 4.3
 // TB/s,
 //           most of them in L2. A step of 192 x 192 x 64 is 1,152 clocks of tensor cores and 36 KB from L2.
 // Gain      over linear/v0_naive: tensor cores, 10 times and more. Over gemm/v8_final, whose tiles of 128 x 256 are 75
-//           for the 66 pairs of blocks there: 1.7 for 768 columns, 1.1 for 3072, and no kernels between products.
-// Limits    sm_90a; k, and n where y is in halves, are multiples of 8, and so are pitches.
-// Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, as either fills both. Nothing
-//           is read before grid_wait(): the copying thread waits, and the others wait for what it copies. The sums' way
-//           out is a warp's own.
+//           for the 66 pairs of blocks: 1.7 for 768 columns, 1.1 for 3072, and no kernels between products.
+// Limits    sm_90a; k, and n if y is in halves, are multiples of 8, and so are pitches.
+// Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, because either fills both.
+//           Nothing is read before grid_wait(): the copying thread waits, and the others wait for its copies. Each warp
+//           has its own memory for its results.
 // Source    gemm/v8_final; J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", arXiv:1607.06450.
 #include "epilogue.cuh"
 

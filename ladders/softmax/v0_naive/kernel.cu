@@ -1,12 +1,13 @@
-// softmax/v0_naive: y[n][l] = exp(x[n][l] - max) / sum, one thread a row.
+// softmax/v0_naive: y[n][l] = exp(x[n][l] - max) / sum, one thread per row.
 //
-// Idea      No row needs another, so each thread takes one. The maximum comes off first: exp(89) is no float.
+// Idea      All rows are independent, so each thread computes one. The maximum is subtracted first: exp(89) exceeds
+//           float.
 // Layout    x (N,L), y (N,L), fp32, C order.
-// Mapping   thread -> row n. Neighbouring threads read values that lie L apart: no load is coalesced.
-// Roofline  bytes 8 N L: 100,000 rows of 1,000 move 0.8 GB, 0.19 ms at 4.3 TB/s. Each value is read three times
-//           and each warp's load takes 32 sectors instead of 4: some 1.2 ms if L1 delivers 32 of them in 32 clocks.
-// Gain      this is the first rung: what others are compared with.
-// Limits    N at most 2^31 - 1. Long rows leave most of a GPU idle, as there are few of them.
+// Mapping   thread -> row n. Neighbouring threads read values that are L apart: no load is coalesced.
+// Roofline  bytes 8 N L: 100,000 rows of 1,000 move 0.8 GB, 0.19 ms at 4.3 TB/s. Each value is read three times, and a
+//           load of a warp takes 32 sectors, not 4: some 1.2 ms if L1 delivers 32 in 32 clocks.
+// Gain      none: this is the first rung, with which the others are compared.
+// Limits    N at most 2^31 - 1. Long rows are few and leave most of a GPU idle.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 10.
 extern "C" __global__ void softmax(const float* x, float* y, int N, int L) {

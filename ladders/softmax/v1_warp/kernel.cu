@@ -1,14 +1,14 @@
 // softmax/v1_warp: softmax/v0_naive with a warp for each row, and maximum and sum in one pass.
 //
-// Idea      32 lanes read 32 neighbours. A sum of powers that was taken with an old maximum is put right by one
-//           factor when a larger value comes, so that maximum and sum need one pass and not two.
+// Idea      32 lanes read 32 neighbours. When a larger value appears, one factor corrects the sum of powers that was
+//           computed with the old maximum, so maximum and sum need one pass instead of two.
 // Layout    x (N,L), y (N,L), fp32, C order.
-// Mapping   warp -> row n; lane -> values l, l + 32 ... Lanes meet in five exchanges.
+// Mapping   warp -> row n; lane -> values l, l + 32 ... The lanes combine their results in five exchanges.
 // Roofline  bytes 8 N L: 100,000 rows of 1,000 move 0.8 GB, 0.19 ms at 4.3 TB/s. The second pass reads the row
 //           again, from the L1 or L2 cache as long as rows are short.
 // Gain      over softmax/v0_naive: five times, if the caches keep the second pass from memory.
 // Limits    N at most 2^31 - 8. A row of fewer than 32 values leaves lanes idle.
-// Hazards   all 32 lanes come to each exchange: a warp beyond the last row returns as a whole.
+// Hazards   all 32 lanes reach each exchange: a warp beyond the last row returns as a whole.
 // Source    M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867.
 constexpr unsigned ALL = 0xffffffff;  // lanes
 

@@ -3,22 +3,24 @@
 // Idea      A half2 holds two columns of col in the 4 bytes of one fp32 value, and __hfma2 multiplies and adds both at
 //           once: half the bytes, half the shared-memory loads and half the FMA instructions of m2/unroll_gemm.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order; col (K, N pairs) of half2 in a float32
-//           buffer, an element of which has room for two halves; gemm_out (M, N pairs) of float2. pairs =
-//           ceil(P Q / 2): an image's columns are padded to an even number, so that no half2 is split between two
-//           images. w_tile holds each weight twice, as the half2 that multiplies both columns.
+//           buffer, where each element has room for two halves; gemm_out (M, N pairs) of float2. pairs = ceil(P Q / 2):
+//           the columns of an image are padded to an even number, so that no half2 belongs to two images. w_tile holds
+//           each weight twice, as the half2 that multiplies both columns.
 // Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m,
 //           blockIdx.z -> image. gemm: a block -> TILE rows x 2 TILE columns of gemm_out, a thread -> two columns of a
 //           row.
-// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
-//           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP,
-//           padded to 131 and 77: 1.0 and 0.6 ms at the 134 TFLOP/s of half2, twice fp32's 67; but five shared-memory
-//           loads for four __hfma2 (w's come in fours) take about 5 and 3 ms at a warp's load per clock and SM.
-// Gain      at most 2 over m2/unroll_gemm, in unroll and gemm alike; permute stays. The GEMM remains bound by shared
+// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB in
+//           each direction) and gemm_out, 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5
+//           GFLOP, padded to 131 and 77: 1.0 and 0.6 ms at the 134 TFLOP/s of half2, twice the 67 of fp32; but five
+//           shared-memory loads for four __hfma2 (those of w load four values) take about 5 and 3 ms at one load of a
+//           warp per clock and SM.
+// Gain      at most 2 over m2/unroll_gemm, in unroll and gemm; permute is unchanged. The GEMM remains bound by shared
 //           memory.
-// Limits    half overflows above 65,504, has subnormals below 6e-5 and 11 bits of fraction. A sum of all K products in
-//           half would lose what is below 1/2048 of the sum, and overflow for large K: so only the TILE products of a
-//           tile are summed in half, the tiles' sums in float. A tile's sum, too, overflows above 65,504. precision is
-//           "fp16_sum": the check expects the round-off of half sums. M up to 16 x 65,535.
+// Limits    half overflows above 65,504, has subnormals below 6e-5 and 11 significant bits. A sum of all K products in
+//           half would lose everything below 1/2048 of the sum, and overflow for large K. Therefore only the TILE
+//           products of a tile are summed in half, and the sums of the tiles in float. The sum of a tile also overflows
+//           above 65,504. precision is "fp16_sum": the check expects the rounding errors of half sums. M up to 16 x
+//           65,535.
 // Hazards   both __syncthreads in gemm, as in m2. 64-bit indices into col and gemm_out.
 // Source    CUDA Math API, "Half2 Arithmetic Functions": __hfma2 rounds once.
 #include <cuda_fp16.h>

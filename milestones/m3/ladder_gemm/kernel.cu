@@ -1,15 +1,15 @@
 // m3/ladder_gemm: m3/cublas with the matrix product by a rung of ladders/gemm.
 //
-// Idea      The middle of the three steps is a plain matrix product, and the ladder has one for each taste.
-// Layout    m2/unroll_gemm's: col (K, N P Q), gemm_out (M, N P Q), row-major: what the rungs take as it lies.
-// Mapping   unroll and permute: m2's. The product: the rung's launches, from its own kernel file.
-// Roofline  m2's traffic stays: 28 GB for layer 1 and 20 GB for layer 2 at N = 10,000, 6.6 and 4.8 ms at 4.3 TB/s;
-//           25.1 and 72.5 GFLOP are 0.37 and 1.08 ms at 67 TFLOP/s.
+// Idea      The middle of the three steps is a plain matrix product, and any rung of the ladder can compute it.
+// Layout    as m2/unroll_gemm: col (K, N P Q), gemm_out (M, N P Q), row-major, which the rungs support directly.
+// Mapping   unroll and permute: as m2. The product: the launches of the rung, from its own kernel file.
+// Roofline  the traffic of m2 remains: 28 GB for layer 1 and 20 GB for layer 2 at N = 10,000, 6.6 and 4.8 ms at 4.3
+//           TB/s; 25.1 and 72.5 GFLOP are 0.37 and 1.08 ms at 67 TFLOP/s.
 // Gain      over m3/cublas: none is likely. gemm/v3_registers has tiles of 128 rows, and M = 4 and 16: it computes 32
-// and
-//           8 times what is needed, 12 and 9 ms if its FMAs set the pace. A rung with small tiles would do better.
-// Limits    those of the rung; m2's for unroll and permute.
-// Hazards   none of its own: the three steps are ordered by their stream.
+//           and 8 times more than necessary, 12 and 9 ms if its FMAs are the limit. A rung with small tiles would be
+//           better.
+// Limits    those of the rung; the limits of m2 for unroll and permute.
+// Hazards   none: the stream orders the three steps.
 // Source    ladders/gemm/README.md.
 extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int H, int W, int R, int S) {
   const int P = H - R + 1, Q = W - S + 1;

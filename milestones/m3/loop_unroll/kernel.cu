@@ -1,18 +1,18 @@
 // m3/loop_unroll: m3/fusion with loops unrolled: tile and filter sizes are compile-time constants.
 //
-// Idea      What the compiler knows it need not compute. R and S are definitions as TILE is: the loader's divisions
-//           become a multiplication and a shift each, and the loop over the tile, unrolled by #pragma unroll, is a
-//           straight line without counter, branch or address arithmetic.
+// Idea      The compiler need not generate code for known values. R and S are definitions, like TILE: each division in
+//           the loader becomes a multiplication and a shift, and the loop over the tile, unrolled by #pragma unroll,
+//           has no counter, branch or address arithmetic.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order. Tiles as in m3/fusion.
 // Mapping   blockIdx.x -> TILE pixels of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image;
 //           a thread -> one element of y.
-// Roofline  m3/fusion's. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s.
-//           Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions set the pace: 87 per warp
-//           and step of k instead of 111, and some 90 around the loop: 12.5 and 6.7 ms instead of 15.0 and 8.4. Shared
-//           loads come next, 10 and 6 ms.
-// Gain      over m3/fusion: up to a fifth, nearly all of it from the divisions. The loop over the tile is unrolled in
-//           m3/fusion too, since nvcc does so by itself where it knows the bounds.
-// Limits    M at most TILE x 65,535. One compilation a filter size.
+// Roofline  as m3/fusion. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s. Layer
+//           2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions are the limit: 87 per warp and
+//           step of k instead of 111, and some 90 around the loop: 12.5 and 6.7 ms instead of 15.0 and 8.4. Shared
+//           loads are the next limit, 10 and 6 ms.
+// Gain      over m3/fusion: up to a fifth, nearly all of it from the divisions. nvcc already unrolls the loop over the
+//           tile in m3/fusion, because its bounds are known.
+// Limits    M at most TILE x 65,535. One compilation per filter size.
 // Hazards   both __syncthreads: the first before tiles are read, the second before they are overwritten.
 // Source    CUDA C++ Programming Guide, "#pragma unroll".
 extern "C" __global__ void conv_fused(const float* x, const float* w, float* y, int C, int H, int W, int M) {

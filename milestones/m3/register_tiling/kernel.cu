@@ -1,23 +1,23 @@
 // m3/register_tiling: unroll and permute as in m2/unroll_gemm; the GEMM with joint register and shared-memory tiles.
 //
-// Idea      A thread computes TILE_M x THREAD_COLS elements of gemm_out in registers. It loads a col value once for
-//           TILE_M products; those of w, which all threads need, come from shared memory, four at a time.
-// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
-//           w_tile [TILE_K][TILE_M]: a thread's TILE_M values lie together, and a warp reads the same ones.
+// Idea      A thread computes TILE_M x THREAD_COLS elements of gemm_out in registers. It loads a value of col once for
+//           TILE_M products. The values of w, which all threads need, come from shared memory, four at a time.
+// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order. w_tile
+//           [TILE_K][TILE_M]: the TILE_M values of a thread are adjacent, and all threads of a warp read the same ones.
 // Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.
 //           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column, so
-//           that a warp's loads and stores are 128 bytes in a row. TILE_M follows M: 4 and 16 in the course's layers.
-//           No col value is needed by two threads of a block: shared memory would be a detour for it.
-// Roofline  m2's bytes, as col and gemm_out stay: N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB
-//           with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB,
-//           4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
-// Gain      over m2/unroll_gemm: its gemm, at 1.25 shared loads per FMA and with three quarters of its tile empty at
-//           M = 4, takes 10 and 6 ms for these loads alone; here 16 FMAs take 5 loads (M = 4) and 64 take 8 (M = 16),
-//           so that memory, 3.2 and 2.3 ms, sets the pace. unroll and permute stay, and become half of the time.
-// Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums a thread leave room
-//           for few warps: the loads in flight are many per thread instead.
+//           that loads and stores of a warp are 128 contiguous bytes. TILE_M follows M: 4 and 16 in the course's
+//           layers. No two threads of a block need the same value of col, so shared memory would not help for it.
+// Roofline  the bytes of m2, because col and gemm_out remain: N = 10,000, layer 1: at least 1.32 GB (0.31 ms at 4.3
+//           TB/s), 28.5 GB with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: at least 0.996 GB (0.23
+//           ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
+// Gain      over m2/unroll_gemm: its gemm, with 1.25 shared loads per FMA and three quarters of its tile empty at M =
+//           4, takes 10 and 6 ms for these loads alone. Here 16 FMAs need 5 loads (M = 4) and 64 need 8 (M = 16), so
+//           that memory is the limit, 3.2 and 2.3 ms. unroll and permute are unchanged, and become half of the time.
+// Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums per thread leave room
+//           for few warps; instead, each thread has many loads in flight.
 // Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads
-//           outside col take part in both: no early return. col has more than 2^31 elements: 64-bit indices.
+//           outside col also reach both: no early return. col has more than 2^31 elements: 64-bit indices.
 // Source    D. Kirk, W. Hwu, "Programming Massively Parallel Processors": joint register and shared-memory tiling.
 constexpr int THREADS = TILE_COLS / THREAD_COLS;
 static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");

@@ -1,17 +1,17 @@
 // m3/restrict: m3/fusion with const __restrict__ pointers, and nothing else.
 //
 // Idea      __restrict__ promises that nothing written through y is read through x or w. The compiler may then load x
-//           and w by the read-only path (LDG.CONSTANT), keep loaded values past a store, and move loads up, even
-//           across a barrier, which otherwise may publish another thread's writes.
+//           and w through the read-only path (LDG.CONSTANT), keep loaded values across a store, and move loads up, even
+//           across a barrier, after which another thread's writes could otherwise be visible.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order. Tiles as in m3/fusion.
 // Mapping   blockIdx.x -> TILE pixels of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image;
 //           a thread -> one element of y.
-// Roofline  m3/fusion's. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s.
-//           Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions set the pace: as many as
-//           there, 15.0 and 8.4 ms.
-// Gain      over m3/fusion: none expected. The kernel stores once, after its last load, so no store held a load back;
-//           and since sm_70 ordinary global loads are cached in L1 too, so the read-only path is no shorter. Where the
-//           promise pays: kernels that store in a loop between loads.
+// Roofline  as m3/fusion. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s. Layer
+//           2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions are the limit, as many as there:
+//           15.0 and 8.4 ms.
+// Gain      over m3/fusion: none expected. The kernel stores once, after its last load, so no store delayed a load; and
+//           since sm_70 ordinary global loads are also cached in L1, so the read-only path is not faster. The promise
+//           pays in kernels that store in a loop between loads.
 // Limits    M at most TILE x 65,535. A caller that lets y overlap x or w gets wrong results.
 // Hazards   both __syncthreads: the first before tiles are read, the second before they are overwritten.
 // Source    CUDA C++ Programming Guide, "__restrict__"; CUDA C++ Best Practices Guide, "Read-Only Data Cache".

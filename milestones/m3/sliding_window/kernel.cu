@@ -1,28 +1,29 @@
 // m3/sliding_window: unroll -> GEMM -> permute fused into one kernel on the tensor cores (WMMA).
 //
-// Idea      The unrolled matrix repeats itself. With its rows ordered (r, c, s), output row p's part is rows p STRIDE
-//           ... of one taller matrix x_tile, whose row (h, c, s) is image row h of channel c, shifted by s. So shared
-//           memory holds S shifted copies of the image instead of R S, each output row's operand is a window that
-//           slides down over it, and what a warp has loaded of it for one output row serves the R - 1 next ones.
+// Idea      The unrolled matrix repeats itself. With its rows in the order (r, c, s), the part of output row p starts
+//           at row p STRIDE of one taller matrix x_tile, whose row (h, c, s) is image row h of channel c, shifted by s.
+//           Shared memory therefore holds S shifted copies of the image instead of R S, the operand of each output row
+//           is a window that slides down over it, and a warp uses the values that it has loaded for one output row also
+//           for the next R - 1.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. x_tile [row][PITCH] half, row = (h C + c) SHIFTS + s
 //           with S padded to SHIFTS, a multiple of 8: a window starts at a whole or a half step of 16. w_tile holds
 //           the filters for both phases, [phase][TILE_M][STEPS 16] half, zero in the padding.
 // Mapping   a block -> ROWS output rows x TILES_Q TILE_Q columns of an image, TILE_M channels; a warp -> TILE_Q of the
-//           columns. It keeps the filters and all its accumulators in registers, and goes on
-//           to the same rows of image n + gridDim.z: the filters are loaded once for several images.
-//           C, M, R, S and the tiles are compile-time constants; H, W and the batch are not. Layers whose tiles pass
-//           shared memory are done in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
-// Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000.
-//           FLOPs on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, below
-//           0.3 ms in all. What counts is instructions: the copies into shared memory, two halves at a time (8 for
-//           each pair of inputs, halo rows again), and the way of each result out through shared memory.
-// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 of an input instead of 49), with Q
-//           padded to whole tiles about a third; about a quarter of the reads from it; filters read once for 8 images.
+//           columns. It keeps the filters and all its accumulators in registers, and continues with the same rows of
+//           image n + gridDim.z: the filters are loaded once for several images.
+//           C, M, R, S and the tiles are compile-time constants; H, W and the batch are not. Layers whose tiles exceed
+//           shared memory are processed in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
+// Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. FLOPs
+//           on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, less than 0.3 ms
+//           in total. Instructions are the limit: the copies into shared memory, two halves at a time (8 for each pair
+//           of inputs, and again for halo rows), and the path of each result through shared memory.
+// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 of an input instead of 49), or about a
+//           third with Q padded to whole tiles; about a quarter of the reads from it; filters read once for 8 images.
 // Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
 //           reaches outputs next to its own (zero weights in the padding times infinity).
-// Hazards   x_tile's rows past the image must be finite, as zero weights meet them: they are filled with zeros.
-//           Results are staged in the tiles' memory: a barrier stands between the last product and the first result,
-//           and another before the next image's tiles.
+// Hazards   the rows of x_tile beyond the image must be finite, because they are multiplied by zero weights: they are
+//           filled with zeros. Results are staged in the memory of the tiles: a barrier separates the last product from
+//           the first result, and another one comes before the tiles of the next image.
 // Source    WMMA: CUDA C++ Programming Guide, "Warp Matrix Functions" (pointers aligned to 32 B, PITCH to 16 halves).
 #include <cuda_fp16.h>
 #include <mma.h>

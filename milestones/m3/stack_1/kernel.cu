@@ -1,27 +1,27 @@
 // m3/stack_1: unroll, GEMM and permute in one kernel (m3/fusion), the GEMM on the tensor cores (m3/tensor_cores).
 //
-// Idea      Fusion takes away the traffic of col, tensor cores take away the shared-memory loads of the GEMM; each
-//           alone leaves the other's limit standing, so together they gain more than either.
+// Idea      Fusion removes the traffic of col, and tensor cores remove the shared-memory loads of the GEMM. Each alone
+//           leaves the limit of the other, so together they gain more than either.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), y (N,M,P,Q), fp32, C order. w_tile [TILE_M][W_PITCH] and col_tile
 //           [TILE_K][COL_PITCH] in shared memory, rounded to TF32 where they are written; the pitches, 4 and 8 past a
 //           multiple of 32, put the words that one load of a fragment touches into 32 different banks.
 // Mapping   a block of TILE_COLS threads -> TILE_M channels (blockIdx.y) x TILE_COLS pixels of image blockIdx.z. A
-//           thread gathers one column of col_tile, its pixel's inputs; neighbouring threads read neighbouring x. All
-//           are at the same filter element k = (c, r, s): how far its input lies from that of k = 0, offset[k], is
-//           worked out once a block, not once a thread. A warp multiplies the 32 columns of its own threads.
-// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: bytes 1.32 and 0.996 GB, 0.31 and 0.23 ms, nothing more but
-//           the inputs that two blocks share, which come from the L2 cache. FLOPs 25.1 and 72.5 G at 495 TFLOP/s, 0.05
-//           and 0.15 ms; padded (M = 4 to 16, K and P Q to whole tiles) 131 and 92 G, 0.26 and 0.19 ms. The gather
-//           reads every input R S = 49 times from the L1 cache, 12.5 and 9.1 GB; as much goes into shared memory and
-//           out again: three times about 0.4 and 0.3 ms at 128 B a clock and SM. The limit that counts is instructions:
-//           some 17 for every element (12 of them the gather's), and 250 and 380 a warp before and after the loop: 2.6
-//           and 1.6 ms at four a clock and SM.
+//           thread gathers one column of col_tile, the inputs of its pixel; neighbouring threads read neighbouring x.
+//           All are at the same filter element k = (c, r, s). The distance of its input from that of k = 0, offset[k],
+//           is computed once per block, not once per thread. A warp multiplies the 32 columns of its own threads.
+// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: bytes 1.32 and 0.996 GB, 0.31 and 0.23 ms; inputs that two
+//           blocks share come from the L2 cache. FLOPs 25.1 and 72.5 G at 495 TFLOP/s, 0.05 and 0.15 ms; padded (M = 4
+//           to 16, K and P Q to whole tiles) 131 and 92 G, 0.26 and 0.19 ms. The gather reads every input R S = 49
+//           times from the L1 cache, 12.5 and 9.1 GB; the same amount is written to shared memory and read again: three
+//           times about 0.4 and 0.3 ms at 128 B per clock and SM. Instructions are the limit: some 17 for every element
+//           (12 of them for the gather), and 250 and 380 per warp before and after the loop: 2.6 and 1.6 ms at four per
+//           clock and SM.
 // Gain      over m3/fusion, whose instructions take 15.0 and 8.4 ms: up to five times.
-// Limits    sm_80; M up to 16 x 65,535. TF32 keeps 10 bits of an operand's fraction. Every block of channels gathers
-//           anew. Rows past K load row 0 again, and are set to zero.
+// Limits    sm_80; M up to 16 x 65,535. TF32 keeps 10 fraction bits of an operand. Every block of channels gathers
+//           again. Rows beyond K load row 0 again, and are set to zero.
 // Hazards   __syncthreads on both sides of the product: tiles complete, tiles read. offset is written for the next
-//           tiles between these two, when nobody reads it. The results take col_tile's place, each warp in its own
-//           columns, so __syncwarp is enough between its store and its loads. N C H W passes 2^31: 64-bit indices.
+//           tiles between these two, when no thread reads it. The results replace col_tile, each warp in its own
+//           columns, so __syncwarp is sufficient between its store and its loads. N C H W exceeds 2^31: 64-bit indices.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions": pointers aligned to 32 B, pitches to 16 B.
 #include <mma.h>
 

@@ -1,33 +1,33 @@
-// m3/stack_2: m3/stack_1 with filters that the compiler knows, unrolled loops, __restrict__ and FP16 inputs.
+// m3/stack_2: m3/stack_1 with filter sizes known to the compiler, unrolled loops, __restrict__ and FP16 inputs.
 //
-// Idea      Where the filter's size is a constant, the gather's loops unroll: no index arithmetic is left but one
-//           address for each image row, and inputs stay in registers from one filter column to the next: two
-//           neighbouring pixels need S + 1 inputs of a row, not 2 S. Packed as half2 they are stored by one
-//           instruction, and the tensor cores take FP16 at twice the rate of TF32, in steps of 16. __restrict__ says
-//           that no store changes x or w: their loads may move ahead of stores.
-// Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. w_tile [m][k] and col_tile [k][column] half,
-//           k = (c, r, s) within a chunk of CHUNK_C channels, CHUNK_R filter rows and CHUNK_S filter columns (one
-//           channel of 7 x 7 in the course's layers), then zeros to a multiple of 16. Columns are output pixels, rows
-//           of them padded to whole pairs. 8 halves after each row of a tile put the eight 16-byte pieces of rows that
-//           an ldmatrix reads at once into different banks.
+// Idea      If the size of the filter is a constant, the loops of the gather unroll: the only index arithmetic is one
+//           address per image row, and inputs stay in registers from one filter column to the next: two neighbouring
+//           pixels need S + 1 inputs of a row, not 2 S. Packed as half2, they are stored by one instruction, and the
+//           tensor cores process FP16 at twice the rate of TF32, in steps of 16. __restrict__ promises that no store
+//           changes x or w, so their loads may be moved before stores.
+// Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. w_tile [m][k] and col_tile [k][column] half, k = (c,
+//           r, s) within a chunk of CHUNK_C channels, CHUNK_R filter rows and CHUNK_S filter columns (one channel of 7
+//           x 7 in the course's layers), then zeros to a multiple of 16. Columns are output pixels, and their rows are
+//           padded to whole pairs. 8 halves after each row of a tile put the eight 16-byte pieces of rows that an
+//           ldmatrix reads at once into different banks.
 // Mapping   a block of TILE_COLS / 2 threads -> TILE_M channels (blockIdx.y) x TILE_COLS pixels of image blockIdx.z; a
 //           thread gathers the columns of two neighbouring pixels; a warp multiplies the 64 columns of its own
 //           threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: bytes 1.32 and 0.996 GB, 0.31 and 0.23 ms, as the parent.
 //           FLOPs 25.1 and 72.5 G at 990 TFLOP/s, 0.03 and 0.07 ms; padded (M = 4 to 8, 49 to 64, P Q to whole tiles)
-//           66 and 105 G, 0.07 and 0.11 ms. The limit is still the operand, gathered 49-fold: 6.3 and 5.0 GB of half
-//           into shared memory and, with the padding, 8.2 and 6.6 GB out of it, about 0.2 ms each at 128 B a clock and
-//           SM; from the L1 cache 8 loads for 14 values, each of two or three lines, 0.5 and 0.4 ms; instructions, some
-//           770 and 2,200 a warp, 0.7 and 0.4 ms at four a clock and SM.
-// Gain      over m3/stack_1: up to 3.5 times, as its instructions take 2.6 and 1.6 ms: the gather's fall from some 12
-//           an element of col_tile to under 2, and shared memory moves half the bytes. m3/sliding_window then ends
-//           the 49-fold copy.
-// Limits    one compilation for each C, M, R, S. Inputs above 65,504 become infinite. M up to 8 or 16 x 65,535. Every
-//           block of channels gathers anew. An odd Q leaves one column in each output row idle.
-// Hazards   both __syncthreads: tiles complete, tiles read. The padding's rows meet zero weights and must be finite:
-//           they are zeros. The results take col_tile's place, a row of floats in that of two rows of halves, after
-//           the last barrier; each warp reads its own only, so __syncwarp is enough there. N C H W passes 2^31: 64-bit
-//           indices.
+//           66 and 105 G, 0.07 and 0.11 ms. The limit is still the operand, gathered 49 times: 6.3 and 5.0 GB of halves
+//           are written to shared memory and, with the padding, 8.2 and 6.6 GB are read from it, about 0.2 ms each at
+//           128 B per clock and SM; 8 loads from the L1 cache for 14 values, each of two or three lines, 0.5 and 0.4
+//           ms; instructions, some 770 and 2,200 per warp, 0.7 and 0.4 ms at four per clock and SM.
+// Gain      over m3/stack_1: up to 3.5 times, because its instructions take 2.6 and 1.6 ms: those of the gather fall
+//           from some 12 per element of col_tile to less than 2, and shared memory moves half the bytes.
+//           m3/sliding_window then removes the 49-fold copy.
+// Limits    one compilation per C, M, R, S. Inputs above 65,504 become infinite. M up to 8 or 16 x 65,535. Every block
+//           of channels gathers again. An odd Q leaves one column in each output row idle.
+// Hazards   both __syncthreads: tiles complete, tiles read. The rows of the padding are multiplied by zero weights and
+//           must be finite: they are zeros. The results replace col_tile, a row of floats in the place of two rows of
+//           halves, after the last barrier; each warp reads only its own, so __syncwarp is sufficient there. N C H W
+//           exceeds 2^31: 64-bit indices.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions": pointers aligned to 32 B, pitches to 16 B.
 #include <cuda_fp16.h>
 #include <mma.h>

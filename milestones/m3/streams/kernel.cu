@@ -1,20 +1,22 @@
-// m3/streams: m3/stack_2's kernel, with the batch in parts whose copies and launches overlap.
+// m3/streams: the kernel of m3/stack_2, with the batch in parts whose copies and launches overlap.
 //
-// Idea      The GPU has a copy engine for each direction beside its multiprocessors. Cut the batch into parts, give
-//           each part's three steps (copy x in, launch, copy y out) to one of several streams in turn, and the part
-//           before is copied out and the part after copied in while this one computes.
-// Layout    m3/stack_2's. x and y lie in pinned host memory: the engines read and write it by themselves, whereas
-//           a copy from ordinary memory would go through a staging buffer that the host fills, and wait for it.
-// Mapping   m3/stack_2's, for the images of one part; variant.py cuts the batch.
-// Roofline  the copies: N = 10,000, PCIe 5 at about 55 GB/s each way. Layer 1: 0.30 GB in and 1.02 GB out, 5.4 and
-//           18.6 ms. Layer 2: 0.26 and 0.74 GB, 4.7 and 13.5 ms. Both directions run at once: the slower is the floor.
-// Gain      over m3/stack_2: nothing in op time, since the kernel is the same. The layer from host to host falls from
-//           the sum of the three steps to little more than the slower copy: the kernel and the other direction hide
-//           behind it, but for the first part's copy in and launch. The faster the kernel, the more a layer is copies.
-// Limits    a clock that stops when the last launch has been given to the GPU measures nothing: the layer time here
+// Idea      In addition to its multiprocessors, the GPU has a copy engine for each direction. Divide the batch into
+//           parts, and give the three steps of each part (copy x in, launch, copy y out) to one of several streams in
+//           turn. While a part computes, the previous part is copied out and the next one is copied in.
+// Layout    as m3/stack_2. x and y are in pinned host memory, which the engines read and write directly, whereas a copy
+//           from ordinary memory waits until the host has filled a staging buffer.
+// Mapping   as m3/stack_2, for the images of one part; variant.py divides the batch.
+// Roofline  the copies: N = 10,000, PCIe 5 at about 55 GB/s in each direction. Layer 1: 0.30 GB in and 1.02 GB out, 5.4
+//           and 18.6 ms. Layer 2: 0.26 and 0.74 GB, 4.7 and 13.5 ms. Both directions run at once: the slower one is the
+//           limit.
+// Gain      over m3/stack_2: nothing in op time, because the kernel is the same. The layer time from host to host falls
+//           from the sum of the three steps to little more than the slower copy, which hides the kernel and the other
+//           direction, except the first part's copy in and launch. The faster the kernel, the larger is the share of
+//           copies in a layer.
+// Limits    a clock that stops when the last launch has been submitted to the GPU measures nothing: the layer time here
 //           ends when the last image has arrived. Host memory for x and y is pinned.
-// Hazards   a part's steps are ordered by their stream; parts share no memory, so streams need not wait for another.
-//           The filters are copied before the first part. 64-bit offsets as in m3/stack_2.
+// Hazards   the stream orders the steps of a part; parts share no memory, so streams need not wait for each other. The
+//           filters are copied before the first part. 64-bit offsets as in m3/stack_2.
 // Source    CUDA C++ Programming Guide, "Page-Locked Host Memory" and "Asynchronous Concurrent Execution".
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -1,24 +1,24 @@
-// m3/sweep: m3/register_tiling with its block and thread sizes searched; variant.py has the candidates and the best.
+// m3/sweep: m3/register_tiling with a search of its block and thread sizes; variant.py has the candidates and the best.
 //
-// Idea      More columns a thread serve more products per load of w and keep more loads in flight, but take registers,
-//           so fewer threads fit an SM. More columns a block fill w_tile less often, but leave fewer blocks to balance.
-//           No formula gives the best pair: it is measured.
+// Idea      More columns per thread use each load of w for more products and keep more loads in flight, but need
+//           registers, so fewer threads fit on an SM. With more columns per block, w_tile is filled less often, but
+//           fewer blocks can be balanced. No formula gives the best pair, so it is measured.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 //           w_tile [TILE_K][TILE_M].
 // Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.
 //           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column.
 //           Swept: TILE_COLS and THREAD_COLS, hence THREADS, their quotient: 32 to 1024.
-// Roofline  m3/register_tiling's. N = 10,000, layer 1: 1.32 GB at least (0.31 ms at 4.3 TB/s), 28.5 GB with col and
-//           gemm_out, 6.6 ms; layer 2: 0.996 GB at least (0.23 ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G,
-//           0.37 ms, and 72.5 G, 1.08 ms.
-// Gain      over m3/register_tiling: hardly any. Reading col bounds the gemm, and each candidate that keeps some 20 KB
-//           of loads in flight on an SM reads at full speed; the extremes (one column a thread: too few loads for each
-//           w; eight: 8 TILE_M sums in registers, 32 at M = 4, but 128 and few warps at M = 16) show what the choice is
-//           worth. unroll and permute stay.
-// Limits    those of m3/register_tiling. The best pair is one GPU's and one network's. On sm_75 and sm_80 one column
-//           a thread spills a few registers.
+// Roofline  as m3/register_tiling. N = 10,000, layer 1: at least 1.32 GB (0.31 ms at 4.3 TB/s), 28.5 GB with col and
+//           gemm_out, 6.6 ms; layer 2: at least 0.996 GB (0.23 ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37
+//           ms, and 72.5 G, 1.08 ms.
+// Gain      over m3/register_tiling: hardly any. Reading col limits the gemm, and each candidate that keeps some 20 KB
+//           of loads in flight on an SM reads at full speed. The extremes show the value of the choice: with one column
+//           per thread, there are too few loads for each w; with eight, there are 8 TILE_M sums in registers, 32 at M =
+//           4, but 128 and few warps at M = 16. unroll and permute are unchanged.
+// Limits    those of m3/register_tiling. The best pair holds for one GPU and one network. On sm_75 and sm_80, one
+//           column per thread spills a few registers.
 // Hazards   those of m3/register_tiling: both __syncthreads in gemm, no early return there, 64-bit indices in col.
-// Source    V. Volkov, "Better Performance at Lower Occupancy", GTC 2010: work a thread against threads.
+// Source    V. Volkov, "Better Performance at Lower Occupancy", GTC 2010: work per thread against threads.
 constexpr int THREADS = TILE_COLS / THREAD_COLS;
 static_assert(TILE_COLS % THREAD_COLS == 0 && TILE_M % 4 == 0, "threads get whole columns, w_tile 16-byte loads");
 

@@ -2,26 +2,26 @@
 //
 // Idea      m2's GEMM needs five shared-memory loads for four FMAs. A warp's WMMA product of 16 x 8 by 8 x 16 reads
 //           256 values for 2,048 FMAs, and the tensor cores do these in a few clocks.
-// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order. w_tile
-//           [TILE_M][W_PITCH], col_tile [TILE_K][COL_PITCH], rounded to TF32 where they are written: once, while
-//           rounding the fragments would round w's again in every warp. The pitches, 4 and 8 past a multiple of 32,
-//           put the words that one load of a fragment touches into 32 different banks.
-// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image. gemm: a
-//           block of TILE_COLS threads -> TILE_M x TILE_COLS of gemm_out. A thread copies one column of col_tile,
-//           coalesced with its neighbours; five blocks an SM leave it 96 registers, so that all TILE_K loads are in
-//           flight at once. A warp multiplies the 32 columns of its own threads.
+// Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
+//           w_tile [TILE_M][W_PITCH], col_tile [TILE_K][COL_PITCH], rounded to TF32 where they are written:
+//           once, whereas rounding the fragments would round those of w again in every warp. The pitches, 4 and
+//           8 more than a multiple of 32, put the words that one load of a fragment touches into 32 different
+//           banks.
+// Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image. gemm: a block of
+//           TILE_COLS threads -> TILE_M x TILE_COLS of gemm_out. A thread copies one column of col_tile, coalesced with
+//           its neighbours; with five blocks per SM it has 96 registers, so that all TILE_K loads are in flight at
+//           once. A warp multiplies the 32 columns of its own threads.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms), but col is written
 //           and read (12.5 GB each way) and gemm_out too: 28.5 GB, 6.6 ms. Layer 2: 0.996 GB (0.23 ms); 20.6 GB, 4.8
 //           ms. 25.1 and 72.5 GFLOP at 495 TFLOP/s: 0.05 and 0.15 ms; with M = 4 padded to 16 and K to whole tiles 131
 //           and 83 GFLOP, 0.26 and 0.17 ms.
-// Gain      over m2/unroll_gemm: gemm, bound by shared memory there (about 10 and 6 ms), is bound by reading col and
-//           writing gemm_out (3.2 and 2.3 ms); unroll and permute stay. M = 4 fills a quarter of a product's rows,
-//           which costs nothing while the tensor cores wait for memory.
-// Limits    sm_80. TF32 keeps 10 bits of an operand's fraction. col is read ceil(M / TILE_M) times; M up to 16 x
-//           65,535.
-// Hazards   both __syncthreads in gemm, as in m2; threads past the last column take part in both. The results take
-//           col_tile's place, each warp in its own columns, so __syncwarp is enough between its store and its loads.
-//           col has more than 2^31 elements: 64-bit indices.
+// Gain      over m2/unroll_gemm: gemm was bound by shared memory (about 10 and 6 ms), and is now bound by reading col
+//           and writing gemm_out (3.2 and 2.3 ms); unroll and permute are unchanged. M = 4 fills a quarter of the rows
+//           of a product, which costs nothing while the tensor cores wait for memory.
+// Limits    sm_80. TF32 keeps 10 fraction bits of an operand. col is read ceil(M / TILE_M) times; M up to 16 x 65,535.
+// Hazards   both __syncthreads in gemm, as in m2; threads beyond the last column also reach both. The results replace
+//           col_tile, each warp in its own columns, so __syncwarp is sufficient between its store and its loads. col
+//           has more than 2^31 elements: 64-bit indices.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions": pointers aligned to 32 B, pitches to 16 B.
 #include <mma.h>
 

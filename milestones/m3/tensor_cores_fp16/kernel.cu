@@ -1,10 +1,10 @@
 // m3/tensor_cores_fp16: m3/tensor_cores with FP16 instead of TF32 inputs; the sums stay in FP32.
 //
-// Idea      FP16 has as many fraction bits as TF32, so nothing is lost by storing col as half, but for the range: each
-//           value is rounded once, by unroll, and half as many bytes are written and read.
+// Idea      FP16 has as many fraction bits as TF32, so storing col as half loses only range: each value is rounded
+//           once, by unroll, and half as many bytes are written and read.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), gemm_out (M, 2 N pairs), y (N,M,P,Q), fp32, C order; col (K, N pairs) of
-//           half2 in a float32 buffer, an element of which has room for two halves. pairs = ceil(P Q / 2): an image's
-//           columns are padded to an even number, so that no half2 is split between two images. w_tile [m][k] and
+//           half2 in a float32 buffer, where each element has room for two halves. pairs = ceil(P Q / 2): the columns
+//           of an image are padded to an even number, so that no half2 belongs to two images. w_tile [m][k] and
 //           col_tile [k][column] half; 8 halves after each row put the eight 16-byte pieces of rows that an ldmatrix
 //           reads at once into different banks.
 // Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m,
@@ -14,14 +14,14 @@
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
 //           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP at
 //           990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
-// Gain      over m3/tensor_cores: 1.8 if both wait for memory alone, 28.5 to 15.9 and 20.6 to 11.5 GB; more where the
-//           parent's loads and stores of col, twice as many, hold it up. The doubled rate of the tensor cores and the
-//           flat product for M = 4 gain nothing here.
-// Limits    half overflows above 65,504 and has subnormals below 6e-5, where TF32 has the range of float. col is read
+// Gain      over m3/tensor_cores: 1.8 if both wait only for memory, 28.5 to 15.9 and 20.6 to 11.5 GB; more if the
+//           parent is limited by its loads and stores of col, which are twice as many. The doubled rate of the tensor
+//           cores and the flat product for M = 4 gain nothing here.
+// Limits    half overflows above 65,504 and has subnormals below 6e-5, whereas TF32 has the range of float. col is read
 //           ceil(M / TILE_M) times; M up to 8 or 16 x 65,535.
-// Hazards   both __syncthreads in gemm; threads past the last column take part in both. The results take col_tile's
-//           place, a row of floats in that of two rows of halves, after the last barrier; each warp reads its own
-//           only, so __syncwarp is enough there. 64-bit indices into col and gemm_out.
+// Hazards   both __syncthreads in gemm; threads beyond the last column also reach both. The results replace col_tile, a
+//           row of floats in the place of two rows of halves, after the last barrier; each warp reads only its own, so
+//           __syncwarp is sufficient there. 64-bit indices into col and gemm_out.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions": pointers aligned to 32 B, pitches to 16 B.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -166,7 +166,7 @@ class Confined:
     def _wanted(self, answer: bytearray, most: int) -> int:
         status, size = wire.REPLY.unpack_from(answer)
         if size > (most if status == wire.OK else wire.MAX_ERROR_BYTES):
-            self._end(f"it answered {size} bytes where {most} are the most")
+            self._end(f"it answered {size} bytes; the limit is {most}")
         return wire.REPLY.size + int(size)
 
     def _send(self, parts: list[memoryview]) -> None:

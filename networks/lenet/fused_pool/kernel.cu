@@ -1,19 +1,20 @@
 // networks/lenet/fused_pool: convolution, ReLU and max-pool in one kernel, twice; then the linear layers.
 //
-// Idea      A pooled value needs SIDE x SIDE results of the convolution and nothing else does: one thread computes them
-//           all, keeps them in registers and writes their maximum. The two large arrays, 1.0 and 0.7 GB at N = 10,000,
-//           are never written.
+// Idea      A pooled value needs SIDE x SIDE results of the convolution, which nothing else needs: one thread computes
+//           all of them, keeps them in registers and writes their maximum. The two large arrays, 1.0 and 0.7 GB at N =
+//           10,000, are never written.
 // Layout    images (N,1,86,86) bytes or fp32; pool1 (N,4,40,40), pool2 (N,16,9,9), weights as in models/lenet.py, fp32,
-//           C order. The filters of both layers lie in constant memory.
+//           C order. The filters of both layers are in constant memory.
 // Mapping   a thread -> a pooled pixel of TILE_M channels; blockIdx.y -> the group of TILE_M channels, so that a warp
 //           reads one weight at a time; blockIdx.z -> image.
 // Roofline  bytes: images, pool1 and pool2 twice, 0.9 GB at N = 10,000: 0.2 ms at 4.3 TB/s. 97.6 GFLOP in fp32: 1.5 ms
-//           at 67 TFLOP/s. A loaded row serves TILE_M channels, SIDE rows and S columns: 12 FMAs a load and more.
-// Gain      over networks/lenet/layer_by_layer: from two loads an FMA to a twelfth: ten times and more in
-//           the convolutions.
+//           at 67 TFLOP/s. A loaded row is used for TILE_M channels, SIDE rows and S columns: at least 12 FMAs per
+//           load.
+// Gain      over networks/lenet/layer_by_layer: a twelfth of a load per FMA instead of two: ten times and more in the
+//           convolutions.
 // Limits    sizes are compile-time constants, as in models/lenet.py; N at most 65,535: blocks along z.
-// Hazards   windows at the lower and right edges are cut short: rows and columns past the image are not read, and their
-//           results do not count.
+// Hazards   windows at the lower and right edges are truncated: rows and columns beyond the image are not read, and
+//           their results are ignored.
 // Source    CUDA C++ Programming Guide, "Constant Memory"; Boureau et al., "A theoretical analysis of feature pooling
 //           in visual recognition", 2010, for what pooling keeps.
 constexpr int FILTER = 7;

@@ -1,15 +1,15 @@
-// networks/lenet/layer_by_layer: each layer of LeNet a kernel, all intermediate results in the GPU's memory.
+// networks/lenet/layer_by_layer: one kernel per layer of LeNet, all intermediate results in GPU memory.
 //
-// Idea      What a network loses between its layers is not time in kernels but the way to the host and back: 1.0 GB
-//           for conv1's output alone. Here the images come once, and ten probabilities an image go back.
+// Idea      Between its layers, a network loses time on copies to the host and back, and not in kernels: 1.0 GB for the
+//           output of conv1 alone. Here images are copied once, and ten probabilities per image are copied back.
 // Layout    images (N,1,H,W) bytes or fp32; every other array fp32, C order.
 // Mapping   a thread -> an element of the layer's output; a thread -> an image in softmax.
-// Roofline  every array written and read once, and both ways again by ReLU: 8 GB at N = 10,000, 1.9 ms at 4.3 TB/s. The
-//           convolutions take two loads an FMA: 7 and 19 ms, as m1/direct.
+// Roofline  every array is written and read once, and once more by ReLU: 8 GB at N = 10,000, 1.9 ms at 4.3 TB/s. The
+//           convolutions need two loads per FMA: 7 and 19 ms, as m1/direct.
 // Gain      over m1/direct, with the rest of the network on the host: copies of both layers' x and y, 2.3 GB or 42 ms
 //           at 55 GB/s, and the other layers' time on a CPU.
 // Limits    sizes are compile-time constants, as in models/lenet.py. N C P Q / THREADS blocks, below 2^31.
-// Hazards   none: threads share nothing, and a launch begins after the one before it has ended.
+// Hazards   none: threads share nothing, and a launch starts after the previous one has ended.
 // Source    LeCun et al., "Gradient-based learning applied to document recognition", 1998.
 extern "C" __global__ void normalise(const unsigned char* bytes, float* x, long long count) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,26 +1,26 @@
 // networks/lenet/tensor_cores: LeNet in two kernels on the tensor cores: images to features, features to classes.
 //
-// Idea      networks/lenet/whole with layers/custom's products: quads of the image (mini_dnn/quads.cuh) are packed
-//           once, the first layer's windows are maxima over a lane's sums and its neighbour's, and what comes out of
-//           them, four channels side by side, are the pairs or quads that the second layer wants. The linear layers are
-//           products, too.
+// Idea      networks/lenet/whole with the products of layers/custom: quads of the image (mini_dnn/quads.cuh) are packed
+//           once, and the windows of the first layer are maxima over the sums of a lane and its neighbour. Their
+//           results, four adjacent channels, are the pairs or quads of the second layer. The linear layers are also
+//           products.
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296) halves; weights as in
 //           models/lenet.py, fp32, C order. Dynamic shared memory: an fp32 image, its quads (43,43), pool1 (40,40) as
 //           pairs or quads with zeros below, and the fragments of the first layer's filters.
-// Mapping   features: blocks stay and take images from a counter, or with FEW images have one each; pixels.cuh packs
-//           them. A warp does jobs of 8 columns of quads and 20 rows in the first layer (10 jobs). In the second one a
-//           warpgroup does tiles of 8 pairs of columns and 9 of rows, two below each other, and one tile for the pair
-//           of columns at the right edge; before sm_90a a warp 12 rows of quads (13 jobs). classify, linear.cuh: a
-//           block -> 32 images, its 8 warps -> parts of the 1,296 features, added up at the end.
+// Mapping   features: persistent blocks fetch images from a counter, or with FEW images have one each; pixels.cuh packs
+//           them. In the first layer, a warp processes jobs of 8 columns of quads and 20 rows (10 jobs). In the second
+//           layer, a warpgroup processes tiles of 8 pairs of columns and 9 of rows, two below each other, and one tile
+//           for the pair of columns at the right edge; before sm_90a, a warp processes 12 rows of quads (13 jobs).
+//           classify, linear.cuh: a block -> 32 images, its 8 warps -> parts of the 1,296 features, added at the end.
 // Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products: 800 of
-//           mma.sync and 64 + 16 of wgmma (n = 72, 24) an image, 0.06 + 0.11 ms at the 0.6 and 0.9 PFLOP/s of loops of
-//           nothing else.
-// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.28 ms expected, as layers/fused keeps
-//           the tensor cores busy two thirds of the time. One image: twelve warps instead of four, and nothing to
-//           count.
+//           mma.sync and 64 + 16 of wgmma (n = 72, 24) per image, 0.06 + 0.11 ms at the 0.6 and 0.9 PFLOP/s of loops
+//           without other instructions.
+// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.28 ms expected, because layers/fused
+//           keeps the tensor cores busy two thirds of the time. One image: twelve warps instead of four, and no
+//           counter.
 // Limits    values beyond 65,504 become infinite; the pixels and pool1 are rounded to halves, 11 bits.
-// Hazards   two barriers an image: pixels are packed and the next image may land; pool1 is there. The last products
-//           read rows below pool1, for sums that do not count: they are zeros.
+// Hazards   two barriers per image: pixels are packed, so the next image may arrive; pool1 is complete. The last
+//           products read rows below pool1, for sums that are ignored: they are zeros.
 // Source    as layers/custom and networks/lenet/whole.
 #include <cuda_fp16.h>
 #include <mini_dnn/pairs.cuh>

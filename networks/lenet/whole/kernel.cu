@@ -1,20 +1,21 @@
-// networks/lenet/whole: LeNet in two kernels: images to 1,296 features each, an image a block; features to classes.
+// networks/lenet/whole: LeNet in two kernels: images to 1,296 features each, one image per block; features to classes.
 //
-// Idea      One image and its pooled maps fit in shared memory: from pixels to features nothing but the features leaves
-//           the multiprocessor. The linear layers want the opposite, many images for each weight that is loaded, so
-//           they are a kernel of their own, over 32 images a block.
+// Idea      One image and its pooled maps fit in shared memory: from pixels to features, only the features leave the
+//           multiprocessor. Linear layers need the opposite, many images for each loaded weight, so they are a separate
+//           kernel, with 32 images per block.
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296), weights as in models/lenet.py,
 //           fp32, C order. Dynamic shared memory holds an image (86,86) and pool1 (4,40,40), constant memory the
 //           filters.
 // Mapping   features: a block -> an image. First layer: a thread -> pooled pixels of all 4 channels. Second: a warp ->
 //           2 channels, its lanes -> pooled pixels. classify: a lane -> an output, a warp -> 4 images.
-// Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (from bytes 0.18 GB).
-//           97.6 GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 lanes in 10 have a pixel in the second layer.
-// Gain      over networks/lenet/fused_pool: windows overlap in shared memory and not in caches; 1.5 times at most, as
-//           FMAs rule.
-// Limits    55,184 bytes of shared memory a block: one block a multiprocessor on sm_75, two (by registers) on others.
-// Hazards   a barrier after the image is there, one after pool1 is there. Windows at the lower and right edges are cut
-//           short: rows and columns past the map are not read, and their results do not count.
+// Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (from bytes 0.18 GB). 97.6
+//           GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 of 10 lanes have a pixel in the second layer.
+// Gain      over networks/lenet/fused_pool: windows overlap in shared memory instead of caches; at most 1.5 times,
+//           because FMAs are the limit.
+// Limits    55,184 bytes of shared memory per block: one block per multiprocessor on sm_75, two (by registers) on
+//           others.
+// Hazards   a barrier after the image has arrived, one after pool1 is complete. Windows at the lower and right edges
+//           are truncated: rows and columns beyond the map are not read, and their results are ignored.
 // Source    CUDA C++ Programming Guide, "Shared Memory", "Warp Shuffle Functions"; the resizing computes what Pillow
 //           does with bytes (Resample.c), so that both give the same pixels.
 #ifdef RESIZE

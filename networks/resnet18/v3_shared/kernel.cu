@@ -1,11 +1,11 @@
-// networks/resnet18/v3_shared: networks/resnet18/v2_layers with convolutions by tiles in shared memory.
+// networks/resnet18/v3_shared: networks/resnet18/v2_layers with convolutions in shared-memory tiles.
 //
-// Idea      Nearly all of the time is that of 20 convolutions, and each is one name in variant.py: conv2d_padded/v1
-//           stands where v0 stood. All sums are still in fp32, and scores equal those in float64 to a millionth.
+// Idea      The 20 convolutions take nearly all of the time, and each is one name in variant.py: conv2d_padded/v1
+//           replaces v0. All sums are still in fp32, and scores agree with float64 to a millionth.
 // Layout    as networks/resnet18/v2_layers.
-// Mapping   as there; in a convolution a block -> 64 pixels of all images and 64 channels.
+// Mapping   as there; in a convolution, a block -> 64 pixels of all images and 64 channels.
 // Roofline  ResNet-18, 64 images: 232 GFLOP, 3.5 ms at 67 TFLOP/s of fp32. The small layers: 3 GB, 0.7 ms at 4.3 TB/s.
-// Gain      over networks/resnet18/v2_layers: what conv2d_padded/v1 gains over v0, 5, but for the small layers.
+// Gain      over networks/resnet18/v2_layers: the gain of conv2d_padded/v1 over v0, 5, except in the small layers.
 // Limits    as networks/resnet18/v2_layers.
 // Hazards   as networks/resnet18/v2_layers.
 // Source    S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", arXiv:1410.0759.

@@ -1,17 +1,17 @@
 // networks/resnet18/v4_tensor_cores: networks/resnet18/v3_shared in halves with channels last, on the tensor cores.
 //
-// Idea      conv2d_padded/v2 multiplies halves, and wants channels last; so all maps are such. What is between two
-//           convolutions now counts: norm, residual and ReLU are one kernel, which reads a map once and writes it once.
+// Idea      conv2d_padded/v2 multiplies halves with channels last, so all feature maps have this form. The operations
+//           between two convolutions now matter: norm, residual and ReLU are one kernel, which reads and writes a map
+//           once.
 // Layout    images (N,C,H,W) bytes, halves or fp32; pixels and maps (N,H,W,channels), halves; filters (K,R,R,C),
-// halves,
-//           made once, in setup; features, norms and the last layer fp32.
-// Mapping   a thread -> WIDE channels of a pixel; in average_pool an element, in linear a warp -> an element.
-// Roofline  ResNet-18, 64 images: 232 GFLOP, 0.23 ms at 990 TFLOP/s. Between the convolutions 0.8 GB, 0.18 ms at 4.3
+//           halves, rearranged once, in setup; features, norms and the last layer fp32.
+// Mapping   a thread -> WIDE channels of a pixel; in average_pool a thread, and in linear a warp -> an element.
+// Roofline  ResNet-18, 64 images: 232 GFLOP, 0.23 ms at 990 TFLOP/s. Between the convolutions: 0.8 GB, 0.18 ms at 4.3
 //           TB/s.
-// Gain      over networks/resnet18/v3_shared: 6 in convolutions, as conv2d_padded/v2 over v1, and 4 elsewhere.
-// Limits    sizes are arguments, but for the type of the images. Fewer than 2^31 blocks. A convolution's sums must lie
-//           within 65,504 before their norm.
-// Hazards   none: threads share nothing but a warp's sums, and a launch begins after the one before it has ended.
+// Gain      over networks/resnet18/v3_shared: 6 in convolutions, like conv2d_padded/v2 over v1, and 4 elsewhere.
+// Limits    sizes are arguments, except the type of the images. Fewer than 2^31 blocks. The sums of a convolution must
+//           be within 65,504 before their norm.
+// Hazards   none: threads share only the sums of a warp, and a launch starts after the previous one has ended.
 // Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
 #include <cuda_fp16.h>
 

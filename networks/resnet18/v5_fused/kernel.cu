@@ -1,28 +1,29 @@
-// networks/resnet18/v5_fused: a launch a convolution, with all that follows it; 18 launches for 20 convolutions.
+// networks/resnet18/v5_fused: one launch per convolution, including the operations after it; 18 launches for 20
+// convolutions.
 //
-// Idea      In inference a batch norm is a factor and a summand of each channel: both go into weights and bias, once.
-//           Bias, residual and ReLU are added while sums are in registers (mini_dnn/implicit.cuh). Where a block
-//           changes the shape, its shortcut is a convolution of one pixel, and its products join the sums of the
-//           block's second convolution as a few steps more: it is never written, nor rounded. The stem computes
-//           convolution, ReLU and maximum in one kernel, from the picture as it lies, without windows written out
-//           (mini_dnn/stem.cuh). The head takes means and scores at once.
-//           A stem of 3 x 3 is a convolution of one pixel: a kernel ahead of it writes windows of the image side by
-//           side, as 64 channels. Widths that 64 does not divide have zeros behind them, in weights and in maps.
-// Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, behind
-//           which a line has those of the shortcut; bias, scores (N,classes) fp32. Three arrays take turns, and a
-//           block without a shortcut of its own writes over what it adds.
-// Mapping   stem: a block -> STEM_ROWS x STEM_COLUMNS pixels behind the maximum; convolutions: see implicit.cuh; head:
-//           a warp -> a class of some images; fold: a thread -> a weight.
-// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s, of which the stem 15 in 0.03, and 1.5 times as
-//           many products as windows have. Images 19 MB, layers 154 MB in all, mostly in L2: 0.04 ms. One image: 23 MB
-//           of weights from L2, 0.005 ms, and 18 launches one after another, 3 us each and more.
-// Gain      over networks/resnet18/v4_tensor_cores: 20 norms and 8 sums that are not kernels, 0.2 ms at 64 images;
-//           tensor cores that do not wait for loads, 2 and more.
-// Limits    sm_90a; images have at most 4 channels, or 7 with the small stem. Channels are taken 64 at a time: a
-//           network with 16 computes four times as much in maps, and up to 16 times as much in products.
+// Idea      In inference, a batch norm is a factor and a summand for each channel: both are folded into weights and
+//           bias, once. Bias, residual and ReLU are applied while sums are in registers (mini_dnn/implicit.cuh). If a
+//           block changes the shape, its shortcut is a convolution of one pixel, and its products are a few more steps
+//           of the sums of the block's second convolution: it is neither written nor rounded. The stem computes
+//           convolution, ReLU and maximum in one kernel, directly from the image, without storing windows
+//           (mini_dnn/stem.cuh). The head computes means and scores at once.
+//           A stem of 3 x 3 is a convolution of one pixel: an earlier kernel writes the windows of the image as 64
+//           channels. Widths that are not divisible by 64 are padded with zeros, in weights and in maps.
+// Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, followed
+//           in each line by those of the shortcut; bias, scores (N,classes) fp32. Three arrays are used in turn, and a
+//           block without a shortcut convolution overwrites its residual.
+// Mapping   stem: a block -> STEM_ROWS x STEM_COLUMNS pixels after the maximum; convolutions: see implicit.cuh; head: a
+//           warp -> a class of some images; fold: a thread -> a weight.
+// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s. The stem is 15 GFLOP of these, 0.03 ms, with 1.5
+//           times as many products as its windows have. Images 19 MB, layers 154 MB in all, mostly in L2: 0.04 ms. One
+//           image: 23 MB of weights from L2, 0.005 ms, and 18 launches one after another, at least 3 us each.
+// Gain      over networks/resnet18/v4_tensor_cores: no kernels for 20 norms and 8 sums, 0.2 ms at 64 images; tensor
+//           cores that do not wait for loads, 2 and more.
+// Limits    sm_90a; images have at most 4 channels, or 7 with the small stem. Channels are processed 64 at a time: a
+//           network with 16 stores four times as much in maps, and computes up to 16 times as many products.
 // Hazards   those of implicit.cuh. The second layer of a block may read and write one array: each element is read by
-//           the warp that writes it, before. In the stem, windows behind the end of a row read pixels of the next one,
-//           or behind the image: those must be numbers, as zero times NaN is NaN.
+//           the warp that writes it, before. In the stem, windows beyond the end of a row read pixels of the next row,
+//           or beyond the image: those must be finite, because zero times NaN is NaN.
 // Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
 #include <mini_dnn/implicit_rows.cuh>
 #include <mini_dnn/residual.cuh>

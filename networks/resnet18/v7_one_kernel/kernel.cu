@@ -1,27 +1,29 @@
-// networks/resnet18/v7_one_kernel: one launch, in which tiles wait for the tiles that they see.
+// networks/resnet18/v7_one_kernel: one launch, in which tiles wait for the tiles that they depend on.
 //
-// Idea      Between two kernels all blocks wait for the slowest one. A tile of a convolution needs no more than the
-//           rows around it: here it waits for those alone. Each 64 pixels of a layer have a flag in global memory,
-//           which every warp that has written some of them counts up; who needs them waits for the whole count
-//           (flags.cuh). While it waits, the tile's first weights are on their way, as they depend on nothing. Blocks
-//           that share a tile hand over sums as in v6_graph, and tell each other by an mbarrier when they have read
-//           them (tiles.cuh). The stem and the head are part of it.
-// Layout    as networks/resnet18/v5_fused; each layer has an array of its own, as nobody knows when all have read one.
-//           Flags: bands of two rows behind the stem, 64 pixels of each layer, and the count of blocks that have left.
-// Mapping   16 clusters of 8 blocks, or one where a network has few steps. Four warps multiply, one brings pixels and
-//           weights. Tiles of 64 x 64 go around the blocks, shared by 1 to 8 of them, as many as a stage has room for.
-// Roofline  one image: 16 layers of 3 us, of which 0.7 a flag's way (release, acquire), 1 the first pixels' way, 0.3 to
-//           0.7 weights at 55 bytes a clock, 1 sums of a cluster; stem 4, head 4: 0.055 ms.
-// Gain      over networks/resnet18/v6_graph with one image: 0.9 to 1.2 expected, as a launch that begins early costs
-//           0.5 us, no more than a flag, and has its weights early, too. Found: 0.64, as a flag costs twice that.
-// Limits    as networks/resnet18/v5_fused; at most 16 convolutions behind the stem and 8 images. All blocks must run
-//           at once, or those that wait keep others from starting: two fit on a multiprocessor.
-// Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before the copy engine's reads by a fence
-//           between proxies, on both sides. Each thread that reads a residual looks at its flags itself. A block
-//           without a tile may not run ahead: it would arrive twice in one phase of the mbarrier that counts readers;
-//           and no lane may still wait for a phase when the next one ends, as phases are known by parity. The last
-//           block to leave clears the flags for the next launch. A flag that is not released: all wait for ever, which
-//           `check` reports as endless; one without its fence is a race (tests/test_resnet_flags.py).
+// Idea      Between two kernels, all blocks wait for the slowest one. A tile of a convolution needs only the rows
+//           around it, and here it waits only for those. Each 64 pixels of a layer have a flag in global memory. Every
+//           warp that has written some of them increments it, and tiles that need them wait for the full count
+//           (flags.cuh). Meanwhile the first weights of the tile are loaded, because they depend on nothing. Blocks
+//           that share a tile exchange sums as in v6_graph, and signal through an mbarrier when they have read them
+//           (tiles.cuh). The stem and the head are part of the kernel.
+// Layout    as networks/resnet18/v5_fused; each layer has its own array, because no block knows when all have read one.
+//           Flags: bands of two rows after the stem, 64 pixels of each layer, and the count of blocks that have
+//           finished.
+// Mapping   16 clusters of 8 blocks, or one if a network has few steps. Four warps multiply, one loads pixels and
+//           weights. Tiles of 64 x 64 are assigned to blocks in turn; 1 to 8 blocks share one, as many as a stage has
+//           room for.
+// Roofline  one image: 16 layers of 3 us, of which 0.7 for a flag (release, acquire), 1 for the first pixels, 0.3 to
+//           0.7 for weights at 55 bytes per clock, 1 for sums of a cluster; stem 4, head 4: 0.055 ms.
+// Gain      over networks/resnet18/v6_graph with one image: 0.9 to 1.2 expected, because an early launch costs 0.5 us,
+//           no more than a flag, and also loads its weights early. Found: 0.64, because a flag costs twice that.
+// Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
+//           once, because waiting blocks could prevent others from starting: two fit on a multiprocessor.
+// Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
+//           fence between proxies, on both sides. Each thread that reads a residual checks its flags itself. A block
+//           without a tile may not run ahead: it would arrive twice in one phase of the mbarrier that counts readers.
+//           No lane may still wait for a phase when the next one ends, because phases are identified by parity. The
+//           last block clears the flags for the next launch. If a flag is not released, all wait for ever, which
+//           `check` reports as endless; a flag without its fence is a race (tests/test_resnet_flags.py).
 // Source    B. Spector et al., "Look Ma, No Bubbles! Designing a Low-Latency Megakernel for Llama-1B", 2025.
 #include <mini_dnn/residual.cuh>
 

@@ -1,25 +1,25 @@
-// networks/vit/fused: a vision transformer as five launches a block, in halves, and nothing computed that nobody reads.
+// networks/vit/fused: a vision transformer with five launches per block, in halves, that computes no unused results.
 //
-// Idea      All that stands between products is part of one: linear/v1_tiles adds bias, GELU and residual to sums in
-//           registers, and leaves the moments of each line, from which the next product makes its layer norm. Queries,
-//           keys and values go packed, as the product leaves them, to attention. The class token and the positions are
-//           a residual of the product that embeds the patches. Of the last block only the class tokens go on after
-//           attention: nobody reads the others. This file has what is left: patches, softmax, and the weights' way to
-//           halves, done once.
-// Layout    images (N,C,H,W) bytes, halves or fp32; patches (N,T,K) halves, K = C S S rounded up to 8, zeros in the
-//           class token's place; tokens (N,T,D), qkv (N,T,3,heads,d) halves, sums in fp32; scores and probabilities
-//           (N,classes) fp32. C order.
+// Idea      All operations between products are part of a product: linear/v1_tiles adds bias, GELU and
+//           residual to sums in registers, and stores the moments of each line, from which the next product
+//           computes its layer norm. Attention reads queries, keys and values packed, as the product writes
+//           them. The class token and the positions are a residual of the product that embeds the patches. In
+//           the last block, only the class tokens are processed after attention, because the others are not
+//           used. This file has the rest: patches, softmax, and the conversion of weights to halves, done
+//           once.
+// Layout    images (N,C,H,W) bytes, halves or fp32; patches (N,T,K) halves, K = C S S rounded up to 8, with zeros in
+//           place of the class token; tokens (N,T,D), qkv (N,T,3,heads,d) halves, sums in fp32; scores and
+//           probabilities (N,classes) fp32. C order.
 // Mapping   cut: a thread -> 8 pixels; softmax: a warp -> an image; fold: a warp -> a line of weights.
 // Roofline  ViT-B/16, 32 images of 197 tokens, at 700 TFLOP/s and 4.3 TB/s: qkv 22 GFLOP, 0.032 ms; projection 7.4,
-// 0.011;
-//           up and down 30 each, 0.042 each; attention 0.017, by exponentials and 39 MB: 0.144 ms a block, 11 of them,
-//           and 0.065 for the last one, mostly qkv. Patches 0.018, head and softmax 0.008. In all 1.67 ms, 19,000
-//           images/s, if no launch is seen. What lies between products, 10 to 39 MB, stays in the L2 cache.
-// Gain      over networks/vit/layer_by_layer: tensor cores instead of 17 ms in fp32, and 7 GB that are not moved. Over
-//           the same products with kernels between them: 24 norms of 20 MB each, 0.11 ms at 4.3 TB/s; the last block's
-//           rows, 0.09 ms.
+//           0.011; up and down 30 each, 0.042 each; attention 0.017, for exponentials and 39 MB: 0.144 ms per block, 11
+//           of them, and 0.065 for the last one, mostly qkv. Patches 0.018, head and softmax 0.008. In total 1.67 ms,
+//           19,000 images/s, if all launches are hidden. Data between products, 10 to 39 MB, stay in the L2 cache.
+// Gain      over networks/vit/layer_by_layer: tensor cores instead of 17 ms in fp32, and 7 GB less traffic. Over the
+//           same products with kernels between them: 24 norms of 20 MB each, 0.11 ms at 4.3 TB/s; the rows of the last
+//           block, 0.09 ms.
 // Limits    sm_90a. Tokens are halves: beyond 65,504 they are infinite, and sums of 24 branches are rounded 24 times.
-// Hazards   softmax is launched early and waits before it reads. Else none: threads share nothing but a warp's sums.
+// Hazards   softmax is launched early and waits before it reads. Otherwise none: threads share only the sums of a warp.
 // Source    A. Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv:2010.11929.
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>

@@ -1,17 +1,17 @@
-// networks/vit/layer_by_layer: each step of a vision transformer a launch, all results between them in the GPU's
-// memory.
+// networks/vit/layer_by_layer: one launch per step of a vision transformer, all results in GPU memory.
 //
-// Idea      A transformer is products, attention, and a handful of small steps. Products and attention are those of the
-//           ladders; this file has the small steps, one kernel each, written as their formulas are.
+// Idea      A transformer consists of products, attention, and a few small
+//           steps. Products and attention are those of the ladders. This file
+//           has the small steps, one kernel each, written like their
+//           formulas.
 // Layout    images (N,C,H,W) bytes, halves or fp32; patches (N,T-1,C S S) in the order of a convolution's weights;
 //           tokens (N,T,D), the class token first; qkv (N,T,3,heads,d). All but the images fp32, C order.
 // Mapping   a thread -> an element of the output; a warp -> a token in normalise, an image in softmax.
-// Roofline  ViT-B/16, N = 32: 1.1 TFLOP in products, 17 ms at 67 TFLOP/s of fp32. What the small steps read and write
-// is
-//           0.6 GB a block, 7 GB in all, 1.7 ms at 4.3 TB/s.
-// Gain      over none: it is the first rung.
-// Limits    sizes are arguments, but for the type of the images. Fewer than 2^31 blocks.
-// Hazards   none: threads share nothing but a warp's sums, and a launch begins after the one before it has ended.
+// Roofline  ViT-B/16, N = 32: 1.1 TFLOP in products, 17 ms at 67 TFLOP/s of fp32. The small steps read and write 0.6 GB
+//           per block, 7 GB in total, 1.7 ms at 4.3 TB/s.
+// Gain      none: this is the first rung.
+// Limits    sizes are arguments, except the type of the images. Fewer than 2^31 blocks.
+// Hazards   none: threads share only the sums of a warp, and a launch starts after the previous one has ended.
 // Source    A. Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv:2010.11929.
 #include <cuda_fp16.h>
 

@@ -1,5 +1,5 @@
 """Says that gigabytes follow."""
-# expect: bytes where
+# expect: bytes; the limit
 
 import os
 import struct

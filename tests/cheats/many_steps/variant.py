@@ -1,5 +1,5 @@
 """A plan of ten thousand launches."""
-# expect: steps; at most|bytes where
+# expect: steps; at most|bytes; the limit
 
 from mini_dnn.variant import ConvShape, Launch, Variant
 
