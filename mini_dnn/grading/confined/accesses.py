@@ -51,7 +51,6 @@ NEVER_RETURN = (
     "_ZSt9terminatev@plt",
     "_ZN8emulator4failEPKcz@plt",
     "_ZN8emulator9fail_warpEPKcz@plt",
-    "_ZN8emulator12report_unsetEPKc@plt",
 )
 MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these functions do not return
 

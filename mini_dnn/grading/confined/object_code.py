@@ -35,7 +35,7 @@ HEADERS = re.compile(
     r"_ZN8emulator(?:4StubI\w+E(?:3run|4call)|3ptx8matrices(?:1[07]whole_warp|4turn)|4wmma7product|16halves_to_floats)"
 )
 RUNTIME = re.compile(
-    r"__tsan_|__ubsan_|__wrap_|_ZN8emulator(?:9note_read|10note_write|9note_tile)|"
+    r"__tsan_|__ubsan_|__wrap_|_ZN8emulator(?:9note_read|10note_write|9note_tile|9check_set)|"
     r"__stack_chk_fail|_Unwind_Resume|_ZSt9terminatev"
 )
 DEFINED = re.compile(

@@ -50,8 +50,8 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
 void note_block_fence();
-[[noreturn]] void report_unset(const char* what);  // is used before it is set
-void note_read_only(const void* p, size_t bytes);  // by __ldg
+void check_set(const void* values, size_t bytes, size_t size, const char* what);  // before they are used; size: of one
+void note_read_only(const void* p, size_t bytes);                                 // by __ldg
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
 void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
@@ -81,8 +81,8 @@ inline void note_absent(unsigned, unsigned) {}
 #endif
 
 #ifndef EMULATOR_COUNTED
-EMULATOR_ACCESS void note_tile_read(const void* p, size_t bytes) { note_read(p, bytes); }
-EMULATOR_ACCESS void note_tile_write(const void* p, size_t bytes) { note_write(p, bytes); }
+inline void note_tile_read(const void*, size_t) {}  // the copy that follows is seen
+inline void note_tile_write(const void*, size_t) {}
 inline void note_call(const char*, unsigned) {}
 #endif
 
@@ -99,9 +99,7 @@ EMULATOR_NOT_CHECKED inline void mark_unset(T* values, int count) {
 template <class T>
 EMULATOR_ACCESS void check_set(const T* values, int count, const char* what) {
 #ifdef EMULATOR_CHECKED
-  for (int i = 0; i < count; i++)
-    if (!__builtin_memcmp(values + i, sizeof(T) == 4 ? (void*)&UNSET_FLOAT : (void*)&UNSET_HALF, sizeof(T)))
-      report_unset(what);
+  check_set(values, count * sizeof *values, sizeof *values, what);
 #endif
 }
 

@@ -13,20 +13,32 @@ inline LanePart lane_part() {
   return {first / Fragment::line, first % Fragment::line};
 }
 
-#ifdef EMULATOR_COUNTED  // what is copied here has been counted
-__attribute__((noinline)) EMULATOR_NOT_CHECKED inline void copy_bytes(void* to, const void* from, size_t bytes) {
+#if defined(EMULATOR_COUNTED)  // what is copied here has been counted
+template <size_t bytes>
+__attribute__((noinline)) EMULATOR_NOT_CHECKED void copy_bytes(void* to, const void* from) {
   for (size_t i = 0; i < bytes; i++) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
 }
-#else
-EMULATOR_ACCESS void copy_bytes(void* to, const void* from, size_t bytes) { __builtin_memcpy(to, from, bytes); }
-#endif
-EMULATOR_ACCESS void copy_in(void* fragment, const void* memory, size_t bytes) {
-  emulator::note_tile_read(memory, bytes);
-  copy_bytes(fragment, memory, bytes);
+#elif defined(EMULATOR_CHECKED)  // by accesses that have a hook
+template <size_t bytes>
+EMULATOR_ACCESS void copy_bytes(void* to, const void* from) {
+  typedef char Piece __attribute__((vector_size(bytes < 16 ? bytes : 16), aligned(1), may_alias));
+  for (size_t i = 0; i < bytes / sizeof(Piece); i++) static_cast<Piece*>(to)[i] = static_cast<const Piece*>(from)[i];
 }
-EMULATOR_ACCESS void copy_out(void* memory, const void* fragment, size_t bytes) {
+#else
+template <size_t bytes>
+inline void copy_bytes(void* to, const void* from) {
+  __builtin_memcpy(to, from, bytes);
+}
+#endif
+template <size_t bytes>
+EMULATOR_ACCESS void copy_in(void* fragment, const void* memory) {
+  emulator::note_tile_read(memory, bytes);
+  copy_bytes<bytes>(fragment, memory);
+}
+template <size_t bytes>
+EMULATOR_ACCESS void copy_out(void* memory, const void* fragment) {
   emulator::note_tile_write(memory, bytes);
-  copy_bytes(memory, fragment, bytes);
+  copy_bytes<bytes>(memory, fragment);
 }
 
 template <class Use, int m, int n, int k, class T, class Layout>
@@ -35,7 +47,7 @@ EMULATOR_ACCESS void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, cons
   static_assert(!std::is_void_v<Layout>, "an accumulator is loaded with mem_row_major or mem_col_major");
   emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::load_matrix_sync", site);
   const LanePart part = lane_part<fragment<Use, m, n, k, T, Layout>>();
-  copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
+  copy_in<sizeof f.x>(f.x, p + size_t(part.index) * leading_dimension + part.position);
 }
 
 template <int m, int n, int k, class T>
@@ -44,7 +56,7 @@ EMULATOR_ACCESS void load_matrix_sync(fragment<accumulator, m, n, k, T>& f, cons
   emulator::note_tile(p, leading_dimension * sizeof *p, "wmma::load_matrix_sync", site);
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
-    copy_in(f.x, p + size_t(part.index) * leading_dimension + part.position, sizeof f.x);
+    copy_in<sizeof f.x>(f.x, p + size_t(part.index) * leading_dimension + part.position);
   } else {
     for (int i = 0; i < f.num_elements; i++) f.x[i] = p[size_t(part.position + i) * leading_dimension + part.index];
   }
@@ -57,7 +69,7 @@ EMULATOR_ACCESS void store_matrix_sync(T* p, const fragment<accumulator, m, n, k
   check_set(f.x, f.num_elements, "fragment that wmma::store_matrix_sync stores");
   const LanePart part = lane_part<fragment<accumulator, m, n, k, T>>();
   if (layout == mem_row_major) {
-    copy_out(p + size_t(part.index) * leading_dimension + part.position, f.x, sizeof f.x);
+    copy_out<sizeof f.x>(p + size_t(part.index) * leading_dimension + part.position, f.x);
   } else {
     for (int i = 0; i < f.num_elements; i++) p[size_t(part.position + i) * leading_dimension + part.index] = f.x[i];
   }

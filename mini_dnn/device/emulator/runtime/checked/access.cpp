@@ -17,7 +17,7 @@ namespace {
 
 // Of cells whose bytes are of different threads: each byte's own.
 using Parts = std::array<Cell, 4>;
-std::vector<Parts> all_parts(1);  // the first is nobody's
+std::vector<Parts> all_parts;
 std::vector<uint32_t> free_parts;
 
 // What a racing write is about to change: if it changes nothing, both wrote the same value.
@@ -28,7 +28,7 @@ struct {
 } the_write;
 
 Parts& parts_of(Cell& cell) {
-  if (!cell.parts) {
+  if (cell.write_epoch != SPLIT) {
     if (free_parts.empty()) {
       free_parts.push_back(all_parts.size());
       all_parts.emplace_back();
@@ -36,9 +36,11 @@ Parts& parts_of(Cell& cell) {
     const uint32_t number = free_parts.back();
     free_parts.pop_back();
     all_parts[number].fill(cell);
-    cell.parts = number;
+    cell.write_epoch = SPLIT;
+    cell.write_pc = number;
+    cell.seen = 0;
   }
-  return all_parts[cell.parts];
+  return all_parts[cell.write_pc];
 }
 
 // At a barrier or a warp function: it may turn out that these are different ones.
@@ -194,11 +196,18 @@ void visit(const Region& r, Cell& cell, const Access& a) {
     return;
   }
   check_readers(r, cell, a);
-  if (a.update && cell.read_manner == Manner::atomic) cell.read_epoch = NEVER;  // atomics come one after the other
+  if (a.update && cell.read_manner == Manner::atomic) cell.reader = NOBODY, cell.seen = 0;  // atomics follow each other
   cell.write_epoch = now();
   cell.writer = linear_thread;
   cell.write_pc = a.pc;
   cell.write_manner = a.manner;
+}
+
+void note_halves(const Region& r) {
+  Check& c = the_check;
+  if (c.halves_of != c.target.base) c.halves.assign(c.target.shared_count, false);
+  c.halves_of = c.target.base;
+  c.halves[r.index] = c.more_halves = true;
 }
 
 // The part of an access that is in one cell.
@@ -209,8 +218,8 @@ void visit_part(const Region& r, size_t i, const Access& a) {
   const bool whole = last - first == bytes;
   if (whole && r.far && a.write) check_far_reader(r, r.far[i], a);
   if (r.is_far && !a.write) r.far[i] = {now(), uint32_t(a.pc), uint16_t(linear_thread), a.manner == Manner::atomic};
-  if (whole && !cell.parts) return visit(r, cell, a);
-  if (!whole && r.memory == Memory::shared) the_check.halves_of = the_check.target.base;
+  if (whole && cell.write_epoch != SPLIT) return visit(r, cell, a);
+  if (!whole && r.memory == Memory::shared && r.shift == 2) note_halves(r);
   for (size_t k = first; k < last; k++) visit(r, parts_of(cell)[k], a);
   if (!whole || !a.write) return;
   const Cell now_whole = parts_of(cell)[0];
@@ -238,13 +247,15 @@ void note_poll(const Access& a) {
 }  // namespace
 
 void drop_parts(Cell& cell) {
-  if (cell.parts) free_parts.push_back(cell.parts);
-  cell.parts = 0;
+  if (cell.write_epoch != SPLIT) return;
+  free_parts.push_back(cell.write_pc);
+  cell.write_epoch = NEVER;
 }
 
 const Cell* parts_of(const Cell& cell, int& count) {
-  count = cell.parts ? 4 : 1;
-  return cell.parts ? all_parts[cell.parts].data() : &cell;
+  const bool split = cell.write_epoch == SPLIT;
+  count = split ? 4 : 1;
+  return split ? all_parts[cell.write_pc].data() : &cell;
 }
 
 void look_at_write() {
@@ -265,8 +276,12 @@ bool end_pending_race() {
 }
 
 // The read-only cache keeps what it has read, whoever writes it later in the launch.
-void check_read_only(const Region& r, const Cell& cell, const Access& a, Detail detail) {
+void check_read_only(const Region& r, const Cell& whole, const Access& a, Detail detail) {
   Check& c = the_check;
+  int count;
+  const Cell* const parts = parts_of(whole, count);
+  auto older = [](const Cell& a, const Cell& b) { return a.write_epoch < b.write_epoch; };
+  const Cell& cell = *std::max_element(parts, parts + count, older);
   if (r.memory != Memory::global || cell.write_epoch < c.launch_epoch) return;
   c.pending = false;
   note(FindingKind::race, r, a,
@@ -320,7 +335,7 @@ void check_cells(const Region& r, const Access& access) {
   const bool whole = !((offset | a.bytes) & unit);
   for (size_t i = first; i <= last; i++) {
     Cell& cell = r.cells[i];
-    if (whole && !a.write && !r.is_far && !cell.parts && is_settled(r, cell.write_epoch))
+    if (whole && !a.write && !r.is_far && is_settled(r, cell.write_epoch))
       note_read(cell, a.pc, a.manner);
     else
       visit_part(r, i, a);
@@ -329,6 +344,16 @@ void check_cells(const Region& r, const Access& access) {
   if (reads) note_flag_seen(a.address, shared);
   if (a.write && a.manner != Manner::is_volatile) note_flag_set(a.address, shared, a.update);
 }
+
+void check_slowly(const void* address, size_t bytes, bool write, const void* pc) {
+  check_access(address, bytes, write, Manner::plain, pc);
+}
+
+void check_more(const void* address, size_t bytes, bool write, const void* pc) {
+  write ? check_plain<true>(address, bytes, pc) : check_plain<false>(address, bytes, pc);
+}
+
+void note_plain_read(Cell& cell, uint64_t line) { note_read<true>(cell, line, Manner::plain); }
 
 void check_elsewhere(const Access& a) {
   Check& c = the_check;

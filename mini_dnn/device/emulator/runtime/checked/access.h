@@ -23,11 +23,16 @@ inline bool holds(const Region& r, const Access& a) {
   return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes;
 }
 
+inline uint32_t own(uint32_t& token) {
+  if (token == NO_TOKEN) token = ++the_check.last_token;
+  return token;
+}
+
 // Of the readers since a barrier, those that a race with a later write would need: two of a warp, and one of another.
 // `alone`: no other block has begun that is not at its end.
 template <bool alone = false>
 [[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, Manner manner) {
-  const Check& c = the_check;
+  Check& c = the_check;
   const unsigned me = linear_thread;
   if (cell.read_epoch < c.epoch || (!alone && c.several && !is_mine(cell.read_epoch))) {
     cell.neighbour = cell.other = NOBODY;
@@ -49,6 +54,13 @@ template <bool alone = false>
   cell.reader = me;
   cell.read_pc = pc;
   cell.read_manner = manner;
+  cell.seen = 0;
+  if (!alone) return;
+  // A write by any thread races with one of two warps, unless a fence and a flag order it after both.
+  if (cell.other != NOBODY && !c.fenced)
+    cell.seen = own(c.token);
+  else if (cell.neighbour != NOBODY)
+    cell.seen = own(c.tokens[me / WARP]);
 }
 
 // Whether nothing is wrong with reading what was written at that time: by the host, by an earlier launch, or by this
@@ -79,7 +91,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
     Cell* const first = r->cells + (offset >> r->shift);
     Cell* const end = first + (bytes >> r->shift);
     Cell* cell = first;
-    while (cell != end && !cell->parts && is_settled(*r, cell->write_epoch)) cell++;
+    while (cell != end && is_settled(*r, cell->write_epoch)) cell++;
     if (cell == end) {
       for (cell = first; cell != end; cell++) note_read(*cell, a.pc, manner);
       return;
@@ -88,26 +100,81 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   check_cells(*r, a);
 }
 
-void check_read_slowly(const void* address, const void* pc);  // of four bytes
+void check_slowly(const void* address, size_t bytes, bool write, const void* pc);
+void note_plain_read(Cell& cell, uint64_t line);
 
-// Most accesses: a plain read of one cell that was written before the last barrier. Nothing needs the stack here.
-[[gnu::always_inline]] inline void check_read_of_four(const void* address, const void* pc) {
+// Whether nothing is wrong with a plain read or write of a cell: it was written before the last barrier, or nobody has
+// used it since then. In a launch whose blocks come one after the other.
+template <bool write>
+[[gnu::always_inline]] inline bool is_fine(const Check& c, bool shared, const Cell& cell) {
+  if constexpr (write) {
+    const uint32_t last = shared ? c.ordered_epoch : c.launch_epoch;
+    return cell.write_epoch < last && cell.read_epoch < last;
+  }
+  const uint32_t written = cell.write_epoch;
+  if (written >= c.cluster_epoch) return written < c.ordered_epoch;
+  return !shared && written != NEVER && written < c.launch_epoch;
+}
+
+// Where most accesses are: in an array in which a look at its cells is enough. Else nullptr.
+template <bool write>
+[[gnu::always_inline]] inline const Region* plain_region(uint64_t line) {
+  const Check& c = the_check;
+  const Region* r = c.recent[line % RECENT];
+  const bool look = !r || !r->is_plain || c.several || (write && c.fenced) || copies_under_way;
+  return look || c.steps + 1 >= c.pause ? nullptr : r;
+}
+
+template <bool write>
+[[gnu::always_inline]] inline void note_plain(Cell& cell, uint64_t line) {
+  const Check& c = the_check;
+  const unsigned me = linear_thread;
+  if constexpr (write) {
+    cell.write_epoch = c.clock;
+    cell.writer = me;
+    cell.write_pc = line;
+    cell.write_manner = Manner::plain;
+  } else if (cell.seen != c.tokens[me / WARP] && cell.seen != c.token) {
+    note_plain_read(cell, line);
+  }
+}
+
+// Most accesses: nothing is wrong, and nothing needs the stack here.
+template <bool write>
+[[gnu::always_inline]] inline void check_plain(const void* address, size_t bytes, const void* pc) {
   Check& c = the_check;
   const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
-  const Region* r = c.recent[line % RECENT];
-  if (!r || !r->is_plain || c.several || copies_under_way) return check_read_slowly(address, pc);
+  const Region* r = plain_region<write>(line);
+  if (!r) return check_slowly(address, bytes, write, pc);
   const size_t offset = static_cast<const char*>(address) - r->start;
-  if (offset >= r->bytes || r->bytes - offset < 4 || offset & 3 || c.steps + 1 >= c.pause)
-    return check_read_slowly(address, pc);
+  if (offset >= r->bytes || r->bytes - offset < bytes || (offset | bytes) & r->mask)
+    return check_slowly(address, bytes, write, pc);
+  Cell* const first = r->cells + (offset >> r->shift);
+  Cell* const end = first + (bytes >> r->shift);
+  const bool shared = r->memory == Memory::shared;
+  for (const Cell* cell = first; cell != end; cell++)
+    if (!is_fine<write>(c, shared, *cell)) return check_slowly(address, bytes, write, pc);
   c.last_pc = line;
-  Cell& cell = r->cells[offset >> 2];
-  const uint32_t written = cell.write_epoch;
-  const bool settled = written >= c.cluster_epoch
-                           ? written < c.ordered_epoch
-                           : r->memory != Memory::shared && written != NEVER && written < c.launch_epoch;
-  if (cell.parts || !settled) return check_read_slowly(address, pc);
   c.steps++;
-  note_read<true>(cell, line, Manner::plain);
+  for (Cell* cell = first; cell != end; cell++) note_plain<write>(*cell, line);
+}
+
+void check_more(const void* address, size_t bytes, bool write, const void* pc);  // check_plain()
+
+// The same of as many bytes as a cell mostly has.
+template <size_t bytes, bool write>
+[[gnu::always_inline]] inline void check_cell(const void* address, const void* pc) {
+  Check& c = the_check;
+  const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
+  const Region* r = plain_region<write>(line);
+  if (!r || r->mask != bytes - 1) return check_more(address, bytes, write, pc);
+  const size_t offset = static_cast<const char*>(address) - r->start;
+  if (offset % bytes || offset / bytes >= r->whole) return check_slowly(address, bytes, write, pc);
+  Cell& cell = r->cells[offset / bytes];
+  if (!is_fine<write>(c, r->memory == Memory::shared, cell)) return check_slowly(address, bytes, write, pc);
+  c.last_pc = line;
+  c.steps++;
+  note_plain<write>(cell, line);
 }
 
 }  // namespace emulator

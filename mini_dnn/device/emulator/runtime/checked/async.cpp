@@ -118,16 +118,19 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
   if (!r || !r->cells) return;
   const size_t first = (from - r->start) >> r->shift, last = (from + bytes - 1 - r->start) >> r->shift;
   for (size_t i = first; i <= last; i++) {
-    const Cell& cell = r->cells[i];
-    if (cell.writer == NOBODY || cell.write_epoch < the_check.cluster_epoch ||  // nobody has written it
-        cell.write_epoch <= flights.fences[rank_of(cell.write_epoch)][cell.writer] ||
-        cell.write_epoch <= flights.fences[the_check.rank][linear_thread])
-      continue;
-    const Flight writer{kind, false, cell.writer, cell.write_pc, false, block_of(cell.write_epoch)};
-    note_finding(writer, "unfenced", r->start + (i << r->shift), 1, this_thread(call));
-    the_check.finding.other.write = 1;
-    the_check.pending = false;
-    stop(FailureKind::finding);
+    int count;
+    const Cell* const parts = parts_of(r->cells[i], count);
+    for (const Cell* cell = parts; cell != parts + count; cell++) {
+      if (cell->writer == NOBODY || cell->write_epoch < the_check.cluster_epoch ||  // nobody has written it
+          cell->write_epoch <= flights.fences[rank_of(cell->write_epoch)][cell->writer] ||
+          cell->write_epoch <= flights.fences[the_check.rank][linear_thread])
+        continue;
+      const Flight writer{kind, false, cell->writer, cell->write_pc, false, block_of(cell->write_epoch)};
+      note_finding(writer, "unfenced", r->start + (i << r->shift), 1, this_thread(call));
+      the_check.finding.other.write = 1;
+      the_check.pending = false;
+      stop(FailureKind::finding);
+    }
   }
 }
 

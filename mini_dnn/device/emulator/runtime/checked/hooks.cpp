@@ -37,6 +37,17 @@ struct TypeMismatch {
   stop(FailureKind::finding);
 }
 
+template <class T>
+bool has(const void* values, size_t bytes, T value) {
+  bool found = false;
+  for (size_t i = 0; i < bytes; i += sizeof value) {
+    T one;
+    memcpy(&one, static_cast<const char*>(values) + i, sizeof one);
+    found |= one == value;
+  }
+  return found;
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -47,23 +58,25 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
 #define ACCESS(bytes)                                                                                             \
-  void __tsan_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                          \
   void __tsan_unaligned_read##bytes(void* p) { check_access(p, bytes, false, Manner::plain, PC); }                \
   void __tsan_unaligned_write##bytes(void* p) { check_access(p, bytes, true, Manner::plain, PC); }                \
   void __tsan_volatile_read##bytes(void* p) { check_access(p, bytes, false, Manner::is_volatile, PC); }           \
   void __tsan_volatile_write##bytes(void* p) { check_access(p, bytes, true, Manner::is_volatile, PC); }           \
   void __tsan_unaligned_volatile_read##bytes(void* p) { check_access(p, bytes, false, Manner::is_volatile, PC); } \
   void __tsan_unaligned_volatile_write##bytes(void* p) { check_access(p, bytes, true, Manner::is_volatile, PC); }
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
-void __tsan_read1(void* p) { check_access(p, 1, false, Manner::plain, PC); }
-void __tsan_read2(void* p) { check_access(p, 2, false, Manner::plain, PC); }
-void __tsan_read4(void* p) { check_read_of_four(p, PC); }
-void __tsan_read8(void* p) { check_access(p, 8, false, Manner::plain, PC); }
-void __tsan_read16(void* p) { check_access(p, 16, false, Manner::plain, PC); }
+#define CELL(bytes)                                                     \
+  void __tsan_read##bytes(void* p) { check_cell<bytes, false>(p, PC); } \
+  void __tsan_write##bytes(void* p) { check_cell<bytes, true>(p, PC); } \
+  ACCESS(bytes)
+#define CELLS(bytes)                                                     \
+  void __tsan_read##bytes(void* p) { check_plain<false>(p, bytes, PC); } \
+  void __tsan_write##bytes(void* p) { check_plain<true>(p, bytes, PC); } \
+  ACCESS(bytes)
+CELL(1)
+CELL(2)
+CELL(4)
+CELLS(8)
+CELLS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
 
@@ -163,13 +176,13 @@ void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
 #pragma GCC visibility pop
 
 namespace emulator {
-[[gnu::noinline]] void check_read_slowly(const void* p, const void* pc) {
-  check_access(p, 4, false, Manner::plain, pc);
+void check_set(const void* values, size_t bytes, size_t size, const char* what) {
+  if (size == sizeof UNSET_FLOAT ? has(values, bytes, UNSET_FLOAT) : has(values, bytes, UNSET_HALF))
+    report(FindingKind::unset, what, PC);
 }
-void report_unset(const char* what) { report(FindingKind::unset, what, PC); }
 void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
 void note_block_fence() { note_fence(Scope::block); }
-void note_read(const void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
-void note_write(const void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
+void note_read(const void* p, size_t bytes) { check_plain<false>(p, bytes, PC); }
+void note_write(const void* p, size_t bytes) { check_plain<true>(p, bytes, PC); }
 void report(FindingKind kind, const char* type, const void* pc) { ::report(kind, 0, type, pc); }
 }  // namespace emulator

@@ -193,6 +193,7 @@ void note_fence(Scope scope) {
   Check& c = the_check;
   if (!c.active) return;
   c.fenced = true;
+  c.token = NO_TOKEN;
   BlockOrder& o = *c.order;
   o.used = o.changed = true;
   Fence& f = o.fence[linear_thread];

@@ -19,19 +19,28 @@ namespace {
 
 std::vector<FarRead> far_reads[MAX_CLUSTER];
 
+bool has_halves(const Check& c, int array) { return c.halves_of == c.target.base && c.halves[array]; }
+
 // Where the cells of a block's shared arrays are.
 void place_shared(Check& c) {
-  const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
+  auto is_of_block = [&c](const Region& r) { return r.start >= c.shared_start && r.start < c.shared_end; };
+  size_t count = 0;
+  for (Region& r : c.regions) {
+    if (!is_of_block(r)) continue;
+    r.shift = has_halves(c, r.index) ? 1 : 2;
+    r.mask = (size_t(1) << r.shift) - 1;
+    r.whole = r.bytes >> r.shift;
+    r.first_cell = count;
+    count += (r.bytes >> r.shift) + 1;
+  }
+  c.shared_count = count;
+  c.more_halves = false;
   c.shared_cells[c.rank].resize(count);
   if (c.many) far_reads[c.rank].resize(count);
   for (Region& r : c.regions) {
-    if (r.start < c.shared_start || r.start >= c.shared_end) continue;
-    const size_t at = (r.start - c.shared_start) >> c.shared_shift;
-    r.shift = c.shared_shift;
-    r.mask = (size_t(1) << r.shift) - 1;
-    r.is_plain = r.is_plain && r.shift == 2;
-    r.cells = c.shared_cells[c.rank].data() + at;
-    r.far = c.many ? far_reads[c.rank].data() + at : nullptr;
+    if (!is_of_block(r)) continue;
+    r.cells = c.shared_cells[c.rank].data() + r.first_cell;
+    r.far = c.many ? far_reads[c.rank].data() + r.first_cell : nullptr;
   }
 }
 
@@ -44,7 +53,7 @@ void add_shared(Check& c, unsigned shared_bytes) {
     const SharedArray& a = c.target.shared[i];
     const size_t bytes = a.bytes < 0 ? shared_bytes : size_t(a.bytes);
     const Memory memory = a.is_array ? Memory::shared : Memory::unknown;
-    c.regions.push_back({anchor + a.offset, bytes, memory, i, c.shared_shift, nullptr, c.rank, false, nullptr});
+    c.regions.push_back({anchor + a.offset, bytes, memory, i, 2, nullptr, c.rank, false, nullptr});
   }
   auto by_start = [](const Region& a, const Region& b) { return a.start < b.start; };
   auto first = c.regions.end() - c.target.shared_count;
@@ -98,13 +107,14 @@ uint32_t new_epoch(unsigned rank) {
 void begin_epoch(unsigned rank) {
   BlockCheck& b = block_check(rank);
   b.epoch = new_epoch(rank);
+  b.forget_tokens();
   if (!the_check.many && !the_check.mixed) the_check.ordered_epoch = b.epoch;
 }
 
 void mark_far_regions() {
   for (Region& r : the_check.regions) {
     r.is_far = r.memory == Memory::shared && r.rank != the_check.rank;
-    r.is_plain = r.shift == 2 && r.cells && !r.is_far && !r.read_only;
+    r.is_plain = r.cells && !r.is_far && !r.read_only;
   }
 }
 
@@ -123,7 +133,6 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
     c.fenced = c.mixed = false;
-    c.shared_shift = c.halves_of == c.target.base ? 1 : 2;
     forget_messages();
   }
   static_cast<BlockCheck&>(c) = {};
@@ -147,9 +156,8 @@ void check_launch_ended() { the_check.active = false; }
 void check_block_started() {
   Check& c = the_check;
   if (!c.mixed) start_steps();
-  if (c.shared_shift == 2 && c.halves_of == c.target.base && !c.several && c.shared_start) {
+  if (c.more_halves && !c.several && c.shared_start) {
     for (Cell& cell : c.shared_cells[0]) drop_parts(cell);
-    c.shared_shift = 1;
     place_shared(c);
   }
   if (c.many) return;  // check_cluster_started
@@ -182,6 +190,7 @@ void check_warp_barrier(unsigned warp, unsigned mask) {
   the_check.warp_masks[warp] = mask;
   order_warp_met(warp);
   the_check.warp_epochs[warp] = new_epoch(the_check.rank);
+  the_check.tokens[warp] = NO_TOKEN;
 }
 
 }  // namespace emulator

@@ -18,18 +18,22 @@ constexpr uint16_t NOBODY = 0xffff;  // no thread has this number
 // How an access is made, and `handed`: a store right after a fence, as a flag is set.
 enum class Manner : uint8_t { plain, is_volatile, handed, atomic };
 
-// The last write of a piece of memory, and those of its reads since a barrier that a race would need.
+// The last write of a piece of memory, and those of its reads since a barrier that a race would need. What most
+// accesses look at comes first.
 struct Cell {
   uint32_t write_epoch, read_epoch;  // when
+  uint32_t seen;                     // a token, see BlockCheck, of the warp or block whose further reads need no notes
+  uint32_t write_pc;
+  uint16_t writer;
   uint16_t reader;
   uint16_t neighbour;  // one more reader, of the same warp
   uint16_t other;      // one more reader, of another warp
-  uint16_t writer;
   Manner read_manner, write_manner;
-  uint32_t read_pc, neighbour_pc, other_pc, write_pc;
-  uint32_t neighbour_epoch, other_epoch;
-  uint32_t parts;  // not 0: its bytes are known one by one, see access.cpp
+  uint32_t read_pc, neighbour_pc, other_pc;
+  uint32_t neighbour_epoch, other_epoch;  // at most read_epoch
 };
+// As `write_epoch`: the bytes of the cell are known one by one, and `write_pc` is the number of its parts; access.cpp.
+constexpr uint32_t SPLIT = ~uint32_t(0);
 
 // The last read of a piece of a block's shared memory by another block.
 struct FarRead {
@@ -49,14 +53,16 @@ struct Region {
   int index;  // of a shared array: in the list that the host gave
   int shift;
   Cell* cells;
-  unsigned rank;  // of a shared array: of the block in its cluster
-  bool is_far;    // it is another block's, for the block that runs
-  FarRead* far;   // and its pieces again, in a cluster
+  unsigned rank;          // of a shared array: of the block in its cluster
+  bool is_far;            // it is another block's, for the block that runs
+  FarRead* far;           // and its pieces again, in a cluster
+  size_t first_cell = 0;  // of a shared array: among those of the block
   size_t mask = (size_t(1) << shift) - 1;
-  bool read_only = false;  // says a pointer that the kernel was given, and it was given another one
-  bool forgotten = false;  // what launches have written to it: of variables too it is told who reads that
-  bool is_plain = false;   // its cells have four bytes, and reads need no look but at them
-  bool sparse = false;     // most of it is touched by nobody, and all that was not written counts as given
+  size_t whole = bytes >> shift;  // cells
+  bool read_only = false;         // says a pointer that the kernel was given, and it was given another one
+  bool forgotten = false;         // what launches have written to it: of variables too it is told who reads that
+  bool is_plain = false;          // an access needs no look but at its cells
+  bool sparse = false;            // most of it is touched by nobody, and all that was not written counts as given
 };
 
 // checked.py has the same numbers and fields.
@@ -108,7 +114,8 @@ struct Target {
   int shared_count;
 };
 
-constexpr size_t RECENT = 256;
+constexpr size_t RECENT = 1024;
+constexpr uint32_t NO_TOKEN = ~uint32_t(0);  // and no cell has it
 
 struct BlockOrder;  // checked/order.h
 
@@ -127,9 +134,18 @@ struct BlockCheck {
   // threads that wait at different barriers.
   bool pending = false;
   unsigned warp_masks[MAX_THREADS / WARP] = {};  // with which lanes of each warp met last
+  // Numbers of no other block or warp since the block met last, and of no other time; NO_TOKEN: none so far.
+  uint32_t token;
+  uint32_t tokens[MAX_THREADS / WARP];
   uint64_t last_pc = 0;
   uint64_t steps = 0, pause = 0;  // so far, and when to look
   Finding finding = {};
+
+  BlockCheck() { forget_tokens(); }
+  void forget_tokens() {
+    token = NO_TOKEN;
+    for (uint32_t& each : tokens) each = NO_TOKEN;
+  }
 };
 
 struct Check : BlockCheck {
@@ -139,14 +155,18 @@ struct Check : BlockCheck {
   const Region* recent[RECENT] = {};  // by the line of code that used it
   Target target = {};
   std::vector<const char*> read_only;  // such buffers of the next launch
-  const char* halves_of = nullptr;     // the library whose threads share halves or bytes
-  int shared_shift = 2;                // its cells have two bytes, those of others four: these take half the time
+  // Shared arrays whose words threads share have cells of two bytes, others of four: these take half the time.
+  const char* halves_of = nullptr;  // a library, and which of its arrays
+  std::vector<bool> halves;
+  bool more_halves = false;  // since they got their cells
+  size_t shared_count = 0;   // cells of a block
   struct Owner {
     uint32_t epoch;  // from this one on
     uint64_t block;
   };
-  std::vector<Owner> owners;                          // of the launch's epochs
-  uint32_t clock = FIRST_EPOCH;                       // the last epoch
+  std::vector<Owner> owners;     // of the launch's epochs
+  uint32_t clock = FIRST_EPOCH;  // the last epoch
+  uint32_t last_token = 0;
   uint32_t launch_epoch = 0;                          // the first one of the launch
   uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
   bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters

@@ -23,8 +23,7 @@ void use_cells(std::vector<Cell> cells) {
   if (!used.empty()) spare.push_back(std::move(used));
   used = std::move(cells);
   for (Region& r : c.regions)
-    if (r.start >= c.shared_start && r.start < c.shared_end)
-      r.cells = used.data() + ((r.start - c.shared_start) >> c.shared_shift);
+    if (r.start >= c.shared_start && r.start < c.shared_end) r.cells = used.data() + r.first_cell;
 }
 
 }  // namespace
@@ -51,10 +50,9 @@ void check_block_chosen(Worker& w, bool begins) {
     fresh.stacks = w.stacks;
     fresh.order = take_order(MAX_CLUSTER + a.number);
     static_cast<BlockCheck&>(c) = fresh;
-    const size_t count = ((c.shared_end - c.shared_start) >> c.shared_shift) + 1;
     std::vector<Cell> cells;
     if (!spare.empty()) cells = std::move(spare.back()), spare.pop_back();
-    if (c.shared_start) cells.resize(std::max(cells.size(), count));
+    if (c.shared_start) cells.resize(std::max(cells.size(), c.shared_count));
     use_cells(std::move(cells));
   } else {
     static_cast<BlockCheck&>(c) = a.check;
