@@ -216,8 +216,9 @@ def tree_of(commit: str, folder: Path) -> Path:
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"this copy has no commit {commit}: {error}")
+    kept: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # of 3.11.4
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, **kept)
     return folder
 
 
