@@ -74,6 +74,9 @@ def test_variable(name: str, tmp_path: Path) -> None:
         return
     (finding,) = report.findings
     assert finding.kind == "uninitialised", told
-    assert finding.place is None if not at else finding.place and at in finding.place.code, told
+    if not at:
+        assert finding.place is None, told
+    else:  # g++ 13 names the declaration of some variables, g++ 12 the use
+        assert finding.place and (at in finding.place.code or before in finding.place.code), told
     assert "it also causes: wrong result" in told
     assert "the results depend on" in finding.what

@@ -59,7 +59,7 @@ def _finding(own: Sequence[tuple[str, Place]]) -> Finding:
         what = "the results depend on uninitialised variables of a thread"
         return Finding("uninitialised", what, cure=CURES["unset"])
     (name, at), *others = own
-    what = f"use of {name}, which not every path to this line has set: the results depend on its value"
+    what = f"{name} is used before every path has set it: the results depend on its value"
     more = tuple(f"the same may hold for {one} at {place.file}:{place.line}" for one, place in others)
     return Finding("uninitialised", what, own=Party(at, (), ()), array=name, cure=CURES["unset"], notes=more)
 
