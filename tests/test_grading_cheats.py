@@ -36,6 +36,9 @@ OF_OTHERS = (  # they call other variants
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
     "networks/resnet18/v4_tensor_cores",
 )
+ALIKE = (  # for a run that is not brief
+    *("asks_for_all_memory", "copies_first_image", "drops_small_terms", "huge_library", "rounds_to_bfloat16"),
+)
 HANGING = ("endless_kernel", "endless_plan", "memory_bomb")
 
 
@@ -66,7 +69,8 @@ def impatient_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 def skipped(name: str) -> object:
     """Bare system calls are written for one kind of processor."""
     other = name.startswith("bare_") and platform.machine() != "x86_64"
-    return pytest.param(name, marks=pytest.mark.skipif(other, reason="system calls of x86-64"))
+    marks = [pytest.mark.skipif(other, reason="system calls of x86-64")]
+    return pytest.param(name, marks=[*marks, pytest.mark.exhaustive] if name in ALIKE else marks)
 
 
 @pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])

@@ -6,12 +6,13 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sampling import chosen
 from shipped import CHECKABLE, small_problem
 
 from mini_dnn.device.emulator.build import build_kernels
-from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import CompileError
@@ -284,6 +285,80 @@ HONEST = {
     ),
     "early return": ("", "if (x[i] < 0) return; x[i] = sqrtf(x[i]); if (n == 3) return; x[i] += 1"),
     "fixed unrolled": ("", '_Pragma("unroll") for (int j = 0; j < 8; j++) x[8 * i + j] += x[j] * j'),
+    "a sort that calls itself": (
+        "__attribute__((noinline)) __device__ void sort(float* a, int from, int to) {\n  if (to - from < 2) return;\n  float pivot = a[from]; int at = from;\n  for (int j = from + 1; j < to; j++) if (a[j] < pivot) { float t = a[++at]; a[at] = a[j]; a[j] = t; }\n  a[from] = a[at]; a[at] = pivot;\n  sort(a, from, at); sort(a, at + 1, to);\n}",
+        "float a[16]; for (int j = 0; j < 16; j++) a[j] = x[i + j]; sort(a, 0, 16); x[i] = a[n & 15]",
+    ),
+    "printing and asserting": (
+        "#include <assert.h>",
+        'assert(n < 100); assert(x != nullptr && "no array"); printf("%d %s %f %lld\\n", i, "of", x[i], 1LL * n * n); x[i] += 1',
+    ),
+    "a union in an array": (
+        "union U { float f[2]; unsigned u[2]; double d; struct { short a, b; } s; };",
+        "U a[4]; for (int j = 0; j < 4; j++) a[j].d = x[j]; a[n & 3].u[n & 1] ^= 1u; x[i] = a[(n + 1) & 3].s.a + a[n & 3].f[1]",
+    ),
+    "functions in structures": (
+        'struct Op { const char* name; float (*f)(float, float); };\n__device__ float add(float a, float b) { return a + b; }\n__device__ float mul(float a, float b) { return a * b; }\n__device__ const Op ops[] = {{"add", add}, {"mul", mul}};',
+        "for (const Op& op : ops) x[i] = op.f(x[i], op.name[0])",
+    ),
+    "Duff's device": (
+        "",
+        "int j = 0; switch (n & 3) { case 0: do { x[j++] += 1; case 3: x[j++] += 2; case 2: x[j++] += 3; case 1: x[j++] += 4; } while (j < n); }",
+    ),
+    "a matrix that is returned": (
+        "struct M { float a[4][4]; };\n__attribute__((noinline)) __device__ M power(M m, int n) { M r = m; for (int t = 1; t < n; t++) { M s = {}; for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) for (int k = 0; k < 4; k++) s.a[i][j] += r.a[i][k] * m.a[k][j]; r = s; } return r; }",
+        "M m; for (int j = 0; j < 16; j++) m.a[j / 4][j % 4] = x[j]; x[i] = power(m, n).a[n & 3][n & 1]",
+    ),
+    "a class with constructors": (
+        "class V { float a_, b_; public: __device__ V(float a, float b) : a_(a), b_(b) {} __device__ V(const V& v) : a_(v.a_), b_(v.b_) {} __device__ ~V() { a_ = 0; } __device__ V& operator+=(const V& v) { a_ += v.a_; b_ += v.b_; return *this; } __device__ float dot(V v) const { return a_ * v.a_ + b_ * v.b_; } };",
+        "V s(0, 0); for (int j = 0; j < n; j++) s += V(x[j], x[j + 1]); x[i] = s.dot(s)",
+    ),
+    "memory of a thread's own": (
+        "",
+        "float* a = new float[8]; for (int j = 0; j < 8; j++) a[j] = x[j]; x[i] = a[n & 7]; delete[] a; int* b = (int*)malloc(16); b[0] = n; x[i] += b[0]; free(b)",
+    ),
+    "an own stack": (
+        "",
+        "int stack[32], top = 0; stack[top++] = n; int count = 0; while (top) { int k = stack[--top]; count++; if (k > 1 && top < 30) { stack[top++] = k / 2; stack[top++] = k - k / 2; } } x[i] = count",
+    ),
+    "shared structures": (
+        "struct S { float a[33]; int k; };",
+        "__shared__ S s[2]; s[i & 1].a[threadIdx.x & 31] = x[i]; s[i & 1].k = n; __syncthreads(); S t = s[n & 1]; x[i] = t.a[n & 31] + t.k",
+    ),
+    "a maximum by compare and swap": (
+        "",
+        "int* at = (int*)x; int old = *at, seen; do { seen = old; old = atomicCAS(at, seen, __float_as_int(fmaxf(x[i + 1], __int_as_float(seen)))); } while (old != seen)",
+    ),
+    "pairs of halves": (
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>",
+        "__half2 h = __floats2half2_rn(x[i], x[i + 1]); h = __hadd2(h, __hmul2(h, h)); x[i] = __low2float(h) + __bfloat162float(__float2bfloat16(x[i]))",
+    ),
+    "copies of structures": (
+        "struct P { float v[12]; int k; };",
+        "P a = *(P*)x, b; b = a; b.v[n % 12] = 3; b.k = n; P* q = n & 1 ? &a : &b; q->v[0] += 1; *(P*)(x + 16) = *q",
+    ),
+    "optional pointers": (
+        "__attribute__((noinline)) __device__ bool find(const float* x, int n, float v, int* at) { for (int j = 0; j < n; j++) if (x[j] == v) { if (at) *at = j; return true; } return false; }",
+        "int at = -1; if (find(x, n, 3, &at)) x[i] = at; if (find(x, n, 4, nullptr)) x[i] += 1",
+    ),
+}
+
+
+WILD = {  # writes that the machine code does not forbid, beyond arrays of a thread's own, and how each is told
+    "far from an array": (
+        "",
+        "float a[4] = {x[0]}; float* p = a; p[(long long)n * n << 30] = 1; x[i] = a[i & 3]",
+    ),
+    "by a structure": (
+        "struct S { int k; float a[1]; };",
+        "S s = {n}; s.a[0] = x[0]; s.a[(long)n << 18] = 2; x[i] = s.a[0]",
+    ),
+    "by a lambda": (
+        "",
+        "float a[4] = {}; auto f = [&](long j) { a[0] = x[0]; (&a[0])[j] = 1; }; f((long)n << 20); x[i] = a[n & 3]",
+    ),
+    "by a copy": ("", "char a[16]; memset(a, 1, (size_t)n << 28); x[i] = a[n & 15]"),
+    "by printing": ("", 'printf("%-*.*s%hn", n, n, "text", (short*)x + 100)'),
 }
 
 
@@ -305,10 +380,28 @@ def test_nothing_hides(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", chosen(HONEST, lambda name: name in ("structures by value", "virtual functions"))
+    "name",
+    chosen(
+        HONEST, lambda name: name in ("structures by value", "virtual functions", "printing and asserting")
+    ),
 )
 def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
     judged(*HONEST[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", chosen(WILD, lambda name: name == "by a structure"))
+def test_what_is_written_beyond_is_found(name: str, tmp_path: Path) -> None:
+    """Before it is written: the verdict of checked mode lies in the same process."""
+    judged(*WILD[name], tmp_path)
+    device = CheckedEmulator()
+    try:
+        x = device.empty("x", (4096,), np.float32)
+        device.copy_in(x, np.zeros(4096, np.float32))
+        module = device.compile(tmp_path / "kernel.cu", {})
+        with pytest.raises(KernelError, match=r"out-of-bounds|not its own|printf has no %n"):
+            device.launch(module, "k", (1, 1), (1,), [x, np.int32(3)])
+    finally:
+        device.close()
 
 
 TRIED = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final")  # each time

@@ -50,6 +50,7 @@ NEVER_RETURN = (
     "_Unwind_Resume@plt",
     "_ZSt9terminatev@plt",
     "_ZN8emulator4failEPKcz@plt",
+    "_ZN8emulator14fail_assertionEPKcS1_j@plt",
     "_ZN8emulator9fail_warpEPKcz@plt",
 )
 MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these functions do not return

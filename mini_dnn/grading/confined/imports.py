@@ -30,7 +30,7 @@ UNCHECKED = re.compile(
     r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*|\b_{0,2}section(?:__)?\s*\(\s*\"|"
     r"\b__builtin_(?:ia32|aarch64)_\w+|\b_mm\d*_\w+|"
     r"\b__builtin_(?:constant_p|\w*object_size)\b|"  # only where the build's macro is undone
-    r"\bemulator\b(?!\s*::\s*print\b)|\b_ZN?K?8emulator\w*"  # what stands behind CUDA's functions here
+    r"\bemulator\b(?!\s*::\s*(?:print|fail_assertion)\b)|\b_ZN?K?8emulator\w*"  # behind CUDA's functions
 )
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # what gives lines the name of another file, whose lines are not searched

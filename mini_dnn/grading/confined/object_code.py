@@ -127,7 +127,8 @@ def _check(function: Function, image: Image) -> None:
     if found:
         raise CompileError(
             f"FORBIDDEN: {function.name} uses memory, or jumps, in a way that checked mode does not monitor "
-            f"({found[0].text.strip()}); {CURE}, and call functions by their names"
+            f"({found[0].text.strip()}); {CURE}, and call functions by their names, "
+            "or by a constant table of them"
         )
 
 

@@ -181,6 +181,9 @@ void stop(FailureKind kind) {
   stop(kind)
 
 void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
+void fail_assertion(const char* condition, const char* file, unsigned line) {
+  fail("assertion `%s` failed (%s:%u)", condition, file, line);
+}
 void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 
 void run_block(Worker& w) {

@@ -40,6 +40,7 @@ void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const 
 unsigned converged_lanes(Site site);
 void yield();  // lets other threads of the block run: for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void fail_assertion(const char* condition, const char* file, unsigned line);
 [[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
 long long clock_ns();  // of a clock that never goes back
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
