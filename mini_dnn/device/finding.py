@@ -201,6 +201,9 @@ def _out_of_bounds(f: Fault) -> Finding:
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     if f.detail == "local":
         what = f"access to a {f.type} beyond the end of a thread's own variable"
+        if f.nbytes:  # of a copy
+            verb = "writes" if f.own.write else "reads"
+            what = f"{f.type} {verb} {f.nbytes} bytes where a thread's own variable has {f.offset} bytes left"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     count = prod(f.array.shape)
     end = count * f.array.itemsize

@@ -115,3 +115,56 @@ extern "C" __global__ void functions_within_bounds(const float* x, float* y, flo
   fill(taps, 4 + flags[0], top.value[3]);
   y[threadIdx.x] = climb(stack, 7 + flags[0]) + sum_of(taps + 1, 3);
 }
+
+// launch: 1, 32
+extern "C" __global__ void copy_past_the_end(const float* x, float* y, float* part, int* flags) {
+  float values[16] = {};
+  memcpy(values + 1, x, 64);  // expect: out-of-bounds
+  y[threadIdx.x] = values[flags[0]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void copy_by_an_index(const float* x, float* y, float* part, int* flags) {
+  float values[16] = {};
+  for (int i = 0; i < 16; i += 3) memcpy(&values[i], x + i, 3 * sizeof(float));  // expect: out-of-bounds
+  y[threadIdx.x] = values[flags[0]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void copy_of_too_much(const float* x, float* y, float* part, int* flags) {
+  const float taps[3] = {1.0f, 2.0f, x[0]};
+  float4 all;
+  memcpy(&all, taps, sizeof all);  // expect: out-of-bounds
+  y[threadIdx.x] = all.x + all.y + all.z;
+}
+
+__device__ void clear(float* row, int count) {
+  memset(row, 0, count * sizeof *row);  // clear goes wrong
+}
+
+// launch: 1, 32
+extern "C" __global__ void clear_past_the_end(const float* x, float* y, float* part, int* flags) {
+  float sums[8];
+  clear(sums, 9 + flags[0]);  // expect: out-of-bounds in clear
+  y[threadIdx.x] = sums[flags[0]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void elements_for_bytes(const float* x, float* y, float* part, int* flags) {
+  int counts[5];
+  for (int i = 0; i < 5; i++) counts[i] = i;
+  memmove(counts + 1, counts, sizeof counts);  // expect: out-of-bounds
+  y[threadIdx.x] = counts[flags[0]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void copies_that_fit(const float* x, float* y, float* part, int* flags) {
+  float values[16], rows[2][8];
+  memcpy(values, x, sizeof values);
+  memmove(values + 1 + flags[0], values, 15 * sizeof(float));
+  memset(values + 15, 0, sizeof(float));
+  memcpy(rows, values, sizeof rows);
+  memcpy(&rows[1], values + 8, sizeof rows[1]);
+  for (int n = 1; n <= 16; n *= 2) memcpy(values + 16 - n, x, n * sizeof(float));
+  memcpy(y + threadIdx.x * 16, rows, sizeof rows);
+}

@@ -104,7 +104,43 @@ EMULATOR_ACCESS void check_set(const T* values, int count, const char* what) {
 #endif
 }
 
+#ifdef EMULATOR_CHECKED
+void check_room(const char* name, const void* p, size_t bytes, size_t room, bool write);
+#endif
+
 inline unsigned lane() { return linear_thread % 32; }
 
 }  // namespace emulator
 #pragma GCC visibility pop
+
+#ifdef EMULATOR_CHECKED
+// Copies of the C library. The runtime does not know where arrays of a thread end; the compiler does, once functions
+// are part of the kernel.
+#if defined(__clang__) || __GNUC__ >= 12
+#define EMULATOR_ROOM(p) __builtin_dynamic_object_size(p, 0)
+#else
+#define EMULATOR_ROOM(p) __builtin_object_size(p, 0)
+#endif
+#define EMULATOR_FITS(name, p, write) \
+  if (const size_t room = EMULATOR_ROOM(p); bytes > room) emulator::check_room(name, p, bytes, room, write)
+#define EMULATOR_COPY extern "C" inline __attribute__((always_inline, gnu_inline, artificial))
+extern "C" {
+void* emulator_memcpy(void*, const void*, size_t) noexcept __asm__("memcpy");
+void* emulator_memmove(void*, const void*, size_t) noexcept __asm__("memmove");
+void* emulator_memset(void*, int, size_t) noexcept __asm__("memset");
+}
+EMULATOR_COPY void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) noexcept {
+  EMULATOR_FITS("memcpy", from, false);
+  EMULATOR_FITS("memcpy", to, true);
+  return emulator_memcpy(to, from, bytes);
+}
+EMULATOR_COPY void* memmove(void* to, const void* from, size_t bytes) noexcept {
+  EMULATOR_FITS("memmove", from, false);
+  EMULATOR_FITS("memmove", to, true);
+  return emulator_memmove(to, from, bytes);
+}
+EMULATOR_COPY void* memset(void* to, int value, size_t bytes) noexcept {
+  EMULATOR_FITS("memset", to, true);
+  return emulator_memset(to, value, bytes);
+}
+#endif

@@ -28,11 +28,11 @@ struct TypeMismatch {
   unsigned char log_alignment, access;
 };
 
-[[noreturn]] void report(FindingKind kind, int64_t subscript, const char* type, const void* pc) {
+[[noreturn]] void report(FindingKind kind, int64_t subscript, const char* type, const void* pc, bool write = false) {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.subscript = subscript;
-  f.own = {0, 0, linear_thread, the_check.block, uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  f.own = {write, 0, linear_thread, the_check.block, uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
   snprintf(f.type, sizeof f.type, "%s", type);
   stop(FailureKind::finding);
 }
@@ -179,6 +179,14 @@ namespace emulator {
 void check_set(const void* values, size_t bytes, size_t size, const char* what) {
   if (size == sizeof UNSET_FLOAT ? has(values, bytes, UNSET_FLOAT) : has(values, bytes, UNSET_HALF))
     report(FindingKind::unset, what, PC);
+}
+// A copy where the compiler sees less room: other arrays than a thread's own are looked at elsewhere.
+void check_room(const char* name, const void* p, size_t bytes, size_t room, bool write) {
+  Finding& f = the_check.finding;
+  if (uintptr_t(p) - uintptr_t(the_check.stacks) >= STACKS) return;
+  f.offset = room;
+  f.bytes = bytes;
+  ::report(FindingKind::local, 0, name, PC, write);
 }
 void note_read_only(const void* p, size_t bytes) { check_read_only_load(p, bytes, PC); }
 void note_block_fence() { note_fence(Scope::block); }
