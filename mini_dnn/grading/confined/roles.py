@@ -148,8 +148,8 @@ class Executor:
 class Checker:
     """Runs plans on the checked emulator, for the verdict of ``run.py check``.
 
-    The kernel is in this process, so its word is worth less than a comparison: `imports.check_source` refuses
-    what would hide from the checks, and a rubric should give few points for them.
+    The kernel is in this process, so its word is worth less than a comparison. `object_code` refuses what
+    would store or jump unseen, and each other store is checked before it is made.
     """
 
     def __init__(self, source: str) -> None:
