@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from mini_dnn.cli.common import DIFFERS, INTERRUPTED, WRONG_USE
 from mini_dnn.cli.parser import Parser
@@ -70,6 +71,8 @@ def _once(args: argparse.Namespace) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         return _failed(f"the operating system reports: {error.strerror or error}{where}", WRONG_USE)
+    except UnicodeError as error:
+        return _failed(f"a text is not of this locale's characters: {error}. Set PYTHONUTF8=1", WRONG_USE)
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
         return _failed(f"out of memory{why}. Use a smaller --batch, or free memory", WRONG_USE)
@@ -112,6 +115,9 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+        stream = getattr(sys, name)
+        if number and isinstance(stream, TextIOWrapper):  # a sign that the locale lacks is no reason to stop
+            stream.reconfigure(errors="replace")
 
 
 def _parser(named: Iterable[str]) -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from textwrap import TextWrapper
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,9 +14,11 @@ from mini_dnn.ops import Operation
 from mini_dnn.variant import SHORT_NAMES, Variant, climbed, find, mine, names
 
 USE = (
-    "--impl accepts a short name, a full name, the unique beginning of a name, or the path of any folder "
-    "with variant.py and "
-    "kernel.cu."
+    "--impl accepts a short name, a full name, the unique beginning of a name,\n"
+    "or the path of any folder with variant.py and kernel.cu."
+)
+_LINES = TextWrapper(
+    110, initial_indent=" " * 5, subsequent_indent=" " * 14, break_long_words=False, break_on_hyphens=False
 )
 
 
@@ -56,7 +59,7 @@ def _loaded(name: str) -> Variant | VariantError:
 def _print_head(console: Console, operation: Operation, count: int) -> None:
     problems = ", ".join(operation.course)
     console.print(f"[bold underline]{operation.name}[/]: {escape(operation.about)}")
-    console.print(f"     problems {problems}, or --shapes {operation.usage}")
+    console.print(_LINES.fill(escape(f"problems {problems}, or --shapes {operation.usage}")))
     console.print("" if count else "     no variants yet; 'run.py new' makes one from another variant\n")
 
 

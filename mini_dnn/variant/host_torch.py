@@ -88,6 +88,8 @@ class TorchProgram(HostProgram):
             "from torch.utils.cpp_extension import load_inline",
             "",
             "here = Path(__file__).parent",
+            'build = here / "build"',
+            "build.mkdir(exist_ok=True)",
             "module = load_inline(",
             f'    name="{re.sub(r"[^A-Za-z0-9]", "_", self.planned.name)}",',
             '    cpp_sources="void prepare(const std::vector<torch::Tensor>&); '
@@ -95,6 +97,7 @@ class TorchProgram(HostProgram):
             f"    cuda_sources='#include \"{EXTENSION}\"',",
             '    functions=["prepare", "run"],',
             "    extra_include_paths=[str(here)],",
+            "    build_directory=str(build),  # PyTorch's own is shared by all extensions of that name",
             "    extra_cuda_cflags=[",
             *(f'        "{flag}",' for flag in flags),
             "    ],",

@@ -1,0 +1,135 @@
+"""What a new user met in the first hour and should not meet again; other tests have their parts of it."""
+
+import errno
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import conftest
+import pytest
+
+from mini_dnn import datasets
+from mini_dnn.cli import main
+from mini_dnn.datasets import DataError
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find, names
+from mini_dnn.variant.scaffold import create
+
+Output = pytest.CaptureFixture[str]
+WIDEST = 130  # characters of a line that has no path in it
+
+
+def test_the_list_says_where_a_variant_runs(capsys: Output) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in names():
+        (line,) = (line for line in lines if f" {name} " in line)
+        variant = find(name)
+        anywhere = "on the host" if variant.host else "on a GPU or the emulator"
+        assert ("on a GPU" if variant.needs_gpu else anywhere) in line.split(", ")
+
+
+def test_lines_fit_a_window(capsys: Output) -> None:
+    assert main(["list"]) == 0
+    assert main(["run", "m3", "--shapes", "1,1,9,8,4,3,3", "--device", "emulator"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert len(line) <= WIDEST, line
+
+
+def test_the_note_about_the_data_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise DataError("there is no network " * 30)
+
+    monkeypatch.setattr("mini_dnn.datasets.fashion_mnist.load", missing)
+    note = datasets.load("auto", "test").note
+    assert "using synthetic images" in note
+    assert len(note) <= 200
+
+
+def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
+    """A user's own kernel may have other signs: it cannot be read there, or is printed without them."""
+    kernel = create(str(tmp_path / "mine"), find("m1")) / "kernel.cu"
+    kernel.write_text(f"// Idea: √K – “quoted”\n{kernel.read_text()}", encoding="utf-8")
+
+    def shown(**settings: str) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, str(ROOT / "run.py"), "show", str(kernel.parent)]
+        return subprocess.run(words, env=os.environ | settings, capture_output=True, check=False)
+
+    done = shown(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.endswith(b"Set PYTHONUTF8=1\n")
+    done = shown(PYTHONUTF8="1", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert b"Idea: ?K ? ?quoted?" in done.stdout
+
+
+def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    class Interrupted(MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "mini_dnn.cli":
+                signal.raise_signal(signal.SIGINT)
+
+    for name in [name for name in sys.modules if name.startswith("mini_dnn.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "run.py"), run_name="__main__")
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_python_that_is_none(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    cases = {"python9": "PYTHON=python9: there is no such program", "false": "or newer; false is"}
+    for python, why in cases.items():
+        words = ["make", "-C", str(tmp_path), f"PYTHON={python}", "setup"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert why in done.stdout
+        assert "ry: make PYTHON=python3.12" in done.stdout
+        assert not (tmp_path / ".venv").exists()
+
+
+def test_the_program_that_pip_installs() -> None:
+    assert 'mini-dnn = "mini_dnn.cli:main"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_skipped_tests_are_a_line_a_reason() -> None:
+    lines: list[str] = []
+    skipped = [SimpleNamespace(longrepr=("file", at, "Skipped: no GPU")) for at in range(54)]
+    skipped += [SimpleNamespace(longrepr=("file", 1, "Skipped: no nvcc"))]
+    reporter: Any = SimpleNamespace(stats={"skipped": skipped}, write_line=lines.append)
+    conftest.pytest_terminal_summary(reporter)
+    assert lines == ["skipped 54: no GPU", "skipped 1: no nvcc"]
+
+
+def test_a_full_disk_leaves_nothing_of_a_new_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fails(*_: object, **__: object) -> None:
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", fails)
+        with pytest.raises(MiniDnnError, match=r"cannot be written: .*No space left on device"):
+            create(str(tmp_path / "mine"), find("m1"))
+    assert not list(tmp_path.iterdir())
+    assert create(str(tmp_path / "mine"), find("m1")) == tmp_path / "mine"
+
+
+def test_own_variants_are_not_looked_at_as_the_projects() -> None:
+    """git ignores them, so tests of style and headers do not see them."""
+    ignored = subprocess.run(["git", "check-ignore", "-q", "mine/idea/kernel.cu"], cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+    assert Counter(name.partition("/")[0] for name in names())["mine"] == 0
