@@ -311,7 +311,10 @@ def test_a_piece_of_a_solution_is_found_in_any_file(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--keep", "m9", "--out", "x"], "--keep m9: no variant has that name; there are attention, "),
-        (["--keep", "softmax", "--out", "x"], "a handout's program needs a kernel for conv2d; add m1/direct"),
+        (
+            ["--keep", "softmax", "--out", "x"],
+            "the program of a handout needs a kernel for conv2d; add m1/direct",
+        ),
         (["--keep", "m1", "--out", "."], "--out . already exists"),
         (["--keep", "m1", "--out", str(ROOT / "docs/handout")], "is inside the repository"),
     ],
