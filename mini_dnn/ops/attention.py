@@ -136,7 +136,7 @@ def sample(
 
 
 def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong kernel may have computed."""
+    """Results of typical mistakes."""
     unscaled = replace(p, scale=1.0)
     yield "the scale is left out", answer(unscaled, arrays)
     yield "scores are divided by d and not by its root", answer(replace(p, scale=1 / p.d), arrays)

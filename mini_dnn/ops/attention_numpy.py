@@ -66,7 +66,7 @@ def weights_of(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray
 
 
 def answer(p: AttentionShape, arrays: Arrays) -> Arrays:
-    """In float64."""
+    """The float64 reference."""
     o = np.empty((p.B * p.H, p.T, p.d))
     for at, rows, q, k, v in in_parts(p, arrays):
         o[at] = weights_of(p, q, k, rows) @ v

@@ -120,11 +120,11 @@ class AttentionShape(Problem):
         return self.B
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` entries."""
+        """The same problem with ``n`` entries."""
         return replace(self, B=n)
 
     def __str__(self) -> str:
-        """As people write it: ``32 x 12 heads of 197 tokens of 64, fp16``, and what is unusual."""
+        """The text that commands print: ``32 x 12 heads of 197 tokens of 64, fp16``, and what is unusual."""
         words = [f"{self.B} x {self.H} heads of {self.T:,} tokens of {self.d}", self.dtype]
         words += ["packed"] if self.layout == "packed" else []
         words += ["causal"] if self.causal else []

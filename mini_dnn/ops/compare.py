@@ -1,4 +1,4 @@
-"""The comparison with float64 that every check uses, and what each precision may be off."""
+"""The comparison with float64 that every check uses, and the error bounds of the precisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIDENCE = 6.0  # standard deviations
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a result differs from its reference."""
+    """The difference between a result and its reference."""
 
     elements: int
     differing: int  # outside the bound, or infinite or NaN where float64 is not
@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether every element is within its bound, or what float64 has where that is no finite number."""
+        """Whether every element is within its bound, or equal to float64 if that is not finite."""
         return self.differing == 0 and not self.audit
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Comparison:
 
 
 def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precision: str) -> np.ndarray:
-    """Largest error that sums of products may have.
+    """The largest error that sums of products may have.
 
     For each sum, ``(2 u + c sqrt(K) v) sum |a b|``: u the round-off of the operands, v that of the
     accumulation, whose errors add up like a random walk over the K terms [1]_. An answer computed in a
@@ -69,12 +69,12 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
     ----------
     absolute
         The sums of the products' absolute values, float64. Operands that are infinite or NaN count as 0 here
-        and in ``largest``: what they reach has no bound, and what they do not reach keeps its own.
+        and in ``largest``: they do not change the bound of other sums.
     terms
-        K, how many products a sum has.
+        K, the number of products in a sum.
     largest
-        The largest operand of one side plus that of the other: what is lost of operands that are subnormal
-        in the precision's type grows with it.
+        The largest operand of one side plus that of the other. The error of operands that are subnormal in
+        the type of the precision is proportional to it.
 
     References
     ----------
@@ -112,10 +112,11 @@ def compare_all(found: Arrays, expected: Arrays, bound: Arrays) -> Comparison:
 
 
 def wrong_elements(found: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """Which elements are wrong.
+    """A mask of the wrong elements.
 
-    Finite ones are right within the bound. Where float64 has NaN or an infinity, so has a right result. It is
-    infinite, too, where float64 has a number that its type cannot hold, such as 70,000 in half.
+    Finite elements are right if they are within the bound. If float64 has NaN or an infinity, a right result
+    has the same. It is also infinite if float64 has a number beyond the range of its type, such as 70,000 in
+    half.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         wrong = np.asarray(~(np.abs(found - expected) <= bound))
@@ -129,7 +130,7 @@ def wrong_elements(found: np.ndarray, expected: np.ndarray, bound: np.ndarray) -
 
 
 def merged(results: Sequence[Comparison]) -> Comparison:
-    """One comparison from several: the first one that differs, or the one that came nearest its bound."""
+    """One comparison from several: the first one that differs, or else the one closest to its bound."""
     failed = [result for result in results if not result.ok]
     shown = failed[0] if failed else max(results, key=lambda result: result.worst_ratio)
     return replace(

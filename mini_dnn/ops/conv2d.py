@@ -117,7 +117,7 @@ class ConvShape(Problem):
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """As people write it: ``(N,C,H,W) * (M,C,R,S) -> (N,M,P,Q)``."""
+        """The text that commands print: ``(N,C,H,W) * (M,C,R,S) -> (N,M,P,Q)``."""
         return f"{self.x} * {self.w} -> {self.y}"
 
 

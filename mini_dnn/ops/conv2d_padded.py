@@ -33,7 +33,7 @@ def draw(p: PaddedShape, rng: np.random.Generator) -> Arrays:
 
 
 def answer(p: PaddedShape, arrays: Arrays) -> Arrays:
-    """In float64."""
+    """The float64 reference."""
     return finished(p, arrays, convolve(*operands(p, arrays), p.stride, p.padding))
 
 
@@ -60,7 +60,7 @@ def bound(p: PaddedShape, arrays: Arrays, precision: str) -> Arrays:
 
 
 def mistakes(p: PaddedShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong kernel may have computed."""
+    """Results of typical mistakes."""
     x, w = operands(p, arrays)
     sums = convolve(x, w, p.stride, p.padding)
     unbiased = {**arrays, "bias": np.zeros_like(arrays["bias"])}

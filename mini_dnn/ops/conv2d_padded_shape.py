@@ -122,7 +122,7 @@ class PaddedShape(Problem):
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """As people write it: ``64 x (64,56,56) * 128 of 3 x 3 / 2, padding 1, relu, fp16 nhwc``."""
+        """The printed text: ``64 x (64,56,56) * 128 of 3 x 3 / 2, padding 1, relu, fp16 nhwc``."""
         words = [f"{self.N} x ({self.C},{self.H},{self.W}) * {self.K} of {self.R} x {self.R} / {self.stride}"]
         words += [f"padding {self.padding}"] if self.padding else []
         words += [name for name in ("residual", "relu") if self.fields[name]]

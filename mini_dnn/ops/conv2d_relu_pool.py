@@ -31,7 +31,7 @@ class ConvPoolShape(ConvShape):
         return (self.N, self.M, -(-self.P // self.pool), -(-self.Q // self.pool))
 
     def __str__(self) -> str:
-        """As people write it: ``(N,C,H,W) * (M,C,R,S), pool 2 -> (N,M,40,40)``."""
+        """The text that commands print: ``(N,C,H,W) * (M,C,R,S), pool 2 -> (N,M,40,40)``."""
         return f"{self.x} * {self.w}, pool {self.pool} -> {self.y}"
 
 

@@ -65,7 +65,7 @@ def lying(p: GemmShape, c: np.ndarray, gap: float = np.nan) -> Arrays:
 
 
 def answer(p: GemmShape, arrays: Arrays) -> Arrays:
-    """In float64."""
+    """The float64 reference."""
     return lying(p, scaled(p, arrays, product(*operands(p, arrays))))
 
 
@@ -137,7 +137,7 @@ def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.r
 
 
 def mistakes(p: GemmShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong kernel may have computed."""
+    """Results of typical mistakes."""
     a, b = (operand.astype(np.float64) for operand in operands(p, arrays))
     with np.errstate(invalid="ignore", over="ignore"):
         for sentence, c in chain(_misread(p, arrays, a, b), _missummed(p, arrays, a, b)):

@@ -105,11 +105,11 @@ class GemmShape(Problem):
         return 2 * self.batch * self.m * self.n * self.k
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` products."""
+        """The same problem with ``n`` products."""
         return replace(self, batch=n)
 
     def __str__(self) -> str:
-        """As people write it: ``(m,k) @ (k,n) fp16 -> fp32``, and what is unusual."""
+        """The text that commands print: ``(m,k) @ (k,n) fp16 -> fp32``, and what is unusual."""
         words = [f"({self.m},{self.k}) @ ({self.k},{self.n}) {self.dtype} -> {self.out}"]
         words += [f"{name} transposed" for name, how in zip("ab", self.layout, strict=True) if how == "t"]
         words += [f"batch of {self.batch}"] if self.batch > 1 else []

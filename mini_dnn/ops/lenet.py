@@ -83,7 +83,7 @@ class LenetBatch(Problem):
         return self.N
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` images."""
+        """The same problem with ``n`` images."""
         return replace(self, N=n)
 
     def __str__(self) -> str:

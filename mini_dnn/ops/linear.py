@@ -62,7 +62,7 @@ def _finished(p: LinearShape, arrays: Arrays, sums: np.ndarray) -> Arrays:
 
 
 def answer(p: LinearShape, arrays: Arrays) -> Arrays:
-    """In float64."""
+    """The float64 reference."""
     return _finished(p, arrays, _sums(p, arrays))
 
 
@@ -102,7 +102,7 @@ def bound(p: LinearShape, arrays: Arrays, precision: str) -> Arrays:
 
 
 def mistakes(p: LinearShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong kernel may have computed."""
+    """Results of typical mistakes."""
     sums = _sums(p, arrays)
     yield "the bias is left out", _finished(p, arrays, sums - arrays["bias"])
     if p.norm:

@@ -114,11 +114,11 @@ class LinearShape(Problem):
         return self.N
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` entries."""
+        """The same problem with ``n`` entries."""
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """As people write it: ``(32 x 197,768) -> 2304 fp16``, and what comes with it."""
+        """The text that commands print: ``(32 x 197,768) -> 2304 fp16``, and what comes with it."""
         words = [f"({self.N} x {self.T},{self.k}) -> {self.n} {self.out}"]
         words += ["normed"] if self.norm else []
         words += [self.act] if self.act != "none" else []

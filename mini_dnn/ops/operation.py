@@ -1,8 +1,8 @@
-"""Operations: what is computed, whoever computes it.
+"""Operations: definitions of computations, independent of the variants that implement them.
 
-An operation is one file of this folder, which ends with ``OPERATION = Operation(...)``. It names the arrays
-of each of its problems, gives their float64 answer and the bound of its error, and lists the problems that
-are checked and measured. Everything else of mini_dnn works on these, and knows no operation by name.
+An operation is one file of this folder, which ends with ``OPERATION = Operation(...)``. It declares the
+arrays of its problems, computes their float64 reference and its error bound, and lists the problems that are
+checked and measured. All other code of mini_dnn works with any operation, and names none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 def normal(problem: Any, rng: np.random.Generator) -> Arrays:
-    """Normally distributed values for each array that is given, in its type."""
+    """Normally distributed values for each input array, in its type."""
     given: dict[str, Array] = problem.named("in", "weight")
     return {
         name: rng.standard_normal(a.shape, np.float32).astype(a.dtype, copy=False)
@@ -44,18 +44,18 @@ def _no_probe(problem: Any, precision: str, rng: np.random.Generator) -> tuple[A
 
 @dataclass(frozen=True)
 class Sample:
-    """A part of a large problem that is a problem by itself.
+    """A part of a large problem that is itself a problem.
 
     Parameters
     ----------
     problem, arrays, outputs
-        The smaller problem, what is given of it, and its outputs.
+        The smaller problem, its inputs, and its outputs.
     rows
-        Where the entries of the outputs' second axis lie in the large problem.
+        Indices in the large problem of the entries along the second axis of the outputs.
     words
-        Which part it is.
+        A description of the part.
     axis
-        Another axis of the outputs, if it is not the second one that was cut.
+        The axis of the outputs that was cut, if it is not the second one.
     """
 
     problem: Any
@@ -68,16 +68,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Trial:
-    """A problem that ``check`` runs beside those of `Operation.check`, and the tests of each variant do not.
+    """A problem that only ``check`` runs, in addition to those of `Operation.check`.
 
     Parameters
     ----------
     problem
-        What it is.
+        The problem.
     draw
-        ``(problem, precision, rng) -> arrays``: its inputs; None: those of the operation.
+        ``(problem, precision, rng) -> arrays``: its inputs. None: the inputs of the operation.
     sampled
-        Run some blocks of each launch, in memory that is taken where it is touched: it is too large for more.
+        Run only some blocks of each launch, and allocate memory only where it is touched, because the problem
+        is too large otherwise.
     """
 
     problem: Any
@@ -87,75 +88,74 @@ class Trial:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is computed: see the module's docstring.
+    """The definition of a computation; see the docstring of the module.
 
     Parameters
     ----------
     name
-        That of its file.
+        The name of its file.
     about
-        What it computes, in a line for people.
+        A description in one line.
     notes
-        What else its callers have to know, such as the range of the default variant.
+        Further notes for callers, such as the range of the default variant.
     problem
         The type of its problems.
     answer
-        ``(problem, arrays) -> outputs`` in float64, from the arrays that are given.
+        ``(problem, arrays) -> outputs``: the float64 reference, computed from the inputs.
     bound
-        ``(problem, arrays, precision) -> outputs``: the most that each element may be off.
+        ``(problem, arrays, precision) -> outputs``: the largest error allowed for each element.
     check
         Problems for ``check`` and the tests: small and irregular, so that no tile divides them.
     trials
-        Problems that ``check`` runs, too: what betrays an index by a reciprocal, a sum in half, more entries
-        than a grid has in z.
+        Further problems for ``check``, which reveal indices computed with a reciprocal, sums in half, and
+        more entries than a grid allows along z.
     large
         Problems with arrays of more than 2^31 elements, of which ``check --large`` runs some blocks.
     course
         Problems that are measured, profiled and shown, by name.
     of
-        ``(*arrays, **fields) -> (problem, arrays)``: the problem that given arrays are. It converts what
-        loses nothing, and refuses the rest.
+        ``(*arrays, **fields) -> (problem, arrays)``: the problem for these arrays. Arrays are converted if no
+        information is lost; all others are refused.
     spare
-        Problems that ``check`` adds where a variant refuses some of `check`, or fails there: the ordinary
-        ones.
+        Ordinary problems, which ``check`` adds if a variant refuses some of `check`, or fails there.
     traits
-        What tells some problems from others, in words: ``{"R != S": lambda s: s.R != s.S}``. Where a variant
-        fails at those problems alone, ``check`` says so.
+        Properties of problems, with their descriptions: ``{"R != S": lambda s: s.R != s.S}``. If a variant
+        fails only at problems with one of them, ``check`` reports it.
     draw
-        ``(problem, rng) -> arrays``: random values for all arrays that are given.
+        ``(problem, rng) -> arrays``: random values for all inputs.
     mistakes
-        ``(problem, arrays)``: believable mistakes in words, each with the outputs that it gives.
+        ``(problem, arrays)``: descriptions of typical mistakes, each with the outputs that it causes.
     probe
-        ``(problem, precision, rng)``: a problem and inputs that tell an answer in the next lower precision
-        from one in this precision; None where there are none.
+        ``(problem, precision, rng)``: a problem and inputs that distinguish a result in the next lower
+        precision from one in this precision; None if there are none.
     audit
-        ``(problem, arrays, outputs, precision, rng)``: what is wrong with all of large outputs, found faster
-        than by computing them; empty if nothing is. None where there is no such way.
+        ``(problem, arrays, outputs, precision, rng)``: verifies complete large outputs faster than by
+        computing them. The description of an error, or an empty string. None if there is no such method.
     sample
-        ``(problem, arrays, outputs, part, rng) -> Sample``: about this part of the work, chosen by chance.
-        Outputs of large problems are then compared in such a part, and audited as a whole. None where the
-        batch is what is cut.
+        ``(problem, arrays, outputs, part, rng) -> Sample``: a random part of about this fraction of the work.
+        Outputs of large problems are compared in such a part, and audited as a whole. None if parts are cut
+        from the batch.
     timed
-        ``(problem, precision, rng) -> arrays``: what `draw` gives, for timed calls, each of which has inputs
-        of its own. They are drawn quickly, and an answer less exact than this precision shows with them.
-        None: those of `draw`.
+        ``(problem, precision, rng) -> arrays``: like `draw`, for timed calls, each of which has its own
+        inputs. They are generated quickly, and they reveal results in a lower precision. None: those of
+        `draw`.
     axes
-        What the letters of the arrays' axes stand for: ``{"n": "image"}``.
+        The meanings of the letters of the axes: ``{"n": "image"}``.
     cure
-        What to compare where a result is wrong: the formula.
+        Advice for a wrong result: the formula to compare with.
     default
-        The variant that is taken where none is named. It takes every problem.
+        The variant that is used if none is named. It supports every problem.
     preferred
-        Variants that are taken instead where they take the problem and the device can run them: the best
+        Variants that are used instead if they support the problem and the device can run them, the best
         first.
     baseline
-        The variant that its tables compare with.
+        The variant with which its tables compare.
     pytorch
         ``(problem) -> expression``: the outputs in PyTorch, from tensors with the arrays' names, where ``F``
-        is ``torch.nn.functional``. Empty where PyTorch has no such function.
+        is ``torch.nn.functional``. Empty if PyTorch has no such function.
     sums
-        Whether outputs are sums of products and nothing else, so that what is beyond a precision's range
-        shows in them: a maximum may hide it. See `mini_dnn.ops.promises`.
+        Whether outputs are only sums of products, so that values beyond the range of a precision affect them,
+        whereas a maximum may hide such values. See `mini_dnn.ops.promises`.
     """
 
     name: str
@@ -197,7 +197,7 @@ class Operation:
 
     @property
     def usage(self) -> str:
-        """The fields as ``--shapes`` takes them: ``N,C,H,W,M,R,S``."""
+        """The fields in the order of ``--shapes``: ``N,C,H,W,M,R,S``."""
         return ",".join(self.fields)
 
     def parse(self, text: str) -> Any:
@@ -206,7 +206,7 @@ class Operation:
         Raises
         ------
         ShapeError
-            It names none.
+            The text is not a problem of this operation.
         """
         words = [word.strip() for word in text.split(",")]
         kinds = list(self._types.values())
@@ -222,12 +222,12 @@ class Operation:
             ) from error
 
     def decode(self, values: Sequence[Any]) -> Any:
-        """The problem with these values of its fields; those that have a default may be left out at the end.
+        """The problem with these values of its fields; fields with a default may be omitted at the end.
 
         Raises
         ------
         ShapeError
-            They are of other types, too many or too few, or make no sense together.
+            They have other types, are too many or too few, or are inconsistent.
         """
         names = list(self._types)
         needed = sum(f.default is dataclasses.MISSING for f in self.problem.__dataclass_fields__.values())
@@ -240,12 +240,12 @@ class Operation:
         return self.problem(*values)
 
     def inputs(self, problem: Any, seed: int) -> Arrays:
-        """Random values for all arrays that are given.
+        """Random values for all inputs.
 
         Raises
         ------
         ShapeError
-            They do not fit the memory.
+            They do not fit into memory.
         """
         try:
             return self.draw(problem, np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""Problems: one size of an operation each, and the arrays that it is about."""
+"""Problems: sizes of an operation, with their arrays."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Array:
     split
         Whether its first axis is the one along which a batch is cut.
     gap
-        Elements at the end of each line of the last axis that belong to nobody: what is in them does not
-        matter, and they are not written.
+        Unused elements at the end of each line of the last axis. Their values do not matter, and they are not
+        written.
     """
 
     shape: tuple[int, ...]
@@ -58,42 +58,41 @@ class Array:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def without_gap(self, values: np.ndarray) -> np.ndarray:
-        """What is not in a gap: a view."""
+        """A view of the elements outside of gaps."""
         return values[..., : self.shape[-1] - self.gap] if self.gap else values
 
     def in_gap(self, values: np.ndarray) -> np.ndarray:
-        """What is in a gap: a view."""
+        """A view of the elements in gaps."""
         return values[..., self.shape[-1] - self.gap :]
 
     def index(self, at: Sequence[Any]) -> str:
-        """An index in words: ``[n=0, m=3]``, or ``[0, 3]`` where the axes have no letters."""
+        """An index as text: ``[n=0, m=3]``, or ``[0, 3]`` if the axes have no letters."""
         names = [f"{letter}=" for letter in self.axes] or [""] * len(at)
         return f"[{', '.join(f'{name}{int(i)}' for name, i in zip(names, at, strict=True))}]"
 
 
 class Problem:
-    """One size of an operation: the base of frozen dataclasses of whole numbers, flags and words.
+    """One size of an operation: the base of frozen dataclasses of integers, flags and strings.
 
-    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass says which `arrays`
-    and how many `flops` that means, what its `batch` is, and refuses sizes that make no sense with
-    `ShapeError`.
+    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass defines `arrays`,
+    `flops` and `batch`, and raises `ShapeError` for invalid sizes.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """All arrays by name, inputs first: the order in which a host function takes them."""
+        """All arrays by name, inputs first, in the order of the arguments of a host function."""
         raise NotImplementedError
 
     @property
     def flops(self) -> int:
-        """Floating-point operations; 0 where they say nothing of the work."""
+        """The number of floating-point operations; 0 if it does not measure the work."""
         raise NotImplementedError
 
     @property
     def batch(self) -> int:
-        """Entries along the axis on which large problems are cut."""
+        """The number of entries along the axis on which large problems are split."""
         raise NotImplementedError
 
     def with_batch(self, n: int) -> Self:
@@ -112,26 +111,26 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The values of its fields as ``--shapes`` takes them."""
+        """The values of its fields in the form of ``--shapes``."""
         return ",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in self.numbers)
 
     @property
     def min_bytes(self) -> int:
-        """Bytes that must cross the memory bus: each array once."""
+        """The minimum memory traffic in bytes: each array once."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def named(self, *roles: str) -> dict[str, Array]:
-        """The arrays of these roles."""
+        """The arrays with these roles."""
         return {name: array for name, array in self.arrays.items() if array.role in roles}
 
 
 def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
-    """The array as C-contiguous float32, converted where that loses nothing.
+    """The array as C-contiguous float32, converted if no information is lost.
 
     Parameters
     ----------
     name, axes
-        What messages call the array and its axes, such as ``"x"`` and ``"N,C,H,W"``.
+        Names of the array and its axes for messages, such as ``"x"`` and ``"N,C,H,W"``.
 
     Raises
     ------

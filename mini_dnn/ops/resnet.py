@@ -182,7 +182,7 @@ def draw(p: ResNetShape, rng: np.random.Generator) -> Arrays:
 
 
 def mistakes(p: ResNetShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong plan may have computed."""
+    """Results of typical mistakes."""
 
     def other(norm: Norm = normalised, join: Join = _joined) -> Arrays:
         return _scores(arrays, features(p, arrays, norm, join))

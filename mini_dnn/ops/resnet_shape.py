@@ -114,11 +114,11 @@ class ResNetShape(Problem):
         return self.N
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` images."""
+        """The same problem with ``n`` images."""
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """Input, what is inside, and output, as people write them."""
+        """The text that commands print: input, sizes of the network, and output."""
         side, blocks = self.image, sum(self.sizes.blocks)
         return (
             f"({self.N},{self.channels},{side},{side}) {KINDS[self.dtype]}, {blocks} blocks of {self.widths} "

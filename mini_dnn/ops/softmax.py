@@ -29,48 +29,48 @@ class Rows(Problem):
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """Values in, probabilities out."""
+        """The values as input, the probabilities as output."""
         shape = (self.N, self.L)
         return {"x": Array(shape, axes="nl"), "y": Array(shape, axes="nl", role="out")}
 
     @property
     def flops(self) -> int:
-        """A comparison, a difference, a sum and a quotient for each value; exponentials are not counted."""
+        """A comparison, a difference, a sum and a quotient per value; exponentials are not counted."""
         return 4 * self.N * self.L
 
     @property
     def batch(self) -> int:
-        """Rows: a batch that does not fit the device is cut between them."""
+        """The number of rows. A batch that does not fit the device is split between rows."""
         return self.N
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` rows."""
+        """The same problem with ``n`` rows."""
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """As people write it."""
+        """The text that commands print."""
         return f"{self.N:,} rows of {self.L:,}"
 
 
 def arrays_of(x: np.ndarray) -> tuple[Rows, Arrays]:
-    """The problem that an array ``(N, L) float32`` is."""
+    """The problem and the arrays for an array ``(N, L) float32``."""
     if x.ndim != 2 or x.dtype != np.float32:
         raise ShapeError(f"x is {x.shape} {x.dtype}; expected (N, L) float32")
     return Rows(*x.shape), {"x": np.ascontiguousarray(x)}
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """In float64."""
+    """The float64 reference."""
     powers = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def bound(problem: Rows, arrays: Arrays, precision: str) -> Arrays:
-    """Rounding a value or a difference changes its power by as much; the sum's error is a random walk."""
+    """A power has the rounding error of its exponent as relative error; that of the sum is a random walk."""
     operand, accumulate = ROUND_OFF[precision]
     x = arrays["x"].astype(np.float64)
     top = x.max(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):  # of -inf, whose probability is 0
+    with np.errstate(invalid="ignore"):  # -inf has the probability 0
         relative = 2 * operand * (np.abs(x) + np.abs(top))
         relative += CONFIDENCE * accumulate * (4 + top - x + np.sqrt(problem.L))
         allowed = np.nan_to_num(relative * softmax(x), nan=0.0, posinf=0.0)
@@ -78,14 +78,14 @@ def bound(problem: Rows, arrays: Arrays, precision: str) -> Arrays:
 
 
 def draw(problem: Rows, rng: np.random.Generator) -> Arrays:
-    """Normal values; every other row is steep."""
+    """Normally distributed values; those of every other row are scaled by STEEP."""
     x = rng.standard_normal((problem.N, problem.L), np.float32)
     x[1::2] *= np.float32(STEEP)
     return {"x": x}
 
 
 def mistakes(problem: Rows, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong kernel may have computed."""
+    """Results of typical mistakes."""
     x = arrays["x"].astype(np.float64)
     powers = np.exp(x - x.max(axis=1, keepdims=True))
     yield "the powers are not divided by their sum", {"y": powers}

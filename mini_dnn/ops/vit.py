@@ -129,11 +129,11 @@ class VitShape(Problem):
         return self.N
 
     def with_batch(self, n: int) -> Self:
-        """The same with ``n`` images."""
+        """The same problem with ``n`` images."""
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """Input, what is inside, and output, as people write them."""
+        """The text that commands print: input, sizes of the network, and output."""
         side = self.image
         return (
             f"({self.N},{self.channels},{side},{side}) {KINDS[self.dtype]}, {self.T} tokens of {self.width}, "
@@ -239,7 +239,7 @@ def draw(problem: VitShape, rng: np.random.Generator) -> Arrays:
 
 
 def mistakes(problem: VitShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What a wrong plan may have computed."""
+    """Results of typical mistakes."""
 
     def without(*names: str) -> Arrays:
         zeros = {name: np.zeros_like(arrays[name]) for name in names}

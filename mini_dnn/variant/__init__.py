@@ -1,6 +1,6 @@
-"""Variants: a folder with a ``kernel.cu`` and a ``variant.py`` that says what to launch.
+"""Variants: folders with a ``kernel.cu`` and a ``variant.py`` that describes the launches.
 
-A variant is data. The names that ``variant.py`` files import come from here.
+A variant is data. ``variant.py`` files import the names of this module.
 """
 
 from mini_dnn.ops.conv2d import ConvShape

@@ -19,7 +19,7 @@ from mini_dnn.ops import Problem
 
 @dataclass(frozen=True)
 class Images:
-    """Entries ``first`` to ``last - 1`` of a buffer's first axis: images, as a rule."""
+    """Entries ``first`` to ``last - 1`` of the first axis of a buffer, such as images."""
 
     buffer: str
     first: int
@@ -28,34 +28,34 @@ class Images:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What tensor copies move (``ptx::tensor_load``, ``ptx::tensor_store``): boxes of a buffer's matrices.
+    """Boxes of a buffer for tensor copies (``ptx::tensor_load``, ``ptx::tensor_store``).
 
-    The kernel takes it as ``const __grid_constant__ ptx::TensorMap``. Elements of a box that lie outside of
-    the shape read as zeros and are not written. A box begins at a multiple of 16 bytes of its row.
+    The parameter of the kernel is ``const __grid_constant__ ptx::TensorMap``. Elements of a box outside of
+    the shape are read as zeros and are not written. A box starts at a multiple of 16 bytes of its row.
 
     Parameters
     ----------
     buffer
         Name of an array of the problem, or of a scratch buffer.
     box
-        Elements along each axis that one copy moves, two axes or three, the innermost last: ``(128, 64)``
-        is 128 rows of 64 elements. At most 256 each; a row has just ``swizzle`` bytes, or without one a
-        multiple of 16.
+        The number of elements that one copy moves along each of two or three axes, the innermost last:
+        ``(128, 64)`` is 128 rows of 64 elements. At most 256 each. A row has exactly ``swizzle`` bytes, or
+        without a swizzle a multiple of 16.
     shape
         Elements along each axis, the innermost last; by default those of the buffer's last axes.
     strides
-        Elements from one entry to the next, of all axes but the last, whose elements are side by side:
-        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` lies within these, else
-        ``shape`` without gaps.
+        Elements from one entry to the next, for all axes but the last, whose elements are adjacent:
+        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` fits into these,
+        otherwise those of ``shape`` without gaps.
     swizzle
-        In bytes. 128: of rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` lie at
-        ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects them: bits 4 to 6 of an address are
-        changed by bits 7 to 9. With 64 bits 4 and 5 are, with 32 bit 4. 0: they lie as they come.
+        In bytes. 128: in rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` are at
+        ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects: bits 4 to 6 of an address are XORed with
+        bits 7 to 9. With 64, bits 4 and 5 are changed; with 32, bit 4. 0: no swizzle.
     dtype
         ``"float16"``, ``"bfloat16"`` or ``"float32"``; by default the buffer's.
     windows
-        R, stride and padding of windows: for ``ptx::tensor_load_windows``, which brings a
-        pixel of each of many windows. Then ``shape`` is (N, H, W, C) and ``box`` is windows and channels of a
+        R, stride and padding of windows, for ``ptx::tensor_load_windows``, which loads one pixel of each of
+        many windows. Then ``shape`` is (N, H, W, C) and ``box`` is the numbers of windows and channels of a
         copy: at most 1,024 and 256.
     """
 
@@ -68,7 +68,7 @@ class TensorMap:
     windows: tuple[int, ...] | None = None
 
     def geometry(self, shape: tuple[int, ...], dtype: str, nbytes: int) -> MapGeometry:
-        """How it sees a buffer.
+        """The geometry of the map for a buffer.
 
         Parameters
         ----------
@@ -78,7 +78,8 @@ class TensorMap:
         Raises
         ------
         VariantError
-            No GPU could copy so, or not from this buffer; the message says why and what to do.
+            No GPU can copy in this way, or not from this buffer; the message explains the reason and the
+            solution.
         """
         kind, axes = self.dtype or dtype, len(self.box) if self.windows is None else 4
         if kind not in ELEMENTS:
@@ -108,7 +109,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel file, and the definitions that it is compiled with."""
+    """A kernel file, and its preprocessor definitions."""
 
     source: Path
     defines: tuple[tuple[str, int], ...]
@@ -128,22 +129,23 @@ class Launch:
     grid, block
         Blocks in the grid and threads in a block, one to three entries each, x first.
     args
-        In the kernel's order. A string names a buffer (an array of the problem, or a scratch buffer),
-        `Images` a part of one, `TensorMap` boxes of one; an int is passed as ``int``, a float as ``float``,
-        a NumPy scalar as what it is.
+        In the order of the kernel. A string names a buffer (an array of the problem, or a scratch buffer),
+        `Images` a part of one, `TensorMap` boxes of one. An int is passed as ``int``, a float as ``float``,
+        and a NumPy scalar as its type.
     shared_bytes
         Dynamic shared memory of a block.
     stream
-        Work on one stream runs in order; different streams may overlap, but for what `Record` and `Wait`
-        put in order.
+        Work on one stream runs in order. Work on different streams may overlap, except where `Record` and
+        `Wait` order it.
     cluster
-        How many blocks, along x or along each axis, run at the same time and reach each other's shared memory
-        (``ptx::cluster_shared``). The grid is a multiple of it. It needs ``min_arch=90``.
+        The number of blocks, along x or along each axis, that run at the same time and can access each
+        other's shared memory (``ptx::cluster_shared``). The grid is a multiple of it. It needs
+        ``min_arch=90``.
     early
-        The kernel may begin before the one ahead of it on the stream has ended, and calls
-        ``ptx::grid_wait()`` before it reads or writes what that one uses.
+        The kernel may start before the previous one on the stream has ended, and calls ``ptx::grid_wait()``
+        before it accesses data of that kernel.
     code
-        Where the kernel is, if not in the variant's own file: see `Call`.
+        The file of the kernel, if it is not the variant's own file; see `Call`.
     """
 
     kernel: str
@@ -158,7 +160,7 @@ class Launch:
 
     @property
     def new_in_hopper(self) -> str:
-        """What of it needs a GPU of compute capability 9.0, in words; empty if nothing does."""
+        """The features that need a GPU of compute capability 9.0, as text; empty if there are none."""
         if self.cluster_sizes != ALONE:
             return f"cluster={self.cluster}"
         return "a TensorMap" if any(isinstance(argument, TensorMap) for argument in self.args) else ""
@@ -188,7 +190,7 @@ class CopyToSymbol:
 
 @dataclass(frozen=True)
 class CopyIn:
-    """Copy a part of an input from pinned host memory; a plan with one of these copies all of the batch."""
+    """Copy a part of an input from pinned host memory. A plan with such a step copies the whole batch."""
 
     images: Images
     stream: int = 0
@@ -204,10 +206,10 @@ class CopyOut:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Copy a whole buffer to pinned host memory and back, as if the host had a part in the work.
+    """Copy a whole buffer to pinned host memory and back, as if the host computed a step.
 
-    It shows what that costs: nobody changes the values on their way. These copies belong to the op and to its
-    time, while those of `CopyIn` and `CopyOut` come before and after it.
+    It measures the cost of these copies; the values do not change. The copies are part of the op and of its
+    time, whereas those of `CopyIn` and `CopyOut` come before and after it.
     """
 
     buffer: str
@@ -216,7 +218,7 @@ class RoundTrip:
 
 @dataclass(frozen=True)
 class Gemm:
-    """A matrix product in the types of its buffers, with sums in fp32: by the device's own library (cuBLAS).
+    """A matrix product in the types of its buffers, with sums in fp32, computed by cuBLAS.
 
     Parameters
     ----------
@@ -226,7 +228,7 @@ class Gemm:
         See `Product`.
     impl
         The name of a variant of the matrix product that computes it instead of the library, such as
-        ``"gemm/v3_registers"``: see `Call`, which this is a short form of.
+        ``"gemm/v3_registers"``: this is a short form of `Call`.
     """
 
     a: str
@@ -247,13 +249,13 @@ class Gemm:
 
     @property
     def product(self) -> Product:
-        """What is computed, whatever the buffers."""
+        """The product, independent of the buffers."""
         return Product(**{field.name: getattr(self, field.name) for field in fields(Product)})
 
 
 @dataclass(frozen=True)
 class Call:
-    """A problem that another variant solves on buffers of this plan: its launches take the step's place.
+    """A problem that another variant solves on buffers of this plan; its launches replace the step.
 
     Parameters
     ----------
@@ -262,9 +264,9 @@ class Call:
     problem
         One of its operation, such as ``AttentionShape(32, 12, 197, 64, layout="packed")``.
     arrays
-        The buffer that each of the problem's arrays is: an array of this plan's problem, or a scratch buffer,
-        of the same type. Its shape may be another one, as long as the array lies within it. Two arrays may
-        be one buffer where the variant reads an element before it writes it, and by the same thread.
+        A buffer for each array of the problem: an array of this plan's problem, or a scratch buffer, of the
+        same type. Its shape may be different if the array fits into it. Two arrays may share a buffer if the
+        variant reads each element before it writes it, in the same thread.
     """
 
     impl: str
@@ -275,13 +277,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Record:
-    """Note how far a stream has come: to where all work is done that it was given so far.
+    """Record an event on a stream: it is complete when all earlier work on the stream is complete.
 
     Parameters
     ----------
     event
-        A name of your own, a word, by which a `Wait` means this moment. A later record of the same name is
-        another moment: a wait means the last one before it.
+        The name to which a `Wait` refers. If a name is recorded several times, a wait refers to the last
+        record before it.
     """
 
     event: str
@@ -290,12 +292,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Wait:
-    """Let what a stream is given from here on wait until another stream has come as far as a `Record` says.
+    """Let all later work on a stream wait for an event that a `Record` has recorded on another stream.
 
     Parameters
     ----------
     event
-        The name that an earlier `Record` of the same list of steps gave.
+        The name of an earlier `Record` in the same list of steps.
     """
 
     event: str
@@ -307,7 +309,7 @@ WrittenStep = Step | Call  # that a variant may write
 
 
 def waits_in_vain(steps: Sequence[Step]) -> list[Wait]:
-    """The waits for events that no step before them records: a stream would not wait at all."""
+    """The waits for events that no earlier step records; such a stream would not wait at all."""
     known: set[str] = set()
     found = []
     for step in steps:
@@ -319,12 +321,12 @@ def waits_in_vain(steps: Sequence[Step]) -> list[Wait]:
 
 
 def check_step(step: WrittenStep, variant: str) -> None:
-    """See that the fields of a variant's step are what they are declared to be.
+    """Check that the fields of a step have their declared types.
 
     Raises
     ------
     VariantError
-        One is not.
+        A field has another type.
     """
     what = f"the launch of {step.kernel}" if isinstance(step, Launch) else f"a {type(step).__name__}"
     for name, value in vars(step).items():

@@ -1,4 +1,4 @@
-"""A variant's one answer for one problem."""
+"""The plan of a variant for one problem."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step
 
 @dataclass(frozen=True)
 class Planned:
-    """What to compile, allocate and launch for one problem: made by `Variant.planned`, and never by hand.
+    """Everything to compile, allocate and launch for one problem; created by `Variant.planned`.
 
     Parameters
     ----------
     name
-        Of the variant.
+        The name of the variant.
     problem
-        Which problem it solves.
+        The problem that it solves.
     steps, setup
-        Work of each call, and work that is done once before the first one.
+        Steps of each call, and steps that run once before the first call.
     scratch
-        Buffers beside the problem's arrays.
+        Additional buffers.
     defines
         Preprocessor definitions.
     source
@@ -34,7 +34,7 @@ class Planned:
     precision, min_arch, needs_gpu
         See `Variant`.
     views
-        Further names of buffers, with the shape that they have by that name.
+        Further names of buffers, with the shapes for these names.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Planned:
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
-        """Everything that has to be allocated: the problem's arrays, then scratch buffers."""
+        """All arrays to allocate: those of the problem, then scratch buffers."""
         return {**self.problem.arrays, **self.scratch}
 
     @property
@@ -61,7 +61,7 @@ class Planned:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the scratch buffers alone."""
+        """Bytes of the scratch buffers only."""
         return sum(array.nbytes for array in self.scratch.values())
 
     @property
@@ -76,18 +76,18 @@ class Planned:
 
     @property
     def streams(self) -> int:
-        """How many streams it uses: one more than the largest number."""
+        """The number of streams: one more than the largest stream number."""
         return 1 + max((step.stream for step in (*self.setup, *self.steps)), default=0)
 
     @property
     def copies_itself(self) -> bool:
-        """Whether the plan copies inputs and outputs, and not its caller."""
+        """Whether the plan itself copies inputs and outputs, instead of its caller."""
         return any(isinstance(step, CopyIn | CopyOut) for step in self.steps)
 
     def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
-        """Whether its buffers fit so much memory, and its grids the limits of CUDA.
+        """Whether its buffers fit into this much memory, and its grids are within the limits of CUDA.
 
-        With ``scratch_alone`` the problem's arrays are there already.
+        With ``scratch_alone``, the arrays of the problem are already allocated.
         """
         grids = [launch.grid for launch in self.launches]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))

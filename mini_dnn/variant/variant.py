@@ -49,41 +49,42 @@ class Variant:
     Parameters
     ----------
     op
-        The operation's name. The functions below take one of its problems.
+        The name of the operation. The functions below accept one of its problems.
     idea
-        The one idea, in a sentence.
+        The idea, in one sentence.
     plan
         The steps of each call: a pure function. None for a variant that runs on the host.
     setup
-        Steps that are done once, before the first call: they read weights only.
+        Steps that run once, before the first call. They read only weights.
     scratch
-        Buffers that the plan needs beside the problem's arrays: a shape for float32, or an `Array`.
+        Additional buffers of the plan: a shape for float32, or an `Array`.
     defines
         Preprocessor definitions for the kernel: a mapping, or a function of the problem for kernels
         that are specialised at compile time.
     parent
         The variant that this one improves on.
     precision
-        How exact a check may expect it to be: ``"fp32"``; ``"tf32"`` or ``"fp16"`` when operands are
-        rounded so; ``"fp16_sum"`` when sums are kept in half too.
+        The precision that a check expects: ``"fp32"``; ``"tf32"`` or ``"fp16"`` if operands are rounded to
+        this type; ``"fp16_sum"`` if sums are also kept in half.
     compute_type
-        In what its products are computed, which says how fast a GPU could be at most: empty if in its
-        precision; ``"3xfp16"`` if three products of halves stand for each one, or ``"3xtf32"``. Where that
-        depends on the problem, a function of it.
+        The type of its products, which determines the peak rate of a GPU: empty if it is the precision;
+        ``"3xfp16"`` if each product is computed as three products of halves, or ``"3xtf32"``. If it depends
+        on the problem, a function of the problem.
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
-        Says which limit a problem hits, or returns an empty string when the variant can do it.
+        Returns a text that names the limit that a problem exceeds, or an empty string if the variant supports
+        the problem.
     host
         Instead of a plan: a NumPy function of the problem's inputs, in their order.
     needs_gpu
-        Why the emulator cannot run it; empty if it can.
+        The reason why the emulator cannot run it; empty if it can.
     sweep
         The search that found its parameters.
     compact
-        The same kernel in blocks of at most 64 KB of shared memory, for GPUs that grant too little.
+        The same kernel in blocks of at most 64 KB of shared memory, for GPUs with too little shared memory.
     lookup, name, folder
-        Filled in by `find`: how other variants are found, what this one is called, and where it lies.
+        Set by `find`: a function that finds other variants, the name of this one, and its folder.
     """
 
     op: str
@@ -112,16 +113,16 @@ class Variant:
 
     @property
     def operation(self) -> Operation:
-        """What it computes."""
+        """The operation that it computes."""
         return ops.find(self.op)
 
     def limit_for(self, problem: Any) -> str:
-        """Which limit the problem hits; empty if the variant takes it.
+        """The limit that the problem exceeds; empty if the variant supports it.
 
         Raises
         ------
         VariantError
-            It is a problem of another operation, or ``refuses`` fails.
+            The problem belongs to another operation, or ``refuses`` fails.
         """
         if type(problem) is not self.operation.problem:
             raise VariantError(
@@ -136,17 +137,17 @@ class Variant:
         return limit or ""
 
     def planned(self, problem: Any, max_shared_bytes: int) -> Planned:
-        """The answer for a problem, on a device whose blocks may have so much shared memory.
+        """The plan for a problem, on a device whose blocks may have this much shared memory.
 
-        It is `compact`'s where a block of the variant itself would need more. Where not even that one keeps
-        to it, the launch says so. Arrays of a fixed size in the kernel come on top of what a launch asks for,
-        and a variant leaves room for them.
+        It is the plan of `compact` if a block of the variant itself needs more. If `compact` also needs more,
+        the launch raises an error. Arrays of a fixed size in the kernel are needed in addition to the shared
+        memory of a launch, and a variant must leave room for them.
 
         Raises
         ------
         VariantError
-            The variant refuses the problem, or one of its functions fails or gives something else than it
-            should; the message names the line.
+            The variant refuses the problem, or one of its functions fails or returns an invalid value; the
+            message names the line.
         """
         limit = self.limit_for(problem)
         if limit:
@@ -190,7 +191,7 @@ class Variant:
             ) from error
 
     def computes_in(self, problem: Any) -> str:
-        """In what its products of a problem are computed, one of `COMPUTE_TYPES`."""
+        """The type of its products for a problem, one of `COMPUTE_TYPES`."""
         given = self.compute_type
         if callable(given):
             given = self._call("compute_type", given, problem)
@@ -200,7 +201,7 @@ class Variant:
         return given or self.precision
 
     def run_host(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
-        """Call ``host``, for a variant that has it; the outputs by name."""
+        """Call ``host``, for a variant that has it, and return the outputs by name."""
         assert self.host is not None, "the caller looks"
         found = self._call("host", self.host, *(arrays[name] for name in problem.named("in", "weight")))
         expected = problem.named("out")
@@ -276,7 +277,7 @@ def _array(value: Any) -> Array:
 
 
 def where(error: BaseException, file: Path) -> str:
-    """The error with the line of ``file`` where it happened."""
+    """The error with the line of ``file`` that raised it."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
