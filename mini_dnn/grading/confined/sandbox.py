@@ -97,13 +97,14 @@ class Isolation:
 
 
 def code_folders() -> list[Path]:
-    """Folders of Python, the compilers and mini_dnn that confined processes read.
+    """Folders of Python, the compilers and mini_dnn, and the compilers, that confined processes read.
 
     Of mini_dnn itself, not the grading package: rubrics lie there.
     """
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     found = [find_nvcc(), shutil.which(os.environ.get("CXX", "g++")), shutil.which("readelf")]
-    compilers = [Path(program).resolve().parents[1] for program in found if program]
+    programs = [Path(program).absolute() for program in found if program]  # by the names that are called, too
+    compilers = [*programs, *(program.resolve().parents[1] for program in programs)]
     compilers += [Path(p) for name in SEARCHED for p in os.environ.get(name, "").split(":") if p[:1] == "/"]
     own = [path for path in PACKAGE.iterdir() if path.name not in ("grading", "__pycache__")]
     folders = [Path(name) for name in (*SYSTEM, *python)] + compilers + own
