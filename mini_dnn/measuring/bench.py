@@ -213,7 +213,8 @@ def spread(timed: Timed) -> dict[str, Any]:
     """How well an op time is known, from its samples."""
     samples = timed.samples_ms
     return {
-        "op_ms_quartiles": statistics.quantiles(samples, n=4) if len(samples) > 1 else None,
+        # those of two samples lie beyond them, and may be negative
+        "op_ms_quartiles": statistics.quantiles(samples, n=4) if len(samples) > 2 else None,
         "median_error": median_error(samples) if len(samples) >= 6 else None,
         "settled": timed.settled,
         "repeats": len(samples),

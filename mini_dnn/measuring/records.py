@@ -48,7 +48,8 @@ Started = Annotated[
     str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\+00:00\Z")
 ]  # ISO 8601, UTC
 Versions = Annotated[dict[Name, Words], Meta(max_length=200)]  # by the name of a program
-Quartiles = Annotated[list[Finite], Meta(min_length=3, max_length=3)]
+Quartiles = Annotated[list[Positive], Meta(min_length=3, max_length=3)]
+ROUNDED = 1e-9  # by how much, of itself, a median may differ that was computed in another way
 
 
 def check_started(text: str) -> None:
@@ -75,6 +76,25 @@ def check_order(values: Sequence[float | None], what: str) -> None:
     known = [value for value in values if value is not None]
     if any(one > next_one for one, next_one in pairwise(known)):
         raise ValueError(f"{what} do not rise: {', '.join(f'{value:g}' for value in known)}")
+
+
+def check_quartiles(op_ms: float | None, quartiles: Sequence[float] | None) -> None:
+    """Refuse quartiles that fall, and a median that does not lie between them.
+
+    Raises
+    ------
+    ValueError
+        They do, or it does not.
+    """
+    if not quartiles:
+        return
+    check_order(quartiles, "op_ms_quartiles")
+    first, _, third = quartiles
+    if op_ms is not None and not first * (1 - ROUNDED) <= op_ms <= third * (1 + ROUNDED):
+        raise ValueError(
+            f"op_ms is {op_ms:g}, which is not between its quartiles, {first:g} and {third:g}; "
+            "expected the median of the same samples"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +195,7 @@ class Row:
 
     def __post_init__(self) -> None:
         check_order((self.op_ms_min, self.op_ms, self.op_ms_max), "op_ms_min, op_ms and op_ms_max")
-        check_order(self.op_ms_quartiles or (), "op_ms_quartiles")
+        check_quartiles(self.op_ms, self.op_ms_quartiles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +255,7 @@ class OpTime:
     state: State | None
 
     def __post_init__(self) -> None:
-        check_order(self.op_ms_quartiles or (), "op_ms_quartiles")
+        check_quartiles(self.op_ms, self.op_ms_quartiles)
 
 
 @dataclass(frozen=True, kw_only=True)

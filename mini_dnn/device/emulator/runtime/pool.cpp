@@ -129,6 +129,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   w.arguments = l.arguments;
   w.total = l.block[0] * l.block[1] * l.block[2];
   w.failure.kind = FailureKind::none;
+  w.failure.pc = 0;
   w.abandoned = false;
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
