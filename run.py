@@ -8,6 +8,15 @@ if __name__ == "__main__":
         from mini_dnn.cli import main
 
         sys.exit(main())
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "mini_dnn":
+            raise
+        print(
+            f"error: {sys.executable} has no package '{error.name}'. Run 'make setup' once, then "
+            "'. .venv/bin/activate' in each shell",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except KeyboardInterrupt:  # while the modules were imported
         print("interrupted", file=sys.stderr)
         sys.exit(130)

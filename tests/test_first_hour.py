@@ -88,6 +88,15 @@ def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr().err == "interrupted\n"
 
 
+def test_a_python_without_the_packages() -> None:
+    """It is that of the machine, where nobody has activated .venv."""
+    words = [sys.executable, "-S", "-E", str(ROOT / "run.py"), "list"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {sys.executable} has no package '")
+    assert done.stderr.endswith("'. .venv/bin/activate' in each shell\n")
+
+
 def test_a_python_that_is_none(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
