@@ -110,7 +110,7 @@ def test_a_report_of_several_operations(tmp_path: Path) -> None:
     _, first, network, softmax = (f"\n{part}" for part in text.split("\n# "))
     assert "The course project's table" in first
     assert all("The course project's table" not in part for part in (network, softmax))
-    assert f"`{FUSED}` does not take `uint8-28`: there is no resizing" in network
+    assert f"`{FUSED}` does not support `uint8-28`: there is no resizing" in network
     assert "\n## The course's sizes\n" in softmax
     assert "Problem 1 is `classes`, 100,000 rows of 1,000; 2 is `tokens`" in softmax
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "ops.csv").read_text())))
@@ -132,7 +132,9 @@ def test_op_times_that_had_not_settled_are_told(tmp_path: Path) -> None:
     rows[3]["settled"] = False
     write_report(load([stored(tmp_path, fake_record(rows))]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "op times had not settled when they were taken: `m3/fusion` (conv2, batch 10,000); measure" in text
+    assert (
+        "op times were not stable when they were measured: `m3/fusion` (conv2, batch 10,000); measure" in text
+    )
 
 
 @pytest.mark.usefixtures("unplotted")

@@ -75,7 +75,7 @@ def test_the_host_is_listed_apart(tmp_path: Path) -> None:
     rows = both("m1/cpu", 900.0, 900.0)
     texts, tables = report_of(runs_of(tmp_path, rows, both("m1/cpu", 800.0, 900.0)))
     assert [table.rows for table in tables] == [[["`m1/cpu`", "2", "11.8 %", "0.0 %"]]]
-    assert "the limit is not asked of it" in texts[0]
+    assert "The limit does not apply to times on the CPU" in texts[0]
     assert "within it" not in texts[0]
     run = rows + both("m1/direct", 1.0, 1.0)
     texts, tables = report_of(runs_of(tmp_path, run, run))
@@ -142,5 +142,5 @@ def test_old_layer_times_are_noted(tmp_path: Path, schema: int) -> None:
     path = stored(tmp_path, record)
     write_report(load([path]), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert ("Layer times of `results.json` are of an older kind" in text) == (schema == 1)
+    assert ("Layer times in `results.json` are of an older kind" in text) == (schema == 1)
     assert "| `0123456789` | unknown |" in text

@@ -227,7 +227,7 @@ def test_published_files_are_read() -> None:
 
 def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
     rows = [fake_row("m1/direct", 100, "conv1", 1.0) | {"variant": f"v{n}"} for n in range(201)]
-    assert "201 variants, and a page has room for 200" in refusal(stored(tmp_path, fake_record(rows)))
+    assert "201 variants, but a page has room for 200" in refusal(stored(tmp_path, fake_record(rows)))
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(33 << 20)

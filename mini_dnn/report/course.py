@@ -29,8 +29,8 @@ CODES = {  # the names that the course gives to its optimisations
     "m3/register_tiling": "req_1, op_6",
 }
 ABOUT = (
-    "Op times at {at}. The course columns are those of the original project, measured on another, older GPU: "
-    "compare how much each step gained, not the milliseconds."
+    "Op times at {at}. The course columns are those of the original project, measured on another, older "
+    "GPU: compare the speed-up of each step, not the milliseconds."
 )
 
 

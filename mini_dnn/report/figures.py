@@ -14,13 +14,15 @@ from mini_dnn.report.rows import table_of, title
 from mini_dnn.report.theme import picture
 
 OVERLAP = (
-    "One traced run. All streams share one copy engine each way, so a copy's bar includes its wait for the "
-    "engine. Hidden: how much of the shorter of copies and kernels ran while the other did."
+    "One traced run. All streams share one copy engine per direction, so the bar of a copy includes its "
+    "wait for the engine. Hidden: the fraction of the shorter one of copies and kernels that overlaps with "
+    "the other one."
 )
 COLUMNS = (
-    "FLOPs and bytes follow from the sizes, so all variants at a problem stand in a column. Numbers and "
-    "colours are those of the ladder's rungs; other variants are grey. The memory's ceiling is a copy that "
-    "was measured on this device; those of arithmetic are computed for its boost clock, not measured."
+    "FLOPs and bytes depend only on the sizes, so all variants at a problem are in one column. The rungs "
+    "of the ladder have its numbers and colours; other variants are grey. The memory ceiling is the rate "
+    "of a copy that was measured on this device. The arithmetic ceilings are computed for its boost clock, "
+    "not measured."
 )
 
 
@@ -46,7 +48,7 @@ def op_times(board: Board, suffix: str) -> Iterator[Block]:
         caption = f"Op time of each problem at {title(board.main)}; shorter is faster."
         overlapping = " and ".join(f"`{entry.variant}`" for entry in timed if entry.overlaps)
         if overlapping:
-            caption += f" Of {overlapping} it is the kernels alone, without the copies that they hide."
+            caption += f" For {overlapping} it includes only the kernels, not the overlapping copies."
         drawn = picture(partial(plots.op_times, timed), on_page=False)
         yield Figure(f"op_times{suffix}", drawn, "Op times", caption, "nothing")
 
@@ -63,14 +65,15 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
     if steps := [entry for entry in timed if _has_parent(board, entry)]:
         yield Heading(2, "What each idea gained")
         caption = (
-            f"Each variant over the one that it improves on, at {at}; without those over the CPU, "
+            f"The speed-up of each variant over its parent, at {at}; without those over the CPU, "
             "and without those that overlap copies with kernels: they gain layer time, not op time."
         )
         yield Figure(f"gains{suffix}", picture(partial(plots.gains, board, steps)), "Speed-ups", caption)
     sweeps = [s for s in board.sweeps if table_of(s.op, s.problem, s.batch) == board.main] or board.sweeps
     if sweeps:
         yield Heading(2, "Parameter sweep")
-        caption = "Solid frame: the fastest; dotted: what the variant takes, for all problems."
+        caption = "Solid frame: the fastest candidate; dotted frame: the candidate that the variant uses "
+        "for all problems."
         yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, sweeps)), "Sweep", caption)
     if overlapped := [row for row in rows if row.streams and row.streams.spans]:
         yield Heading(2, "Copies and kernels over time")

@@ -27,8 +27,8 @@ def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bo
     in_the_way = [name for name in contents if (out / name).exists()]
     if in_the_way and not force and not _has_title(out, title):
         raise UsageError(
-            f"--out {out} holds {in_the_way[0]}, and no report of mini_dnn; name another folder, or replace "
-            "the file with --force"
+            f"--out {out} contains {in_the_way[0]}, but not a report of mini_dnn; name another folder, or "
+            "use --force to replace the file"
         )
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,8 @@ from mini_dnn.report.tables import number, percent, times
 from mini_dnn.report.theme import WIDTH, Theme, picture
 
 ABOUT = (
-    "Each rung improves on the rung before: something limited that one, and one idea removed the limit. "
-    "The lessons explain the limits. The scale is logarithmic."
+    "Each rung improves on the previous one: one idea removed the limit of the previous rung. The lessons "
+    "explain the limits. The scale is logarithmic."
 )
 DUNDER = re.compile(r"\b__\w+__\b")  # which Markdown would set in bold
 LEAST = 2  # measured rungs of a ladder

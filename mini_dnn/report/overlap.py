@@ -14,11 +14,11 @@ LIMIT = 1.15  # times the slower direction's copy that a layer may take at the c
 ONE_PART = "one part"
 
 ABOUT = (
-    "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: how much of the "
-    "shorter of copies and kernels ran while the other did; a batch too small to cut is one part, of which "
-    "nothing can hide. Slower copy: input in or output out, whichever takes longer by itself at the rates of "
-    "pinned memory that the same run measured. A layer cannot be faster than that; at {at} it should be "
-    "within {limit} of it."
+    "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: the fraction of the "
+    "shorter one of copies and kernels that overlaps with the other one; a batch that is too small to be "
+    "split is one part, without any overlap. Slower copy: the longer one of the copies of inputs and of "
+    "outputs, at the rates of pinned memory that the same run measured. A layer cannot be faster than that; "
+    "at {at} it should be within {limit} of it."
 )
 
 

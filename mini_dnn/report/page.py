@@ -43,20 +43,20 @@ TITLE = "mini_dnn: op times"
 
 
 LAYERS = (
-    "A layer time is the wall clock around one call from the host: allocation, the copies of all inputs and "
-    "outputs, and one op. It is taken once, from and to ordinary host memory whose pages are touched for the "
-    "first time. Nearly all of it is copies, so that kernels that differ by a factor of ten differ by little "
-    "here. The last columns say how much of it the op is."
+    "A layer time is the wall-clock time of one call from the host: allocation, the copies of all inputs and "
+    "outputs, and one op. It is measured once, with ordinary host memory whose pages are touched for the "
+    "first time. Copies take nearly all of it, so even kernels that differ by a factor of ten differ little "
+    "here. The last columns show the share of the op."
 )
 PINNED = (
-    "{names} copies by itself, and is timed differently: from and to pinned host memory, several times. Its "
-    "layer times compare with the copies' own time at the pinned rates, and not with the other rows."
+    "{names} contains its own copies, and is measured differently: several times, with pinned host memory. "
+    "Compare its layer times with the time of the copies at the pinned rates, not with the other rows."
 )
-SOURCES = "`run.py show NAME` prints a variant, and `run.py diff NAME` what it changes in its parent."
+SOURCES = "`run.py show NAME` prints a variant, and `run.py diff NAME` prints its changes to its parent."
 TAKEN_APART = "Rates, errors, and how well each time is known"
 OF_OLD_KIND = (
-    "Layer times of {files} are of an older kind: with the filling of all buffers with NaN, a check, which "
-    "layer times are without since schema 2 of the results files."
+    "Layer times in {files} are of an older kind: they include the initialisation of all buffers with NaN, "
+    "which layer times do not include since schema 2 of the results files."
 )
 
 
@@ -180,12 +180,13 @@ def _refused(board: Board, entries: Sequence[Entry]) -> list[Block]:
     """Problems that variants do not take."""
     reasons = {(skip.variant, skip.problem): skip.reason for skip in board.skipped}
     items = [
-        f"`{entry.variant}` does not take `{problem}`: {reasons[entry.variant, problem]}"
+        f"`{entry.variant}` does not support `{problem}`: {reasons[entry.variant, problem]}"
         for entry in entries
         for problem in entry.problems
         if problem in entry.refused
     ]
-    about = "There is no sum where a problem is missing; speed-ups are of those that both variants take."
+    about = "There is no sum if a problem is missing; speed-ups are for the problems that both variants "
+    "support."
     return [Text(about), Items(items)] if items else []
 
 
@@ -198,18 +199,20 @@ def _notes(entries: Sequence[Entry]) -> list[Block]:
 
 def _rates_text(board: Board, rows: Sequence[Row]) -> str:
     text = (
-        "GB/s counts each input and output once, in its own type; TFLOP/s the operation's own arithmetic. "
-        "Nearer ceiling: which of the two takes the device longer at its ceilings, and would bind a perfect "
-        "kernel. One that reaches a small share of its roofline is held up by neither, but by instructions, "
-        "shared memory or waiting: a profiler tells. Max error is against float64."
+        "GB/s counts each input and output once, in its own type; TFLOP/s counts the operations of the "
+        "definition. Nearer ceiling: the one that takes longer at the peak rates of the device, and would "
+        "limit a perfect kernel. A kernel that reaches only a small share of its roofline is limited by "
+        "something else, such as instructions, shared memory or latency; a profiler shows which. Max error "
+        "is relative to float64."
     )
     if "copy_gbps" not in board.ceilings:
-        return text + " No share of the roofline, as the ceilings of this device were not measured."
+        return text + " There is no share of the roofline, because the ceilings of this device were not "
+        "measured."
     roofs = [board.roof(row) for row in rows]
     lacking = sorted({roof.missing for roof in roofs if roof and roof.missing})
     if lacking:
         text += (
-            f" The arithmetic ceiling of {', '.join(lacking)} is not known: the share is that of the "
-            "memory's ceiling alone, so at least so much of the roofline."
+            f" The arithmetic ceiling of {', '.join(lacking)} is not known: the share refers to the "
+            "memory ceiling only, and is a lower bound."
         )
     return text

@@ -13,12 +13,12 @@ from mini_dnn.report.tables import percent
 LIMIT = 0.03  # that a published op time keeps
 
 ABOUT = (
-    "Files of separate runs on one device, of the same code: largest minus smallest op time, over the median "
-    "of the runs."
+    "The spread of separate runs of the same code on one device: the difference of the largest and the "
+    "smallest op time, divided by the median of the runs."
 )
 ON_HOST = (
-    "On the CPU, whose cores, caches and clocks other work shares, the wall clock varies more; the limit is "
-    "not asked of it."
+    "The limit does not apply to times on the CPU, which vary more because other programs share its cores, "
+    "caches and clocks."
 )
 
 

@@ -12,10 +12,10 @@ from mini_dnn.report.rows import course_at, table_of, title
 from mini_dnn.report.tables import number, op_columns, times
 
 ABOUT = (
-    "The fastest library comes first, in whichever precision and order of axes it is fastest, even where "
-    "that is an advantage."
+    "The fastest library comes first, in its fastest precision and order of axes, even if this is an "
+    "advantage."
 )
-HALVES = "fp16 of a library is fp16 in memory too: half the bytes of a variant that takes fp32."
+HALVES = "With fp16, a library also stores fp16 in memory: half the bytes of a variant for fp32."
 VERSIONS = "{programs}, on the same GPU with a cold L2 cache, from `{file}`."
 
 

@@ -21,22 +21,22 @@ from mini_dnn.running.resident import SLOTS
 
 MARKERS = "osD^vP*X"
 GROWTH = (
-    "Op time over the batch, of random inputs; each result was compared with float64 at both ends of the "
-    "batch. Dashed: the straight line, a cost an op and a cost an entry of the batch, that fits those from "
-    f"{LINEAR:,} up; deviation: how far the farthest of them lies from it."
+    "Op time against batch size, for random inputs; each result was compared with float64 at both ends of "
+    "the batch. Dashed: a straight line, with a cost per op and a cost per entry of the batch, fitted to "
+    f"batches of {LINEAR:,} and more. Deviation: the largest distance of these from the line."
 )
 LATENCY = (
-    "The wall clock around requests of one image each, from ordinary host memory to probabilities in host "
-    "memory: a copy to page-locked memory, where the first kernel fetches the image and the last one puts "
-    "the answer, the kernels, and the wait. In one graph the GPU gets the kernels by one call of the driver. "
-    "Op time: the kernels alone, the L2 cache cold. Clocks are read before and after the requests, as "
-    "reading them would disturb."
+    "The wall-clock time of requests of one image each, from ordinary host memory to probabilities in host "
+    "memory: a copy to page-locked memory, from which the first kernel reads the image and to which the "
+    "last one writes the answer, the kernels, and the wait. As one graph, all kernels are launched by one "
+    "driver call. Op time: only the kernels, with a cold L2 cache. Clocks are read before and after the "
+    "requests, as reading them would disturb."
 )
 THROUGHPUT = (
     "Batches one after the other, from images in pinned host memory to probabilities in host memory; "
-    f"{SLOTS} are under way at a time. Copy: the images' bytes at the rate that copies from pinned memory "
-    "reached on this device; op: the kernels alone. Both overlap, so a batch cannot take less than the "
-    f"longer of them, and should take {LIMIT:.2f} times that at most."
+    f"{SLOTS} are in flight at a time. Copy: the bytes of the images at the measured rate of copies from "
+    "pinned memory on this device. Op: only the kernels. Both overlap, so a batch cannot take less than the "
+    f"longer one, and should take at most {LIMIT:.2f} times that."
 )
 
 

@@ -15,19 +15,19 @@ from mini_dnn.report.tables import method_text, number, places_table
 TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the error of both measurements
 CEILINGS = (
     "Ceilings of the device: copies in GB/s are measured (device to device, from and to pinned host memory). "
-    "Arithmetic in TFLOP/s is not: it is computed, multiprocessors times FLOP a clock times the boost clock, "
-    "which a GPU need not hold with all of its tensor cores at work. So shares of the tf32 and fp16 ceilings "
-    "come out too small rather than too large."
+    "Arithmetic in TFLOP/s is computed, not measured: multiprocessors times FLOP per clock times the boost "
+    "clock, which a GPU may not sustain while all its tensor cores work. Shares of the tf32 and fp16 "
+    "ceilings are therefore too small rather than too large."
 )
 HOW = (
-    "Op time: device events around the kernels of one op. Op times on the CPU are the wall clock's. Clocks, "
-    "°C and W were read before the run; the lowest SM clock and throttling with the rows: all through each, "
-    "in files of schema 1 after each. Changed files are unknown where the tree was measured without its "
-    "history; each row has hashes of its code all the same."
+    "Op time: device events around the kernels of one op; on the CPU, wall-clock time. Clocks, °C and W were "
+    "read before the run. The lowest SM clock and throttling were recorded during each row, or after it in "
+    "files of schema 1. Changed files are unknown if the measurement was made without the git history; each "
+    "row still has hashes of its code."
 )
 NOT_VERIFIED = (
-    "Results files have a checksum of what was measured, and a file that was changed since is refused. These "
-    "were written before there was one, so a change of their figures would not be seen: "
+    "Results files have a checksum of what was measured, and a file that was changed since is refused. The "
+    "following files are older and have no checksum, so a change of their figures would not be detected: "
 )
 
 
@@ -51,7 +51,7 @@ def doubts(board: Board) -> Iterator[str]:
         f"`{row.variant}` ({row.problem}, batch {row.batch:,})" for row in rows if row.settled is False
     ]
     if restless:
-        yield f"op times had not settled when they were taken: {', '.join(restless)}; measure again"
+        yield f"op times were not stable when they were measured: {', '.join(restless)}; measure again"
     most = max(row.batch for row in rows)
     largest = [(row, board.roof(row)) for row in rows if row.batch == most]
     fast = [f"`{row.variant}` ({row.problem})" for row, roof in largest if roof and roof.fraction > TOO_FAST]

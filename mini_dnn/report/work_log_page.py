@@ -17,8 +17,8 @@ SAME = 0.02  # two op times that differ by less are the same
 SHOWN = 7  # digits of a hash
 MOST_CHARACTERS = 200  # of a verdict in a table
 ABOUT = (
-    "Each line is one command; a line in bold did not end as it should. Code is the start of a hash over the "
-    "kernel and its `variant.py` without comments, so two lines with one hash ran the same code. Below, "
+    "Each line is one command; a line in bold failed. Code is the start of a hash of the kernel and its "
+    "`variant.py` without comments, so two lines with the same hash ran the same code. Below, "
     '"before" is the last op time of the variant\'s earlier code at the same problem on the same device, or '
     "else its parent's; a gain above 1 is faster."
 )
@@ -42,7 +42,7 @@ def blocks(log: WorkLog) -> list[Block]:
     found: list[Block] = [Heading(1, TITLE)]
     if log.damaged:
         lines = [
-            f"line {damaged.line} of `{log.file.name}` is damaged and left out: {damaged.why}"
+            f"line {damaged.line} of `{log.file.name}` is damaged and was skipped: {damaged.why}"
             for damaged in log.damaged
         ]
         found.append(Warnings(lines))
@@ -183,7 +183,7 @@ def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
     if not any(tried.op_ms for _, tried in _results(same)):
         yield f"`{variant}`: no op time of its last code; on a GPU: `run.py bench --impl {variant}`"
     if not last.expected:
-        yield f"`{variant}`: nothing says what was expected; use `--expect`, or `Gain` in the kernel's header"
+        yield f"`{variant}`: there is no expectation; use `--expect`, or `Gain` in the header of the kernel"
 
 
 def _when(entry: Entry) -> str:
