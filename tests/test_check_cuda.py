@@ -159,6 +159,19 @@ class TestVerb:
         assert main(["check", "--device", "cuda", "--impl", folder]) == status
         assert told in capsys.readouterr().out
 
+    def test_state_that_a_run_leaves(
+        self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install()
+        folder = edited(tmp_path, M1, "kernel.cu", BOUNDS_TEXT, BOUNDS_TEXT + COUNT_TEXT)
+        kernel = Path(folder) / "kernel.cu"
+        text = kernel.read_text().replace('extern "C"', '__device__ int runs;\nextern "C"')
+        kernel.write_text(text.replace("+ pixel] = acc;", "+ pixel] = runs == 3 ? 2.0f * acc : acc;"))
+        assert check("--impl", folder) == 1
+        told = capsys.readouterr().out
+        assert "1. wrong: the first run is right, and the third one on the same memory is not: " in told
+        assert "cure     reset the state that a run changes" in told
+
     def test_wrong_result(self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         install()
         folder = edited(tmp_path, M1, "kernel.cu", "* R + r) * S + s]", "* R + R - 1 - r) * S + S - 1 - s]")
@@ -271,6 +284,7 @@ def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
 
 BARRIER_TEXT = "    __syncthreads();  // the tiles have been read\n"
 BOUNDS_TEXT = "  if (pixel >= P * Q) return;  // the last block of a plane is ragged\n"
+COUNT_TEXT = "  if (pixel == 0 && blockIdx.y == 0 && n == 0) atomicAdd(&runs, 1);\n"
 
 
 @pytest.mark.gpu

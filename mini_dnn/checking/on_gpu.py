@@ -177,10 +177,10 @@ def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
     """What no checker saw."""
-    if run.outputs is None and "resources requested" in run.failure:
+    if "resources requested" in run.failure:
         return Finding("launch", run.failure, cure=REGISTERS)
-    if run.outputs is None:
+    if run.outputs is None or run.failure:
         return Finding("fault", run.failure, cure=CURES["fault"])
     operation = variant.operation
     arrays = operation.inputs(run.problem, seed)
-    return judge(operation, run.problem, arrays, run.outputs, variant.precision)
+    return judge(operation, run.problem, arrays, run.outputs, variant.precision) or run.again

@@ -11,6 +11,7 @@ import numpy as np
 
 from mini_dnn.checking.judge import Example
 from mini_dnn.checking.streams import explain_clash, explain_order
+from mini_dnn.device.base import Device
 from mini_dnn.device.emulator.checked import KernelError
 from mini_dnn.device.emulator.checked_streams import StreamClash, StreamEmulator
 from mini_dnn.device.finding import Finding, Party
@@ -37,10 +38,9 @@ class Repeated:
         The weights, and the inputs that lie there before the plan's set-up is done.
     """
 
-    def __init__(self, planned: Planned, device: StreamEmulator, arrays: Arrays) -> None:
+    def __init__(self, planned: Planned, device: Device, arrays: Arrays) -> None:
         self._planned, self._device = planned, device
         module = device.compile(planned.source, planned.defines)
-        device.follow_streams(planned.streams > 1 or planned.copies_itself)
         self._execution = Execution(planned, module, device, others=compile_others(planned, device))
         try:
             self._execution.fill()
@@ -51,7 +51,6 @@ class Repeated:
         except BaseException:
             self.close()
             raise
-        self.set_up_at = device.now()
 
     def run(self, arrays: Arrays) -> dict[str, np.ndarray]:
         """One more run, with inputs of its own; its outputs."""
@@ -139,7 +138,7 @@ class Runs:
 
         def runs() -> None:
             nonlocal finding, clean
-            with closing(Repeated(self.planned, self.device, given[0].arrays)) as repeated:
+            with closing(self._repeated(given)) as repeated:
                 for example in given:
                     finding = example.judge(repeated.run(example.arrays))
                     if finding:
@@ -149,31 +148,71 @@ class Runs:
 
         return caught(runs, self.planned, self.device) or finding, clean
 
+    def _repeated(self, given: list[Example]) -> Repeated:
+        self.device.follow_streams(self.planned.streams > 1 or self.planned.copies_itself)
+        return Repeated(self.planned, self.device, given[0].arrays)
+
     def _of_state(self, finding: Finding, given: list[Example]) -> Finding:
         """A finding of a later run alone: with the line that reads what a run before has left."""
         left = self._left(given)
-        which = ORDINALS[len(given) - 1]
-        what = f"the first run is right, and the {which} one on the same memory is not: {finding.what}"
+        finding = _of_run(finding, len(given) - 1)
         notes = finding.notes
         if left and left.own:
             notes = (*notes, f"{left.array} holds data that the previous run left there")
             own: Party | None = finding.own or left.own
             array = finding.array if finding.own else left.array
             finding = replace(finding, own=own, array=array, kernel=finding.kernel or left.kernel)
-        return replace(finding, what=what, cure=STATE, notes=notes)
+        return replace(finding, notes=notes)
 
     def _left(self, given: list[Example]) -> Finding | None:
         """The first read, in the last run, of what launches of the runs before have written."""
 
         def runs() -> None:
-            with closing(Repeated(self.planned, self.device, given[0].arrays)) as repeated:
+            with closing(self._repeated(given)) as repeated:
+                set_up_at = self.device.now()
                 for example in given[:-1]:
                     repeated.run(example.arrays)
-                self.device.forget_since(repeated.set_up_at)
+                self.device.forget_since(set_up_at)
                 repeated.run(given[-1].arrays)
 
         finding = caught(runs, self.planned, self.device)
         return finding if finding and finding.kind == "uninitialised" else None
+
+
+def wrong_again(planned: Planned, device: Device, given: list[Example]) -> Finding | None:
+    """What is wrong with the results of a run on the memory of a first one, whose results are right.
+
+    This works on any device. It names no line.
+
+    Parameters
+    ----------
+    given
+        What each run is given, the first one included.
+
+    Raises
+    ------
+    DeviceError
+        A launch fails.
+    """
+    finding, run = _wrong(planned, device, given)
+    if finding is None or run == 0:
+        return None
+    alone, _ = _wrong(planned, device, [given[run]])
+    return alone or _of_run(finding, run)
+
+
+def _wrong(planned: Planned, device: Device, given: list[Example]) -> tuple[Finding | None, int]:
+    """The first wrong results in runs on the same memory, and of which run they are."""
+    with closing(Repeated(planned, device, given[0].arrays)) as repeated:
+        for run, example in enumerate(given):
+            if finding := example.judge(repeated.run(example.arrays)):
+                return finding, run
+    return None, 0
+
+
+def _of_run(finding: Finding, run: int) -> Finding:
+    what = f"the first run is right, and the {ORDINALS[run]} one on the same memory is not: {finding.what}"
+    return replace(finding, what=what, cure=STATE)
 
 
 def caught(runs: Callable[[], Any], planned: Planned, device: StreamEmulator) -> Finding | None:

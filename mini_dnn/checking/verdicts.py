@@ -43,6 +43,7 @@ class Run:
     device: str  # its description
     arch: int
     outputs: Arrays | None = None  # if the run came to its end
+    again: Finding | None = None  # of later runs on the same memory
     launch: Finding | None = None  # a launch that the GPU would refuse: nothing was run
     failure: str = ""  # what the driver said
     allocations: tuple[Allocation, ...] = ()
