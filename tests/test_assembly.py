@@ -69,8 +69,8 @@ $L__BB0_1:
 def test_what_ptxas_reports() -> None:
     assert resources(SAID) == {"scale": Resources(31, 12, 16, 5184), "plain": Resources(10, 0, 0, 0)}
     assert str(Resources(31, 12, 16, 5184)) == (
-        "31 registers a thread, 12 bytes spilled, 16 loaded again, "
-        "5,184 bytes of static shared memory a block"
+        "31 registers per thread, 12 bytes spilled, 16 loaded again, "
+        "5,184 bytes of static shared memory per block"
     )
     assert "no spills" in str(Resources(10, 0, 0, 0))
 
@@ -127,7 +127,7 @@ def test_instructions_stand_below_their_lines() -> None:
 def test_ptx_of_a_variant(capsys: Output) -> None:
     assert main(["show", "m1", "--ptx", "--arch", "80"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"conv_direct: \d+ registers a thread, no spills, 0 bytes of static shared", out)
+    assert re.search(r"conv_direct: \d+ registers per thread, no spills, 0 bytes of static shared", out)
     assert re.search(r"kernel\.cu:\d+ \| if \(pixel >= P \* Q\) return;", out)
     assert re.search(r"^      fma\.rn\.f32 ", out, re.MULTILINE)
 

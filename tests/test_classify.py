@@ -313,7 +313,7 @@ def test_wrong_use(words: list[str], says: str, capsys: pytest.CaptureFixture[st
         ("{", "cannot be used"),
         ('{"crop": 30}', "pictures of 30 pixels in 3 channels"),
         ('{"crop": 20, "mean": [0], "deviation": [1]}', "in 1 channels"),
-        ('{"size": 20}', "no field size in a recipe"),
+        ('{"size": 20}', "a recipe has no field size"),
     ],
 )
 def test_wrong_recipes(

@@ -67,9 +67,9 @@ class Resources:
         spills = f"{self.spilled_bytes} bytes spilled, {self.loaded_bytes} loaded again"
         none = "no spills"
         return (
-            f"{self.registers} registers a thread, "
+            f"{self.registers} registers per thread, "
             f"{spills if self.spilled_bytes or self.loaded_bytes else none}, "
-            f"{self.shared_bytes:,} bytes of static shared memory a block"
+            f"{self.shared_bytes:,} bytes of static shared memory per block"
         )
 
 
