@@ -1,18 +1,35 @@
-"""Which unit limits a variant, by the emulator and by ncu: ``python benchmarks/limiters.py``."""
+"""Which unit limits a variant, by the emulator and by ncu.
+
+``python benchmarks/limiters.py --out benchmarks/results/counters/limiters.json`` needs no GPU: what ncu has
+measured is in the files ``limits-*.json`` beside it, which `counters.py` writes.
+
+By ncu, the limiter is the unit that is busy for the largest part of the time of all launches together. If
+that is less than 60 %, it is the latency: the rule of ncu's own section "Speed of Light". The emulator's is
+that of `mini_dnn.profiling.bracket`, for the same problem.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import statistics
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from brackets import times
 from counters import PERCENT, limit_cases
-from counters_compare import RESULTS, measured
+from counters_compare import measured
 
 from mini_dnn.checking.launches import shared_limit
+from mini_dnn.measuring.machine import commit
+from mini_dnn.profiling.bracket import BUSY, LATENCY
+from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Launch
 
-BUSY = {
+UNITS = {
     "DRAM": ("dram__throughput",),
     "L2 cache": ("lts__throughput",),
     "L1 cache and shared memory": ("l1tex__data_pipe_lsu_wavefronts", "l1tex__lsuin_requests"),
@@ -23,29 +40,86 @@ BUSY = {
 }
 
 
-def main() -> int:
-    """A line for each variant that has both, and how many agree."""
-    said = {row["variant"]: {} for row in json.loads((RESULTS / "brackets.json").read_text())["rows"]}
-    for row in json.loads((RESULTS / "brackets.json").read_text())["rows"]:
-        said[row["variant"]][row["problem"]] = row["limiter"]
-    rows = iter(measured("limits"))
-    right = near = count = 0
+def watched() -> Iterator[tuple[Variant, Any, list[dict[str, Any]]]]:
+    """Each variant that ncu has watched, the problem, and what it has measured of each launch."""
+    launches = iter(measured("limits"))
     for variant, problem in limit_cases():
         planned = variant.planned(problem, shared_limit(90))
-        busy: Counter[str] = Counter()  # per cent of a unit's peak, times seconds
+        found = []
         for launch in (step for step in (*planned.setup, *planned.steps) if isinstance(step, Launch)):
-            row = next(rows)
+            row = next(launches, None)
+            if row is None:  # it was not measured
+                return
             assert row["kernel"] == launch.kernel, f"{variant.name}: {row['kernel']}"
-            for unit, metrics in BUSY.items():
-                percent = max(row.get(f"{metric}.{PERCENT}", 0.0) for metric in metrics)
-                busy[unit] += row["gpu__time_duration.sum"] * percent
-        first, second = (unit for unit, _ in busy.most_common(2))
-        ours = next(iter(said.get(variant.name, {}).values()), None)
-        if ours is None:
-            continue
-        count, right, near = count + 1, right + (ours == first), near + (ours in (first, second))
-        print(f"{variant.name:28} emulator: {ours:28} ncu: {first}, then {second}")
-    print(f"{right} of {count} agree; in {near} the emulator's is one of the two busiest units")
+            found.append(row)
+        yield variant, problem, found
+
+
+def by_ncu(launches: Sequence[Mapping[str, Any]]) -> tuple[float, dict[str, float], str]:
+    """Milliseconds of all launches, the share of it for which each unit was busy, and the limiter."""
+    busy: Counter[str] = Counter()
+    seconds = 0.0
+    for row in launches:
+        seconds += row["gpu__time_duration.sum"]
+        for unit, metrics in UNITS.items():
+            percent = max(row.get(f"{metric}.{PERCENT}", 0.0) for metric in metrics)
+            busy[unit] += row["gpu__time_duration.sum"] * percent / 100
+    shares = {unit: busy[unit] / seconds for unit in UNITS}
+    busiest = max(shares, key=shares.__getitem__)
+    return seconds * 1e3, shares, busiest if shares[busiest] >= BUSY else LATENCY
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Both limiters of each variant that ncu has watched."""
+    for variant, problem, launches in watched():
+        registers = {row["kernel"]: int(row["launch__registers_per_thread"]) for row in launches}
+        ncu_ms, shares, limiter = by_ncu(launches)
+        ours = times(variant, problem, registers)
+        assert ours is not None, f"{variant.name} is counted"
+        yield {
+            "variant": variant.name,
+            "problem": problem.text,
+            "ncu_ms": ncu_ms,
+            "ncu_limiter": limiter,
+            "ncu_shares": shares,
+            **ours,
+        }
+
+
+def summary(found: Sequence[Mapping[str, Any]]) -> str:
+    """How many agree, and how far the times are from each other."""
+    right = sum(row["limiter"] == row["ncu_limiter"] for row in found)
+    same = sum(longest(row["units_ms"]) == longest(row["ncu_shares"]) for row in found)
+    factors = [max(f := row["ncu_ms"] / row["likely_ms"], 1 / f) for row in found]
+    return (
+        f"{right} of {len(found)} limiters agree ({right / len(found):.0%}); the busiest unit alone, however "
+        f"busy: {same}; median factor {statistics.median(factors):.2f}"
+    )
+
+
+def longest(units: Mapping[str, float]) -> str:
+    """The unit with the largest number."""
+    return max(units, key=units.__getitem__)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """A line for each variant, and how many agree."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(words)
+    found = []
+    for row in rows():
+        found.append(row)
+        shares = sorted(row["ncu_shares"].items(), key=lambda item: -item[1])[:2]
+        busy = ", ".join(f"{unit} {share:.0%}" for unit, share in shares)
+        agrees = " " if row["limiter"] == row["ncu_limiter"] else "*"
+        print(
+            f"{agrees} {row['variant']:26} {row['limiter']:28} ncu: {row['ncu_limiter']:28} {busy}",
+            flush=True,
+        )
+    given.out.write_text(json.dumps({"commit": commit(), "rows": found}, indent=1) + "\n")
+    print(summary(found))
     return 0
 
 

@@ -12,7 +12,7 @@ from mini_dnn.cli import main
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.counted_interface import EventKind
 from mini_dnn.errors import DeviceError, UsageError
-from mini_dnn.profiling.bracket import Bracket, together
+from mini_dnn.profiling.bracket import Bracket, Larger, bracket, together
 from mini_dnn.profiling.counters import Counters, counters
 from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
 
@@ -231,14 +231,92 @@ def test_names_of_gpus() -> None:
 
 
 def test_brackets_add_up() -> None:
-    first, second = Bracket({"DRAM": 3.0, "FMA units": 1.0}, 3), Bracket({"DRAM": 1.0, "FMA units": 2.0}, 1)
+    first = Bracket({"DRAM": 3.0, "FMA units": 1.0}, 3.1, 3.2, 4.5)
+    second = Bracket({"DRAM": 1.0, "FMA units": 2.0}, 2.1, 2.2, 3.5)
     both = together([first, second])
     assert both.limiter == "DRAM"
-    assert both.low_ms == pytest.approx(3 + 1 + 2 * 0.002)
-    assert both.likely_ms == pytest.approx(3 + 2 + 2 * 0.002)
-    assert both.high_ms == pytest.approx(7 + 2 * 0.002)
+    assert (both.low_ms, both.likely_ms, both.high_ms) == pytest.approx((5.2, 5.4, 8.0))
     assert (first.sure, second.sure) == ("clearly", "clearly")
-    assert Bracket({"DRAM": 1.0, "FMA units": 0.95}, 1).sure == "about as much as the next one"
+    assert Bracket({"DRAM": 1.0, "FMA units": 0.95}, 1, 1, 2).sure == "about as much as the next one"
+
+
+def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
+    times = Bracket({"DRAM": 0.5, "FMA units": 0.3}, 0.5, 1.0, 1.5)
+    assert (times.limiter, times.longest, times.second) == ("latency", "DRAM", "DRAM")
+    assert times.sure == "probably"
+
+
+def test_a_launch_of_few_blocks_or_warps_waits(launches: dict[str, CountedLaunch]) -> None:
+    found = one(launches, "strided 1")
+    few = bracket(found, GPUS["h200"])
+    assert few.limiter == "latency"
+    assert few.likely_ms > 0.003, "a launch, and a way to memory and back"
+    many = {found.kernel: 132_000}
+    full = bracket(found, GPUS["h200"], Larger(132_000 / found.blocks, {"x": 10**11, "y": 10**11}, many))
+    assert full.limiter == "L2 cache", "what passes through it on the way to and from DRAM"
+    other = bracket(found, GPUS["a100"], Larger(132_000 / found.blocks, {"x": 10**11, "y": 10**11}, many))
+    assert other.limiter == "DRAM"
+
+
+@pytest.mark.parametrize(
+    ("name", "wavefronts"),  # of a warp's load through the L1 cache, whose banks are those of shared memory
+    [
+        ("strided 1", 1),
+        ("strided 2", 2),
+        ("strided 32", 32),
+        ("shifted 1", 1),
+        ("wide16 1", 4),
+        ("broadcast 5", 1),
+    ],
+)
+def test_wavefronts_of_the_l1_cache(launches: dict[str, CountedLaunch], name: str, wavefronts: int) -> None:
+    assert one(launches, name).sum("wavefronts", "global", "load") == WARPS * wavefronts
+
+
+MERGING = """
+extern "C" __global__ void sides(float* y, int n) {
+  __shared__ float t[8][32];
+  for (int i = 0; i < 8; i++) t[i][threadIdx.x] = i;
+  __syncthreads();
+  float sum = 0;
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < 8; i++) sum += t[threadIdx.x % 8][i] * t[i][threadIdx.x];
+  y[threadIdx.x] = sum;
+}
+"""
+
+
+def test_loads_side_by_side_are_merged(device: CountedEmulator, tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(MERGING)
+    module = device.compile(tmp_path / "kernel.cu", {})
+    device.launch(module, "sides", (1,), (32,), (device.empty("y", (32,)), np.int32(1)))
+    (found,) = counters([device.launches[-1]])
+    assert found.sum("instructions", "shared", "load") == 16
+    assert found.sum("merged", "shared", "load") == 6, "two of 16 bytes for eight of 4, along a row"
+
+
+OTHER = """
+extern "C" __global__ void sum(const float* x, float* y, int n) {
+  float all = 0;
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < 4; i++) all += x[threadIdx.x * 4 + i];
+  y[threadIdx.x] = all;
+}
+"""
+
+
+def test_offsets_of_an_unrolled_loop_are_no_instructions(device: CountedEmulator, tmp_path: Path) -> None:
+    work = {}
+    for many in (4, 16):
+        (tmp_path / f"{many}.cu").write_text(OTHER.replace("4", str(many)))
+        module = device.compile(tmp_path / f"{many}.cu", {})
+        given = (device.empty("x", (32 * many,)), device.empty("y", (32,)), np.int32(1))
+        device.copy_in(given[0], np.zeros(32 * many, np.float32))
+        device.launch(module, "sum", (1,), (32,), given)
+        (found,) = counters([device.launches[-1]])
+        assert found.operations("fadd") >= 32 * (many - 1)
+        work[many] = found.operations("other") / 32
+    assert work[16] <= work[4] + 1
 
 
 class TestVerb:

@@ -1,9 +1,11 @@
 """A bracket of a kernel's time on a GPU, from what it moves and computes.
 
 Each unit of the GPU needs a time for its share of the work. A kernel is not faster than the unit that needs
-longest, and not slower than all of them one after the other, if enough warps hide the latency. Instructions
-for integers and branches are an estimate, since g++ has compiled the kernel and not nvcc, so the lower end of
-the bracket leaves them out. It is no prediction: latencies, clocks and cache misses are not known.
+longest. It is slower where its blocks do not fill the multiprocessors, where too few warps hide the latency
+of instructions, and by its launch. If the longest unit works for less than `BUSY` of the time, latency limits
+the kernel; Nsight Compute draws the line at the same share. Instructions for integers and branches are an
+estimate, since g++ has compiled the kernel and not nvcc, so the lower end of the bracket leaves them out. It
+is no prediction: clocks and cache misses are not known.
 """
 
 from __future__ import annotations
@@ -12,54 +14,66 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mini_dnn.profiling.counters import SECTOR_BYTES, Counters
-from mini_dnn.profiling.gpus import WARP, Gpu
+from mini_dnn.profiling.gpus import WARP, Gpu, occupancy
 
-ISSUE = "instruction issue"
+DRAM, L2, ISSUE, LATENCY = "DRAM", "L2 cache", "instruction issue", "latency"
 SCHEDULERS = 4  # of a multiprocessor: warp instructions a clock
-WAVEFRONT_SECTORS = 4  # of 32 bytes that the L1 cache gives in a clock
-LAUNCH_MS = 0.002  # of a kernel that does nothing
+LAUNCH_MS = 0.002  # of a kernel that does nothing, on an H200
+GLOBAL_MS = 0.001  # more until the first bytes have come and the last ones have gone: half of it each
 SURE, UNSURE = 1.5, 1.15  # the longest time by the second longest
+BUSY = 0.6  # of the time that a unit works which limits a kernel; see the rule of ncu's "Speed of Light"
+KEPT = 0.5  # of the L2 cache: what has been written and has not gone to DRAM when a kernel ends
+# Clocks until an instruction may use what another one gives, of Hopper; Volta and its successors differ by a
+# few. W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499;
+# Z. Jia et al., arXiv:1804.06826.
+ARITHMETIC_CLOCKS, SHARED_CLOCKS, L2_CLOCKS, PRODUCT_CLOCKS = 4, 29, 260, 33
+INDEPENDENT = 2  # instructions of a warp that are under way together, an assumption: compilers see to it
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """The time that each unit needs for a launch, or for several together, in milliseconds."""
+    """The time that each unit needs for a launch, or for several together, in milliseconds.
+
+    Parameters
+    ----------
+    units
+        How long each unit works if all of the GPU takes part.
+    low_ms
+        The lower end: without instructions for integers and branches, and with enough warps.
+    likely_ms
+        With them, and with the latency that warps do not hide, if all other work hides behind the longest.
+    high_ms
+        The upper end: no two units work at the same time.
+    """
 
     units: dict[str, float]
-    known_ms: float  # the longest time if instructions for integers and branches are left out
-    launches: int = 1
-    longest_ms: float | None = None  # of launches together: each one's longest, added up
+    low_ms: float
+    likely_ms: float
+    high_ms: float
 
     @property
-    def limiter(self) -> str:
+    def longest(self) -> str:
         """The unit that needs longest."""
         return max(self.units, key=self.units.__getitem__)
 
     @property
-    def low_ms(self) -> float:
-        """The lower end."""
-        return self.known_ms + self.launches * LAUNCH_MS
-
-    @property
-    def likely_ms(self) -> float:
-        """With the estimate of instructions, if all other work hides behind the longest."""
-        longest = self.units[self.limiter] if self.longest_ms is None else self.longest_ms
-        return longest + self.launches * LAUNCH_MS
-
-    @property
-    def high_ms(self) -> float:
-        """The upper end: no two units work at the same time."""
-        return sum(self.units.values()) + self.launches * LAUNCH_MS
+    def limiter(self) -> str:
+        """The unit that needs longest, or the latency if that unit has nothing to do for much of the time."""
+        return self.longest if self.units[self.longest] >= BUSY * self.likely_ms else LATENCY
 
     @property
     def second(self) -> str:
-        """The unit that needs longest but one."""
-        return sorted(self.units, key=self.units.__getitem__)[-2]
+        """The unit that needs longest but one, or longest if latency is the limiter."""
+        return sorted(self.units, key=self.units.__getitem__)[-1 if self.limiter == LATENCY else -2]
 
     @property
     def sure(self) -> str:
         """How sure the limiter is, in words."""
-        ratio = self.units[self.limiter] / max(self.units[self.second], 1e-12)
+        longest = self.units[self.longest]
+        if self.limiter == LATENCY:
+            ratio = BUSY * self.likely_ms / max(longest, 1e-12)
+        else:
+            ratio = longest / max(self.units[self.second], 1e-12)
         if ratio >= SURE:
             return "clearly"
         return "probably" if ratio >= UNSURE else "about as much as the next one"
@@ -74,17 +88,27 @@ class Larger:
     blocks: Mapping[str, int]  # of its kernels
 
 
-def bracket(counters: Counters, gpu: Gpu, larger: Larger | None = None) -> Bracket:
-    """The times of one kernel's launches, or of those for a larger problem."""
+def bracket(
+    counters: Counters, gpu: Gpu, larger: Larger | None = None, registers: int | None = None
+) -> Bracket:
+    """The times of one kernel's launches, or of those for a larger problem.
+
+    Parameters
+    ----------
+    registers
+        Of a thread; None if they are unknown, and then they do not limit how many warps there are.
+    """
     scale = larger.scale if larger else 1.0
     blocks = larger.blocks.get(counters.kernel, counters.blocks) if larger else counters.blocks
-    waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last one is not full
-    clocks = gpu.clocks_per_second / scale / waves / 1e3  # of all multiprocessors, in a millisecond
+    nbytes = larger.nbytes if larger else {}
+    clocks = gpu.clocks_per_second / scale / 1e3  # of all multiprocessors, in a millisecond
     has = gpu.generation
     kinds = {kind: counters.operations(kind) for kind in ("ffma", "fadd", "fmul", "special", "other")}
+    read, written = _moved(counters, nbytes)
     units = {
-        "DRAM": moved_bytes(counters, larger.nbytes if larger else {}) / (gpu.gbps * 1e6),
-        "L2 cache": l2_bytes(counters) / gpu.l2_bytes / clocks,
+        DRAM: (read + max(0.0, written - KEPT * gpu.l2_mb * 1e6)) / (gpu.gbps * 1e6),
+        L2: (read + written) / (gpu.fill_gbps * 1e6)
+        + max(0.0, l2_bytes(counters) - (read + written) / scale) / gpu.l2_bytes / clocks,
         "L1 cache and shared memory": _l1_clocks(counters) / clocks,
         ISSUE: _instructions(counters, kinds) / SCHEDULERS / clocks,
         "FMA units": (kinds["ffma"] + kinds["fadd"] + kinds["fmul"]) / has.fp32 / clocks,
@@ -92,15 +116,24 @@ def bracket(counters: Counters, gpu: Gpu, larger: Larger | None = None) -> Brack
         "special functions": kinds["special"] / has.special / clocks,
     }
     known = _instructions(counters, {**kinds, "other": 0}) / SCHEDULERS / clocks
-    return Bracket(units, max({**units, ISSUE: known}.values()), counters.launches)
+    start = counters.launches * (LAUNCH_MS + GLOBAL_MS * any(a.memory == "global" for a in counters.accesses))
+    waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last one is not full
+    memory = max(units[DRAM], units[L2])
+    own = {name: ms * waves for name, ms in units.items() if name not in (DRAM, L2)}
+    hidden = min(1.0, _warps(counters, gpu, blocks, registers) / SCHEDULERS / _latency(counters, kinds))
+    return Bracket(
+        units,
+        low_ms=start + max(memory, *({**own, ISSUE: known * waves}.values())),
+        likely_ms=start + max(memory, *({**own, ISSUE: own[ISSUE] / hidden}.values())),
+        high_ms=start + units[DRAM] + units[L2] + sum({**own, ISSUE: own[ISSUE] / hidden}.values()),
+    )
 
 
 def together(brackets: Sequence[Bracket]) -> Bracket:
     """Of launches one after the other; the limiter is the unit that needs longest for all of them."""
     units = {name: sum(one.units[name] for one in brackets) for name in brackets[0].units}
-    longest_ms = sum(one.units[one.limiter] for one in brackets)
-    known_ms, launches = sum(one.known_ms for one in brackets), sum(one.launches for one in brackets)
-    return Bracket(units, known_ms, launches, longest_ms)
+    ends = zip(*((one.low_ms, one.likely_ms, one.high_ms) for one in brackets), strict=True)
+    return Bracket(units, *map(sum, ends))
 
 
 def moved_bytes(counters: Counters, nbytes: Mapping[str, int]) -> float:
@@ -111,16 +144,40 @@ def moved_bytes(counters: Counters, nbytes: Mapping[str, int]) -> float:
     nbytes
         How large arrays are; of those that are not named, as large as when they were counted.
     """
+    return sum(_moved(counters, nbytes))
+
+
+def _moved(counters: Counters, nbytes: Mapping[str, int]) -> tuple[float, float]:
+    """Bytes that are read and written."""
     ways = {array.name: set[str]() for array in counters.arrays}
     for access in counters.accesses:
         if access.memory == "global":
             reads = access.operation in ("load", "copy load", "tile load", "atomic")
             ways[access.array].add("read" if reads else "write")
-    return sum(
-        array.used_bytes * len(ways[array.name]) * nbytes.get(array.name, array.nbytes) / array.nbytes
-        for array in counters.arrays
-        if array.nbytes
-    )
+    moved = {"read": 0.0, "write": 0.0}
+    for array in counters.arrays:
+        for way in ways[array.name] if array.nbytes else ():
+            moved[way] += array.used_bytes * nbytes.get(array.name, array.nbytes) / array.nbytes
+    return moved["read"], moved["write"]
+
+
+def _warps(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) -> float:
+    """Warps on a multiprocessor: as many as fit, or as there are."""
+    fits = occupancy(gpu, counters.threads, counters.shared_bytes, registers)
+    return fits.warps * max(1, min(fits.blocks, -(-blocks // gpu.multiprocessors)))
+
+
+def _latency(counters: Counters, kinds: Mapping[str, int]) -> float:
+    """Mean clocks from one instruction of a warp to the next."""
+    loads = [a for a in counters.accesses if a.operation in ("load", "tile load")]
+    clocks, count = 0.0, _instructions(counters, kinds)
+    for access in loads:
+        fresh = access.block_sectors / access.sectors if access.sectors else 0.0
+        clocks += (access.instructions - access.merged) * (SHARED_CLOCKS + fresh * L2_CLOCKS)
+    products = sum(call.instructions for call in counters.calls if call.products)
+    clocks += products * PRODUCT_CLOCKS
+    rest = count - products - sum(access.instructions - access.merged for access in loads)
+    return (clocks + rest * ARITHMETIC_CLOCKS) / max(count, 1.0) / INDEPENDENT
 
 
 def l2_bytes(counters: Counters) -> int:
@@ -131,19 +188,16 @@ def l2_bytes(counters: Counters) -> int:
     return SECTOR_BYTES * (loads + copies + stores)
 
 
-def _l1_clocks(counters: Counters) -> float:
-    """Clocks of the one pipe that loads, stores and shared memory have."""
-    clocks = float(counters.sum("wavefronts", "shared"))
-    for access in counters.accesses:
-        if access.memory == "global" and access.bytes <= 16:
-            clocks += max(access.instructions, access.sectors / WAVEFRONT_SECTORS)
-    return clocks
+def _l1_clocks(counters: Counters) -> int:
+    """Clocks of the banks that the L1 cache and shared memory have in common."""
+    wavefronts = counters.sum("wavefronts", "shared") + counters.sum("wavefronts", "global")
+    return wavefronts - counters.sum("saved", "shared")
 
 
-def _instructions(counters: Counters, kinds: dict[str, int]) -> float:
+def _instructions(counters: Counters, kinds: Mapping[str, int]) -> float:
     """Instructions of warps; integers and branches are an estimate."""
     lanes = counters.active_lanes or WARP
-    accesses = sum(access.instructions for access in counters.accesses)
+    accesses = sum(access.instructions - access.merged for access in counters.accesses)
     calls = sum(call.instructions for call in counters.calls)
     return sum(kinds.values()) / lanes + accesses + calls
 

@@ -50,6 +50,8 @@ FIELDS = (
     "wavefronts",
     "ideal_wavefronts",
     "block_sectors",
+    "merged",
+    "saved",
 )
 # Products of one instruction of a warp, by the name of its wrapper; see `Call.products` for the others.
 PRODUCTS = {
@@ -76,9 +78,11 @@ class Access:
     ideal_sectors: int  # if neighbouring lanes had neighbouring bytes
     used_bytes: int  # distinct ones of each instruction, of those in the sectors
     lines: int  # of 128 bytes
-    wavefronts: int  # of shared memory
+    wavefronts: int  # of shared memory, or of the L1 cache for global memory
     ideal_wavefronts: int
     block_sectors: int  # that the block had not used before
+    merged: int = 0  # loads of shared memory that nvcc may make part of a wider one
+    saved: int = 0  # wavefronts that this saves
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,11 @@ class Profile:
 
     def bracket(self, kernel: Counters) -> Bracket:
         """Of one kernel's launches."""
-        if self.larger is None:
-            return bracket(kernel, self.gpu)
-        scale = self.larger.batch / self.problem.batch
-        return bracket(kernel, self.gpu, Larger(scale, self.nbytes or {}, self.blocks or {}))
+        larger = None
+        if self.larger is not None:
+            scale = self.larger.batch / self.problem.batch
+            larger = Larger(scale, self.nbytes or {}, self.blocks or {})
+        return bracket(kernel, self.gpu, larger, registers(kernel, self.gpu.arch))
 
     @property
     def together(self) -> Bracket:

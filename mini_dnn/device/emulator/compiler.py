@@ -94,6 +94,8 @@ COUNTED_FLAGS = (
     "-fno-jump-tables",
     "-fno-ivopts",
     "-fno-var-tracking",
+    "--param=max-completely-peel-times=32",  # nvcc unrolls loops over a tile, and g++ half as long ones
+    "--param=max-completely-peeled-insns=1000",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")

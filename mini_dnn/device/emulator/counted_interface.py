@@ -71,8 +71,10 @@ TOTAL = np.dtype(
                 "ideal_wavefronts",
                 "block_sectors",
                 "number",
+                "merged",
             )
         ),
+        ("saved", "i8"),
     ]
 )
 RECORD = np.dtype(

@@ -96,6 +96,45 @@ void keep(Recorder& r, unsigned warp, uint32_t mask, const Event& e, const Place
   }
 }
 
+// Whether all lanes' loads go on where those before them have ended.
+bool goes_on(const Neighbours& n, uint32_t mask, const uint64_t* at) {
+  for (uint32_t left = mask; left; left &= left - 1) {
+    const unsigned i = std::countr_zero(left);
+    if (at[i] != n.first[i] + n.length) return false;
+  }
+  return true;
+}
+
+bool is_aligned(const Neighbours& n) {
+  for (uint32_t left = n.mask; left; left &= left - 1)
+    if ((n.first[std::countr_zero(left)] - n.start) % n.length) return false;
+  return true;
+}
+
+// A load of neighbours: compilers merge two, four or eight that are aligned together, up to 16 bytes a lane.
+void merge(Recorder& r, unsigned warp, Total& t, const Place& place, uint32_t mask, const uint64_t* at, unsigned bytes,
+           unsigned wavefronts) {
+  auto& all = r.neighbours[warp];
+  for (Neighbours& n : all) {
+    if (n.array != place.array || n.mask != mask || n.bytes != bytes || n.length == 16 || !goes_on(n, mask, at))
+      continue;
+    n.length += bytes;
+    n.wavefronts += wavefronts;
+    if (!std::has_single_bit(n.length) || !is_aligned(n)) return;
+    const uint32_t merged = n.length / bytes - 1;
+    const auto saved = int32_t(n.wavefronts - shared_wavefronts(n.first, mask, n.length).all);
+    t.merged += merged - n.merged;
+    t.saved += saved - n.saved;
+    n.merged = merged;
+    n.saved = saved;
+    return;
+  }
+  if (bytes >= 16 || all.size() >= 64) return;
+  Neighbours& n = all.emplace_back();
+  n = {place.array, mask, bytes, bytes, wavefronts, 0, 0, place.start, {}};
+  std::copy(at, at + WARP, n.first);
+}
+
 // One instruction of a warp. All lanes of the mask have the same event; only addresses differ. The lanes' number of
 // splits is counted by the caller.
 Total& execute(Worker& w, unsigned warp, uint32_t mask, const Event& e, const uint64_t* addresses) {
@@ -105,6 +144,7 @@ Total& execute(Worker& w, unsigned warp, uint32_t mask, const Event& e, const ui
     Total& t = total_of(r, e, {}, 0);
     t.instructions++;
     t.lanes += std::popcount(mask);
+    r.neighbours[warp].clear();
     return t;
   }
   const bool named = kind >= EventKind::barrier;
@@ -139,11 +179,16 @@ Total& execute(Worker& w, unsigned warp, uint32_t mask, const Event& e, const ui
     const Wavefronts found = shared_wavefronts(at, mask, e.bytes);
     t.wavefronts += found.all;
     t.ideal_wavefronts += found.ideal;
+    if (kind == EventKind::load)
+      merge(r, warp, t, place, mask, at, e.bytes, found.all);
+    else  // what was read may change
+      std::erase_if(r.neighbours[warp], [&](const Neighbours& n) { return n.array == place.array; });
   } else {
     t.sectors += lanes.pieces(SECTOR);
     t.ideal_sectors += (lanes.distinct_bytes() + SECTOR - 1) / SECTOR;
     t.lines += lanes.pieces(LINE);
     t.block_sectors += first_uses(r, place, lanes);
+    t.wavefronts += shared_wavefronts(at, mask, e.bytes).all;  // the data of the L1 cache lie in the same banks
   }
   return t;
 }

@@ -58,6 +58,8 @@ struct Total {
   uint64_t wavefronts, ideal_wavefronts;  // of shared memory
   uint64_t block_sectors;                 // sectors that the block had not used before, from this place
   uint64_t number;                        // the sum of the numbers of events; bytes of copies
+  uint64_t merged;                        // loads that nvcc may make part of a wider one of their basic block
+  int64_t saved;                          // and the wavefronts that this saves
 };
 
 // One instruction of a warp, of a block that is traced.
@@ -80,6 +82,16 @@ struct CountedArray {
   int32_t space;
 };
 
+// Loads of a warp from shared memory, within a basic block, that lie side by side.
+struct Neighbours {
+  int32_t array;
+  uint32_t mask, bytes, length, wavefronts;  // of a lane's load; of all together; of the loads one by one
+  uint32_t merged;                           // loads that have become part of another one
+  int32_t saved;                             // wavefronts
+  uint64_t start;                            // of the array, which a GPU aligns
+  uint64_t first[WARP];
+};
+
 struct Stream {
   Event *first = nullptr, *next = nullptr, *end = nullptr, *limit = nullptr;  // [first, limit) is the buffer
 };
@@ -99,6 +111,7 @@ struct Recorder {
   std::vector<std::vector<uint32_t>> seen;  // by array and sector: 1 + the block that used it last
   std::vector<CountedArray> shared;         // of this block, by address
   std::vector<Record> records;
+  std::vector<Neighbours> neighbours[MAX_THREADS / WARP];  // by warp
 };
 
 struct Count {
