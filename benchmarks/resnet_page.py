@@ -34,9 +34,9 @@ Rows = Mapping[str, Mapping[int, Row]]  # by short name and batch
 
 
 def rows_of(found: Mapping[str, Any]) -> dict[str, dict[int, Row]]:
-    """The rows that agree with float64, by the last part of the rung's name and the batch."""
+    """The rows that agree with float64, by short name and batch, in ladder order."""
     rows: dict[str, dict[int, Row]] = {}
-    for row in found["rows"]:
+    for row in sorted(found["rows"], key=lambda row: (row["variant"] == "cpu", row["variant"])):
         if row["agrees"]:
             rows.setdefault(row["variant"].rpartition("/")[2], {})[row["batch"]] = row
     return {name: dict(sorted(of_name.items())) for name, of_name in rows.items()}
@@ -58,9 +58,10 @@ def shown(value: float) -> str:
 
 
 def times_table(rows: Rows) -> Table:
-    """Milliseconds per batch, and the speed-up over the first rung and the CPU."""
+    """Milliseconds per batch, and the speed-up over the first rung, and the CPU if it was measured."""
     found = batches(rows)
     first = next(name for name in rows if name != "cpu")
+    others = [(first, found[-1]), ("cpu", found[0])] if "cpu" in rows else [(first, found[-1])]
 
     def faster(name: str, than: str, batch: int) -> str:
         both = rows[name].get(batch), rows.get(than, {}).get(batch)
@@ -69,11 +70,11 @@ def times_table(rows: Rows) -> Table:
     lines = [
         [f"`{name}`"]
         + [shown(ms(of_name[batch])) if batch in of_name else "" for batch in found]
-        + [faster(name, first, found[-1]), faster(name, "cpu", found[0])]
+        + [faster(name, other, batch) for other, batch in others]
         for name, of_name in rows.items()
     ]
     heads = [f"{batch} images" if batch > 1 else "1 image" for batch in found]
-    return Table(["ms", *heads, f"speed-up over `{first}`, {found[-1]}", f"over `cpu`, {found[0]}"], lines)
+    return Table(["ms", *heads, *(f"speed-up over `{name}`, {batch}" for name, batch in others)], lines)
 
 
 def work_table(rows: Rows, batch: int) -> Table:
