@@ -50,12 +50,14 @@ def measured() -> dict[tuple[str, str], dict[str, Any]]:
 def networks() -> Iterator[tuple[str, str, Variant, Any, float]]:
     """Variants of ResNet-18 that a GPU has timed: a picture, which the emulator can run as a whole.
 
-    Those that compute without tensor cores take it many minutes, and those that copy to the host have that in
-    their times.
+    Those that compute without tensor cores, or in a single launch whose blocks wait for each other, take it
+    many minutes. Those that copy to the host have that in their times.
     """
     for row in json.loads((RESULTS / "resnet18" / "rungs.json").read_text())["rows"]:
         variant = find(row["variant"])
-        if row["batch"] == 1 and variant.precision != "fp32" and not row["copied_bytes"]:
+        if row["batch"] != 1 or row["launches"] == 1 or row["copied_bytes"]:
+            continue
+        if variant.precision != "fp32":
             problem = variant.operation.course["batch-1"]
             yield row["variant"], "batch-1", variant, problem, statistics.median(row["ms"])
 
