@@ -27,7 +27,7 @@ from peers_problems import Subject, layers, network
 from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
 from mini_dnn.device import Device, open_device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.measuring.bench import head
+from mini_dnn.measuring.bench import head_of
 from mini_dnn.measuring.inference import Program
 from mini_dnn.report.peers import SCHEMA, PeersFile, content_of
 from mini_dnn.variant import Variant
@@ -92,7 +92,7 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
 
 def record_of(device: Device, data: str) -> dict[str, Any]:
     """What is said of the whole run."""
-    shared = head(data, device, TIMING)
+    shared = head_of(data, device, TIMING)
     place = shared.pop("device")
     shared["versions"] |= getattr(device, "versions", {})
     name = getattr(device, "device_name", device.description)

@@ -92,7 +92,7 @@ def test_without_fpdf2_there_is_markdown_and_a_note(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fpdf", None)
     assert main(["assign", "softmax", "--out", str(tmp_path)]) == 0
-    assert "NOTE: no PDF: fpdf2 is not installed" in capsys.readouterr().out
+    assert "NOTE: no PDF: PDF files need fpdf2, which is not installed" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.md"]
 
 

@@ -140,7 +140,10 @@ class TestVerb:
             (["--impl", "cpu", "--tool", "ncu"], "runs on the host, so it has no kernels to profile"),
             (["--tool", "nsys", "--subtool", "memcheck"], "--subtool memcheck needs --tool sanitizer"),
             (["--tool", "ncu", "--batch", "0"], "--batch 0: expected 1 or more"),
-            (["--tool", "ncu", "--at", "conv3"], "conv2d has no such problem; there are conv1, conv2"),
+            (
+                ["--tool", "ncu", "--at", "conv3"],
+                "conv2d has no such problem (did you mean 'conv2'?); there are",
+            ),
             (["--tool", "ncu", "--shapes", "1,2"], "--shapes '1,2' does not have the form N,C,H,W,M,R,S"),
             (
                 ["--tool", "ncu", "--impl", "networks/lenet/fused_pool", "--at", "uint8-28"],

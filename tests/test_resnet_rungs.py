@@ -54,7 +54,7 @@ def test_the_text_has_times_copies_and_memory() -> None:
     assert "| `cpu` | 10 |  |  |  |" in text
     assert "| `v0_transfers` | 69 | 68 | 4,000 | 200 | 75% |" in text
     assert "| `v4_tensor_cores` | 46.0 | 12.0 | 768.0 | 0.0 | 900 |" in text
-    assert "Left out, because they differ from float64: networks/resnet18/v9_wrong, batch 1." in text
+    assert "Omitted because they differ from float64: networks/resnet18/v9_wrong, batch 1." in text
     assert "NumPy on 16 cores of a CPU" in text
 
 
