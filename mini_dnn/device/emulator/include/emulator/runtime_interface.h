@@ -113,7 +113,7 @@ inline unsigned lane() { return linear_thread % 32; }
 }  // namespace emulator
 #pragma GCC visibility pop
 
-#ifdef EMULATOR_CHECKED
+#if defined(EMULATOR_CHECKED) && !defined(EMULATOR_RUNTIME)
 // Copies of the C library. The runtime does not know where arrays of a thread end; the compiler does, once functions
 // are part of the kernel.
 #if defined(__clang__) || __GNUC__ >= 12
