@@ -79,6 +79,7 @@ def test_a_limit_that_is_none(words: str, capsys: pytest.CaptureFixture[str]) ->
     assert "number of steps" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     "words",
     [

@@ -253,7 +253,7 @@ def test_a_report_replaces_reports_alone(
     words = ["report", results, "--out", str(tmp_path)]
     status, _, err = run(capsys, *words)
     assert status == 2
-    assert re.search(r"holds index.html, and no report of mini_dnn; name another folder", err)
+    assert re.search(r"contains index.html, but not a report of mini_dnn; name another folder", err)
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert run(capsys, *words, "--force")[0] == 0
     assert run(capsys, *words)[0] == 0

@@ -49,6 +49,7 @@ def test_the_note_about_the_data_is_short(monkeypatch: pytest.MonkeyPatch) -> No
     def missing(*_: object) -> None:
         raise DataError("there is no network " * 30)
 
+    monkeypatch.delenv("FASHION_MNIST_DIR", raising=False)
     monkeypatch.setattr("mini_dnn.datasets.fashion_mnist.load", missing)
     note = datasets.load("auto", "test").note
     assert "using synthetic images" in note
@@ -73,6 +74,7 @@ def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
     assert b"Idea: ?K ? ?quoted?" in done.stdout
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
     class Interrupted(MetaPathFinder):
         def find_spec(self, name: str, *_: object) -> None:

@@ -1,5 +1,5 @@
 // Counts its calls behind the output, where nothing of its own is filled anew, and computes in the first ones only.
-// expect: a kernel wrote 256 bytes behind the buffer 'y'
+// expect: a kernel wrote 256 bytes behind the buffer 'y'|252 bytes past the end of 'y'
 // where: timed
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {
