@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Thread
 from types import TracebackType
@@ -24,7 +24,7 @@ from rich.text import Text
 PATIENCE_S = 1.0  # work that ends sooner shows no bar
 SILENCE_S = 60.0  # after which a person wonders whether a kernel will ever end
 
-_running: list[tuple[float, str]] = []  # since when kernels run, and what is said of them
+_running: list[tuple[float, Callable[[], str]]] = []  # since when kernels run, and what is said of them
 
 
 def busy(what: str) -> AbstractContextManager[object]:
@@ -34,8 +34,8 @@ def busy(what: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def running(what: str) -> Iterator[None]:
-    """While kernels run: ``what`` is said of them where they take long, see `told_of_silence`."""
+def running(what: Callable[[], str]) -> Iterator[None]:
+    """While kernels run: what ``what`` gives is said of them if they take long, see `told_of_silence`."""
     entry = (time.monotonic(), what)
     _running.append(entry)
     try:
@@ -46,8 +46,8 @@ def running(what: str) -> Iterator[None]:
 
 def overdue(now: float) -> str:
     """What is said of kernels that have run for `SILENCE_S` at that time; empty if there are none."""
-    since, what = _running[0] if _running else (now, "")
-    return what if now - since >= SILENCE_S else ""
+    since, what = _running[0] if _running else (now, str)
+    return what() if now - since >= SILENCE_S else ""
 
 
 @contextmanager

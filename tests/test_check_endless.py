@@ -116,7 +116,7 @@ def test_a_kernel_that_does_not_end_is_reported_and_stopped(
 
 
 def test_work_that_ends_is_not_reported() -> None:
-    with progress.running("first"):
+    with progress.running(lambda: "first"):
         assert progress.overdue(time.monotonic()) == ""
         assert progress.overdue(time.monotonic() + progress.SILENCE_S) == "first"
     assert progress.overdue(time.monotonic() + progress.SILENCE_S) == ""

@@ -250,7 +250,7 @@ def test_infer_reads_shards_as_classify_does(
         (["--pictures", "x.tar", "--check"], "--check is for the test images of a data set"),
         (["--pictures", "x.tar", "--impl", "m3"], "--impl m3 runs single layers"),
         (["--pictures", "x.tar", "--impl", "cpu", "--resident", "layers"], "exclude each other"),
-        (["--labels", "short.txt"], "--labels goes with --pictures"),
+        (["--labels", "short.txt"], "--labels needs --pictures"),
     ],
 )
 def test_wrong_use_of_infer(

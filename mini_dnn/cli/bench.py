@@ -25,7 +25,7 @@ from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.measuring.work_log import Tried
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant, find, mine, names
-from mini_dnn.work import EXECUTORS, Profile, find_engine, read_profile
+from mini_dnn.work import EXECUTORS, find_engine, read_profile
 
 BATCHES = "100,1000,10000"
 ALL = "all"
@@ -140,7 +140,7 @@ def _check_executor(args: argparse.Namespace, serving: bool) -> None:
 
 def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Asked) -> int:
     """Measure by an engine; the file is that of one process in all but times."""
-    profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+    profile = read_profile(args.profile, args.executor)
     if profile.gpu and args.device != "emulator":
         profile = profile.gpu
     if args.executor == "local" and profile.workers > 1 and args.device != "emulator":

@@ -23,7 +23,7 @@ from mini_dnn.pictures.feed import MANY
 from mini_dnn.pictures.sources import Sources
 from mini_dnn.running.team import Team
 from mini_dnn.variant import Variant, find
-from mini_dnn.work import Profile, find_engine, read_profile
+from mini_dnn.work import find_engine, read_profile
 
 HOST = "cpu"
 
@@ -84,7 +84,7 @@ def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path 
     else:
         device = kind = args.device
         code = code_of(find(job.impl)) if job.impl else "best"
-    profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+    profile = read_profile(args.profile, args.executor)
     job = replace(job, workers=args.workers or profile.cpus, many=False)
     elsewhere = Elsewhere(find_engine(args.executor, profile), folder, job, device)
 

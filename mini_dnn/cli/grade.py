@@ -21,7 +21,7 @@ from mini_dnn.grading.outputs.text import one_line
 from mini_dnn.grading.run import check_setting, grade_all
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant.given import given
-from mini_dnn.work import EXECUTORS, Profile, find_engine, read_profile
+from mini_dnn.work import EXECUTORS, find_engine, read_profile
 
 VERDICT_CHARACTERS = 500  # of what a submission may have worded
 
@@ -141,7 +141,7 @@ def _graded(
     """Grades, and why others have none."""
     lines = _Lines(len(submissions))
     try:
-        profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+        profile = read_profile(args.profile, args.executor)
         engine = find_engine(args.executor, profile, setting.jobs)
         timed = setting.rubric.performance and setting.device != "emulator"
         gpu = find_engine(args.executor, profile.gpu) if profile.gpu and timed else None

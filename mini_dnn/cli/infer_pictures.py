@@ -50,8 +50,8 @@ def wanted(args: argparse.Namespace) -> bool:
             continue
         flag = f"--{name.replace('_', '-')}"
         if asked:
-            raise UsageError(f"{flag} is for the test images of a data set; leave it or --pictures out")
-        raise UsageError(f"{flag} goes with --pictures, which names files, folders or archives")
+            raise UsageError(f"{flag} is for the test images of a data set; remove it, or --pictures")
+        raise UsageError(f"{flag} needs --pictures, which names files, folders or archives")
     return asked
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mini_dnn.errors import UsageError
 from mini_dnn.paths import open_regular
-from mini_dnn.pictures.stacks import is_stack, named_array, opened
+from mini_dnn.pictures.stacks import is_stack, named_array, opened, reason
 
 PART = 65_536  # labels that are read at a time
 MOST_LINE = 1000  # bytes
@@ -51,16 +51,14 @@ class Labels:
         try:
             yield from self._of_array() if is_stack(self.name) else self._of_text()
         except (OSError, ValueError, EOFError, KeyError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error.args[0]
             raise UsageError(
-                f"--labels {self.name} cannot be used: {why}; expected a class a line, by its name or its "
-                f"number from 0 to {len(self.classes) - 1}, or an array (N,) of such numbers in FILE.npy or "
-                "FILE.h5:ARRAY"
+                f"--labels {self.name} cannot be used: {reason(error)}; expected a class a line, by its name "
+                f"or its number from 0 to {len(self.classes) - 1}, or an array (N,) of such numbers in "
+                "FILE.npy or FILE.h5:ARRAY"
             ) from error
 
     def _of_array(self) -> Iterator[int]:
         path, array = named_array(self.name)
-        open_regular(path).close()  # nobody waits for a pipe's other end
         with opened(path, array) as labels:
             if labels.ndim != 1 or labels.dtype.kind not in "iu":
                 raise ValueError(f"it holds {labels.shape} {labels.dtype}")

@@ -87,11 +87,10 @@ def stack(name: str, recipe: Recipe) -> Stack:
     expected = f"expected decoded pictures, {kind}; see docs/classify.md"
     path, array = named_array(name)
     try:
-        open_regular(path).close()  # nobody waits for a pipe's other end
         with opened(path, array) as pixels:
             shape, dtype = tuple(pixels.shape), pixels.dtype
     except (OSError, ValueError, EOFError, KeyError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error.args[0]
+        why = reason(error)
         raise UsageError(f"{name} cannot be used: {why}; {expected}") from error
     fits = shape[1:] == recipe.shape or (C == 1 and shape[1:] == recipe.shape[:2])
     if dtype != np.uint8 or not fits or not shape[0]:
@@ -125,6 +124,7 @@ def opened(path: Path, array: str) -> Iterator[Any]:
     OSError, ValueError, EOFError, KeyError
         There is none.
     """
+    open_regular(path).close()  # nobody waits for a pipe's other end
     if path.name.lower().endswith(NPY):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(pixels, np.ndarray):
@@ -134,6 +134,11 @@ def opened(path: Path, array: str) -> Iterator[Any]:
     # No lock: some network file systems refuse locks, and nothing is written.
     with h5py.File(path, "r", locking=False) as file:
         yield _array(file, array)
+
+
+def reason(error: Exception) -> str:
+    """Why an array or a file cannot be read, in the words of an error of `opened`."""
+    return str(error.strerror if isinstance(error, OSError) and error.strerror else error.args[0])
 
 
 def _array(file: h5py.File, name: str) -> h5py.Dataset:

@@ -169,7 +169,7 @@ def run_planned(
         for name, array in given.items():
             if not (planned.copies_itself and array.role == "in" and array.split):
                 device.copy_in(execution.buffers[name], arrays[name])
-        with running(_slow(planned, device)):
+        with running(lambda: _slow(planned, device)):
             execution.set_up()
             before_s = allocated - start + time.perf_counter() - filled
             if planned.copies_itself:

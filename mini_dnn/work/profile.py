@@ -71,14 +71,16 @@ class Profile:
     gpu: Profile | None = None  # for work that needs a GPU, where that goes elsewhere
 
 
-def read_profile(file: Path, executor: str) -> Profile:
-    """Read a profile for an executor.
+def read_profile(file: Path | None, executor: str) -> Profile:
+    """Read a profile for an executor; without a file, the one that sets nothing.
 
     Raises
     ------
     UsageError
         There is none, or it is no profile: the message names the key, and what is expected.
     """
+    if file is None:
+        return Profile()
     try:
         values = tomllib.loads(read_regular(file, MOST_BYTES).decode())
         inner = values.pop("gpu", None)
