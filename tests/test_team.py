@@ -5,7 +5,7 @@ import os
 import signal
 import statistics
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ from mini_dnn.measuring import scaling
 from mini_dnn.measuring.inference import find_step
 from mini_dnn.measuring.scaling import Lap, Serving, rates
 from mini_dnn.measuring.served import Served
+from mini_dnn.running import team as team_module
 from mini_dnn.running.team import Done, Team, Work
 
 
@@ -96,6 +97,20 @@ def test_an_item_that_makes_gpus_fail_ends_the_run(tmp_path: Path) -> None:
         pytest.raises(DeviceError, match=r"always failed on .* GPUs: emulator \d: .*bus; emulator \d: .*bus"),
     ):
         list(team.map([1, "always", 2]))
+
+
+@pytest.mark.exhaustive
+def test_the_item_that_a_gpu_failed_with_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the results of two items of one GPU are there at once, in any order."""
+    monkeypatch.setattr(team_module, "wait", lambda given, return_when: wait(given))
+    said: list[str] = []
+    with (
+        Team(emulators(3), Doubling(tmp_path), said.append) as team,
+        pytest.raises(DeviceError, match="always failed on several GPUs"),
+    ):
+        list(team.map([1, 2, 3, "always"]))
+    assert len(said) == 2
+    assert all("always will be repeated" in line for line in said)
 
 
 @pytest.mark.parametrize(

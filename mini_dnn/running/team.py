@@ -136,8 +136,9 @@ class Team:
             if not given and first not in done:
                 return
             if first not in done:
-                for future in wait(given, return_when=FIRST_COMPLETED).done:
-                    self._collect(future, done, again, failed)
+                wait(given, return_when=FIRST_COMPLETED)
+                for member in list(self._members):
+                    self._collect(member, done, again, failed)
             while first in done:
                 yield done.pop(first)
                 first += 1
@@ -190,29 +191,29 @@ class Team:
 
     def _collect(
         self,
-        future: Future[Any],
+        member: _Member,
         done: dict[int, Done],
         again: deque[tuple[int, Any]],
         failed: dict[int, list[str]],
     ) -> None:
-        """Take the result of an item, or what became of it."""
-        member = next((member for member in self._members if future in member.items), None)
-        if member is None:
-            return  # its GPU was lost with another item, and this one is given to others already
-        number, item = member.items[future]
-        try:
-            done[number] = Done(item, future.result(), member.place)
-            del member.items[future]
-        except FAILURES as error:
-            number, item = min(member.items.values(), key=lambda entry: entry[0])  # which was worked on
-            why = failed.setdefault(number, [])
-            why.append(f"{member.place}: {_words(error)}")
-            again.extend(sorted(member.items.values(), key=lambda entry: entry[0]))
-            self._lose(member, f"{_words(error)}; {item} will be repeated by another GPU")
-            if not self._members:
-                raise DeviceError(f"no GPU remains: {'; '.join(why)}") from error
-            if len(why) == TRIES:
-                raise DeviceError(f"{item} failed on several GPUs: {'; '.join(why)}") from error
+        """Take the results of a GPU's items in the order in which it got them, or learn that it failed.
+
+        The order tells which item the GPU worked on when it failed: the first one that has no result.
+        """
+        while member.items and (future := next(iter(member.items))).done():
+            number, item = member.items[future]
+            try:
+                done[number] = Done(item, future.result(), member.place)
+                del member.items[future]
+            except FAILURES as error:
+                why = failed.setdefault(number, [])
+                why.append(f"{member.place}: {_words(error)}")
+                again.extend(sorted(member.items.values(), key=lambda entry: entry[0]))
+                self._lose(member, f"{_words(error)}; {item} will be repeated by another GPU")
+                if not self._members:
+                    raise DeviceError(f"no GPU remains: {'; '.join(why)}") from error
+                if len(why) == TRIES:
+                    raise DeviceError(f"{item} failed on several GPUs: {'; '.join(why)}") from error
 
     def _lose(self, member: _Member, why: str) -> None:
         self._told(f"{member.place} failed: {why}")
