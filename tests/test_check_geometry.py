@@ -180,7 +180,7 @@ def test_clusters(grid: str, cluster: str, arch: int, what: str, tmp_path: Path)
             "needs a buffer, by its name; the launch passes a",
         ),
         ("int x", 'TensorMap("x", (1, 4))', "needs an int; the launch passes a TensorMap of x"),
-        ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "and this one may be a copy"),
+        ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "but the kernel may pass the address of a copy"),
     ],
 )
 def test_tensor_maps(parameter: str, argument: str, what: str, tmp_path: Path) -> None:

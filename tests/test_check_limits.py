@@ -166,7 +166,7 @@ def test_too_much_constant_memory(nvcc: bool, tmp_path: Path) -> None:
     text = "__constant__ float small[4];\n__constant__ float table[20000];\n"
     finding = told(write(tmp_path, text + kernel("y[0] = table[n] + small[n];")), nvcc)
     assert finding.kind == "launch"
-    assert "80,016 bytes, table alone 80,000; a GPU has 65,536" in finding.what
+    assert "80,016 bytes, of which table has 80,000; a GPU has 65,536" in finding.what
     assert finding.place
     assert finding.place.line == 2
 

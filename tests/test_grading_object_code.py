@@ -164,6 +164,22 @@ CHEATS = {  # before the kernel, and what it does
         "((void**)_GLOBAL_OFFSET_TABLE_)[3] = x",
     ),
     "the environment": ('extern "C" char** environ;', "x[i] = environ[0][0]"),
+    "an array of variable length": (
+        "",
+        "float a[n]; for (int j = 0; j < n; j++) a[j] = x[j]; x[i] = a[n - 1]",
+    ),
+    "memory on the stack": ("", "float* a = (float*)__builtin_alloca(n * 4); a[0] = x[i]; x[i] = a[0]"),
+    "frames that cannot be followed": (
+        NOINLINE + ' __attribute__((optimize("omit-frame-pointer"))) float f(float* p) '
+        "{ float a[4] = {*p}; return p[1] + a[(int)p[3] & 3]; }",
+        "x[i] = f(x)",
+    ),
+    "a frame that is too large": (
+        '\n#pragma GCC diagnostic ignored "-Wframe-larger-than="\n'
+        + NOINLINE
+        + " float f(int n) { volatile float a[400000]; a[n] = 1; return a[n + 1]; }",
+        "x[i] = f(n)",
+    ),
     "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
     "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
 }
@@ -358,6 +374,18 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
         "float a[4] = {}; auto f = [&](long j) { a[0] = x[0]; (&a[0])[j] = 1; }; f((long)n << 20); x[i] = a[n & 3]",
     ),
     "by a copy": ("", "char a[16]; memset(a, 1, (size_t)n << 28); x[i] = a[n & 15]"),
+    "over a return address": (
+        NOINLINE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
+        "long own = 0; for (long j = 1; j < 64; j++) f(&own, j, (long)x); x[i] = own",
+    ),
+    "over a return address, by a recursion": (
+        "__device__ void f(long* p, long at, int depth) { if (depth) { f(p, at, depth - 1); p[0]++; } else p[at] = 7; }",
+        "long own = 0; for (long j = 1; j < 64; j++) f(&own, -j, n); x[i] = own",
+    ),
+    "over frames of the runtime": (
+        NOINLINE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
+        "long own = 0; f(&own, 48 + n, 0); x[i] = own",
+    ),
     "by printing": ("", 'printf("%-*.*s%hn", n, n, "text", (short*)x + 100)'),
 }
 

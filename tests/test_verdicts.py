@@ -80,7 +80,7 @@ def test_misaligned() -> None:
     )
     finding = one(message("Invalid __global__ read of size 16 bytes", *details))
     assert finding.kind == "misaligned"
-    assert "16 bytes at an address that is 4 past a multiple of 16" in finding.what
+    assert "16 bytes at an address that is 4 bytes past a multiple of 16" in finding.what
 
 
 def test_race_once_with_both_threads() -> None:

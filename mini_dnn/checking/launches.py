@@ -185,7 +185,7 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
         if parameter.is_tensor_map and "__grid_constant__" not in parameter.declaration:
             what = (
                 f"argument {number} of {launch.kernel} is {parameter.declaration}: the copy engine reads the "
-                "parameter itself, and this one may be a copy"
+                "parameter at its own address, but the kernel may pass the address of a copy"
             )
             return at.finding("args", what, "constant", signature.place)
     return None

@@ -141,8 +141,8 @@ def _too_many_constants(verdict: Verdict, constant_bytes: Mapping[str, int]) -> 
         f"{largest} has {total:,} bytes"
         if len(constant_bytes) == 1
         else (
-            f"the __constant__ variables of the file have {total:,} bytes, {largest} alone "
-            f"{constant_bytes[largest]:,}"
+            f"the __constant__ variables of the file have {total:,} bytes, of which {largest} "
+            f"has {constant_bytes[largest]:,}"
         )
     )
     own = Party(verdict.constants.get(largest), (), ())

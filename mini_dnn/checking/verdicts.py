@@ -118,7 +118,8 @@ def _access(
     if any("misaligned" in line for line in record.details):
         address = record.address or 0
         what = (
-            f"access to {nbytes} bytes at an address that is {address % nbytes} past a multiple of {nbytes}"
+            f"access to {nbytes} bytes at an address that is {address % nbytes} bytes past a multiple "
+            f"of {nbytes}"
         )
         return Finding("misaligned", what, kernel, own, cure=CURES["misaligned"])
     at = _allocation(record, allocations) if access["memory"] == "global" else None

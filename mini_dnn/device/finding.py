@@ -59,10 +59,16 @@ CURES = {
     "misaligned": "a vector access needs an address that is a multiple of its size: "
     "use it only if the row length is a multiple of the vector length, otherwise access single elements",
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
+    "stack": "keep the pointer or index within the variable whose address was passed; a thread can use only "
+    "its own local variables, so share values through shared memory or shuffles",
     "fault": "check how the index or pointer on this line is computed",
 }
 
-
+STACK = {
+    "another thread": "of the local variables of another thread",
+    "no variable": "of its stack where it has no local variables",
+    "way back": "beyond the local variables of a function, over its return address",
+}
 READ_ONLY = {
     "__ldg": "with __ldg",
     "const __restrict__": "through a const __restrict__ pointer",
@@ -199,6 +205,12 @@ def _out_of_bounds(f: Fault) -> Finding:
         last = f" (0 to {int(side[1]) - 1})" if side else ""
         what = f"index {f.subscript} is outside an array declared as {f.type}{last}"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
+    if f.detail in STACK:
+        verb = "writes" if f.own.write else "reads"
+        what = f"a thread {verb} {f.nbytes} bytes {STACK[f.detail]}"
+        if f.detail == "way back" and f.other.place:
+            what += f" (called in line {f.other.place.line})"
+        return Finding(f.kind, what, f.kernel, f.own, "local variable", cure=CURES["stack"])
     if f.detail == "local":
         what = f"access to a {f.type} beyond the end of a thread's own variable"
         if f.nbytes:  # of a copy

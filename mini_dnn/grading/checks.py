@@ -107,8 +107,8 @@ class Judge:
             with _noted(f"{problem}, inputs made to show the precision"):
                 wrong = self._wrong(*probe) if probe else ""
             if wrong:
-                what = f"less precise than {precision}, the lowest precision that is allowed"
-                return Outcome(FAILED, f"the result is {what}, or wrong for inputs made to show that", wrong)
+                what = f"wrong or less precise than {precision}, the lowest precision that is allowed"
+                return Outcome(FAILED, f"the result is {what}, for inputs made to expose this", wrong)
         if wrongs:
             return _partly("\n".join(wrongs.values()), len(right), len(shown.problems))
         return Outcome(PASSED, staff=f"also with new inputs of seed {seed}")

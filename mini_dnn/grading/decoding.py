@@ -156,7 +156,7 @@ def _array(name: str, values: Any) -> Array:
     if math.prod(shape) > MAX_ELEMENTS:
         raise VariantError(f"{what} {shape} is too large for any GPU")
     if not AXES.fullmatch(axes) or len(axes) not in (0, len(shape)):
-        raise VariantError(f"{what} {shape} has the axes {axes[:100]!r}; expected a letter each")
+        raise VariantError(f"{what} {shape} has the axes {axes[:100]!r}; expected one letter for each axis")
     return Array(shape, dtype, axes=axes)
 
 

@@ -109,8 +109,8 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
             refused = refused or _judge(operation, problem, arrays, outputs, method.precision, rng)
             if not refused and ms < floor_ms:
                 refused = (
-                    f"{ms:.4f} ms is less than moving its bytes takes on this GPU, {floor_ms:.4f} ms: "
-                    "the work was not done in that time"
+                    f"{ms:.4f} ms is less than the time that moving its bytes takes on this GPU, "
+                    f"{floor_ms:.4f} ms: the work was not done in that time"
                 )
             if refused:
                 return Measured(ms, tuple(samples), floor_ms, (before, gpu_state(device)), refused)

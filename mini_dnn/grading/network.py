@@ -41,8 +41,8 @@ class Examination:
         images = datasets.load(data, "test", data_dir)
         if asked.batch > len(images.labels):
             raise UsageError(
-                f"the rubric's accuracy.batch is {asked.batch}; {images.name} has {len(images.labels)} test "
-                "images at most"
+                f"the rubric's accuracy.batch is {asked.batch}; {images.name} has only "
+                f"{len(images.labels)} test images"
             )
         self.data, self.note = images.name, images.note
         self.batch, self.tolerance = asked.batch, asked.tolerance

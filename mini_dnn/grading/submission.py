@@ -143,7 +143,7 @@ def named(folders: Sequence[Path]) -> list[Submission]:
             if folder.exists():
                 raise UsageError(
                     f"{folder} is a file, and a submission is {what}; unpack it into a folder of its own, or "
-                    "name the folders alone: submissions/*/"
+                    "name only the folders: submissions/*/"
                 )
             raise UsageError(f"no folder {folder}{meant_file(folder)}; a submission is {what}")
     resolved = [folder.resolve() for folder in folders]

@@ -45,11 +45,20 @@ KINDS = {
     5: "misaligned",
     6: "out-of-bounds",
     7: "uninitialised",
+    8: "out-of-bounds",
     20: "async",
     21: "cluster",
 }
 
-DETAILS = ("", "same value", "__ldg", "const __restrict__")  # Detail in runtime/checked/shadow.h
+DETAILS = (  # Detail in runtime/checked/shadow.h
+    "",
+    "same value",
+    "__ldg",
+    "const __restrict__",
+    "another thread",
+    "no variable",
+    "way back",
+)
 
 
 class KernelError(LaunchError):

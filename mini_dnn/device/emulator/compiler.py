@@ -49,12 +49,15 @@ CHECKED_FLAGS = (
     "-gdwarf-4",
     "-fdata-sections",
     "-fno-jump-tables",  # control goes to no place that the code does not name
+    "-fno-omit-frame-pointer",  # runtime/checked/stack.cpp follows the frames of a stack
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
 # Machine code of checked mode is judged by the grader, so it is the same on all processors that can run it.
 CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
+# Frames of which only the upper end depends on where the stack is aligned: the return address has one place.
+X86_FRAMES = ("-maccumulate-outgoing-args",)
 X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as /proc/cpuinfo names its parts
 GCC_CHECKS = (
     "-fsanitize=thread,bounds,alignment,object-size",
@@ -126,7 +129,9 @@ class Compiler:
         """Flags that kernel files of checked mode are compiled with besides."""
         fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
         processor = CHECKED_PROCESSOR if X86_64_V3.issubset(_processor().split()) else ()
-        return (*CHECKED_FLAGS, *processor, *fills, *(CLANG_CHECKS if self.is_clang else GCC_CHECKS))
+        frames = X86_FRAMES if platform.machine() == "x86_64" and not self.is_clang else ()
+        checks = CLANG_CHECKS if self.is_clang else GCC_CHECKS
+        return (*CHECKED_FLAGS, *processor, *frames, *fills, *checks)
 
     @property
     def is_clang(self) -> bool:

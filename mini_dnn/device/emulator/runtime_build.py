@@ -57,7 +57,7 @@ def runtime_path(compiler: Compiler, ucontext: bool, checked: bool) -> Path:
 def _flags(compiler: Compiler, ucontext: bool, checked: bool) -> list[str]:
     flags = [*RUNTIME_FLAGS, *(["-DEMULATOR_UCONTEXT"] if ucontext else [])]
     flags += ["-DEMULATOR_COUNTED"] if compiler.counted else []
-    return [*flags, *(["-DEMULATOR_CHECKED"] if checked else [])]
+    return [*flags, *(["-DEMULATOR_CHECKED", "-fno-omit-frame-pointer"] if checked else [])]
 
 
 def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, target: Path) -> Path:

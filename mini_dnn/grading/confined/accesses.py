@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mini_dnn.device.emulator.compiler import MAX_FRAME_BYTES
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
-from mini_dnn.grading.confined.effects import FS, Image, apply
-from mini_dnn.grading.confined.values import MASK, REGISTERS, STACK, State, Value, merged, unknown
+from mini_dnn.grading.confined.effects import FS, Image, apply, calls_kernel_code
+from mini_dnn.grading.confined.values import MASK, REGISTERS, STACK, State, Value, merged, number, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
 VISITS = 40  # of each place where ways meet
@@ -45,6 +46,10 @@ ENDS = ("ret", "retq", "ud2", "hlt")
 PLACE = unknown("start", "rdi")
 TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
 RETURN_BYTES = 8
+FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others: stack.cpp follows these
+# Bytes of a function's frame, with what it saves; of one in which no hook looks at the depth of the stack,
+# less than MARGIN of stack.cpp.
+MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
 NEVER_RETURN = (
     "__stack_chk_fail@plt",
     "_Unwind_Resume@plt",
@@ -78,6 +83,7 @@ class _Follower:
         self._last = work[-1] if work else None
         self._starts = {one.target for one in function.code if one.target in self._code}
         self._instrumented = any(one.target_name == "__tsan_func_entry@plt" for one in function.code)
+        self._calls = any(calls_kernel_code(one) for one in function.code)
         self._is_lenient = self._instrumented or any(one.at in image.lenient for one in function.code[:1])
 
     def found(self) -> list[Unseen]:
@@ -134,7 +140,9 @@ class _Follower:
         if one is self._last and not self._ends(one):
             return False  # whatever function lies behind it would be next
         if one.name.startswith("ret"):
-            return _returns(state.registers["rsp"])
+            return state.registers["rsp"] is TOP
+        if not self._is_in_its_frame(one, state):
+            return False
         if one.name.startswith(("(bad)", ".", "sys")) or one.name in ("int", "int3", "hlt"):
             return False
         if one.name.startswith(("call", "j")):
@@ -145,6 +153,17 @@ class _Follower:
             if isinstance(operand, Memory) and not self._place(one, i, operand, state):
                 return False
         return True
+
+    def _is_in_its_frame(self, one: Instruction, state: State) -> bool:
+        """Whether the stack ends where the compiler has put it, and its frames can be followed."""
+        top = state.registers["rsp"]
+        most = MOST_FRAME if self._instrumented else MOST_UNSEEN_FRAME
+        if len(top.terms) != 1 or not top.on_stack or -top.constant & MASK > most:
+            return False
+        leaves = one.name.startswith("jmp") and one.target not in self._code
+        if one.name.startswith("call") and one.target_name not in NEVER_RETURN:
+            return state.registers["rbp"] is FRAME and (self._instrumented or not calls_kernel_code(one))
+        return not leaves or top is TOP
 
     def _goes_to_a_function(self, one: Instruction, state: State) -> bool:
         """Whether a jump stays here or goes to where a function begins, by name or by a table."""
@@ -178,7 +197,13 @@ class _Follower:
         if self._instrumented and state.fresh and not one.repeated:
             state.fresh -= 1  # the address may be worked out in another way than the hook's
             return True
-        if writes and self._instrumented and one.name.startswith("vmov") and _is_from_slot(place):
+        if (
+            writes
+            and self._instrumented
+            and not self._calls
+            and one.name.startswith("vmov")
+            and _is_from_slot(place)
+        ):
             return True  # g++ fills local arrays by the widest vectors, and keeps their address on the stack
         if writes:
             # where the caller wants a structure that is returned
@@ -210,13 +235,6 @@ class _Follower:
         after = code[i + 1 : i + 1 + NEAR]
         calls = [other for other in after if other.name.startswith(("call", "j", "ret"))]
         return bool(calls) and calls[0].name.startswith("call") and calls[0].target_name.count("@") == 0
-
-
-def _returns(top: Value) -> bool:
-    """Whether that is where the return address lies, or cannot be told from it, as the stack was aligned."""
-    if len(top.terms) != 1 or not top.on_stack:
-        return False
-    return top.terms != TOP.terms or top.constant == 0
 
 
 def _is_return_address(place: Value) -> bool:

@@ -9,6 +9,7 @@ from mini_dnn.grading.confined.disassembly import Instruction, Memory
 from mini_dnn.grading.confined.values import MASK, NAMES, STACK, State, Value, number, unknown
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
 VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes, of a hook that is told a number of them
@@ -152,6 +153,14 @@ def _operand(operand: str | Memory, state: State, one: Instruction, image: Image
     return state.read(operand[1:])
 
 
+def calls_kernel_code(one: Instruction) -> bool:
+    """Whether a function of the kernel file may run, which may have a pointer to variables of this one."""
+    elsewhere = one.target_name.endswith("@plt") or one.target_name.startswith(
+        ("_ZN8emulator", "_ZZN8emulator")
+    )
+    return one.name.startswith("call") and not elsewhere
+
+
 def _call(one: Instruction, state: State) -> None:
     name = one.target_name
     size = hook_bytes(name) if name.endswith("@plt") else None
@@ -165,7 +174,11 @@ def _call(one: Instruction, state: State) -> None:
         state.told.clear()
         state.fresh = 0
     array = state.registers["rdi"]
-    for register in CALLER_SAVED:
+    left: tuple[str, ...] = CALLER_SAVED
+    if calls_kernel_code(one):  # what is saved may lie beside its variables
+        state.slots.clear()
+        left += CALLEE_SAVED
+    for register in left:
         state.write(register, unknown("left by", one.at, register))
     if name == "__tls_get_addr@plt":
         state.write("rax", unknown("shared", array))

@@ -154,7 +154,11 @@ def _check_early(sections: str, filled_in: Mapping[int, int], functions: list[Fu
 def _is_sanitizers(function: Function) -> bool:
     """Whether a function does nothing but call the runtime's beginning, as g++ adds one to each file."""
     calls = {one.target_name for one in function.code if one.name.startswith(("call", "jmp"))}
-    others = {one.name for one in function.code if not one.name.startswith(("call", "jmp", "nop", "xchg"))}
+    others = {
+        one.name
+        for one in function.code
+        if not one.name.startswith(("call", "jmp", "nop", "xchg")) and one.operands != ("%rsp", "%rbp")
+    }
     return calls == {"__tsan_init@plt"} and others <= {
         "subq",
         "addq",
@@ -163,6 +167,10 @@ def _is_sanitizers(function: Function) -> bool:
         "endbr64",
         "push",
         "pop",
+        "leave",
+        "leaveq",
+        "pushq",
+        "popq",
     }
 
 

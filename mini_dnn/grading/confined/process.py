@@ -24,8 +24,8 @@ CHUNK_BYTES = 1 << 20
 ANSWERS = 10  # that may each take as long as one may: more time than that is no process's in all
 FORBIDDEN = "FORBIDDEN: "
 ENDINGS: dict[int, str] = {
-    signal.SIGSYS: "it made a system call that it has no need of: to start a process, for the network, to "
-    "signal or inspect another process, or the like",
+    signal.SIGSYS: "it made a system call that a kernel does not need, for example to start a process, to "
+    "use the network, or to signal or inspect another process",
     signal.SIGXCPU: "it used up its processor time",
     signal.SIGXFSZ: "it wrote a file that is too large",
     signal.SIGSEGV: "it crashed: a memory access that is not allowed (SIGSEGV), or no memory left",
@@ -161,7 +161,7 @@ class Confined:
                 f"it did not answer within {most:g} s: an endless loop, or a barrier that not all threads "
                 "reach? run.py check finds both"
             )
-        return f"its answers took more than {ANSWERS * most:g} s in all, where one may take {most:g}"
+        return f"its answers took more than {ANSWERS * most:g} s in total; the limit for one is {most:g} s"
 
     def _wanted(self, answer: bytearray, most: int) -> int:
         status, size = wire.REPLY.unpack_from(answer)
@@ -216,7 +216,7 @@ class Confined:
         text = self._printed.decode(errors="replace")
         if FORBIDDEN in text:
             said = text.partition(FORBIDDEN)[2].partition("\n")[0]
-            reason = FORBIDDEN + (said or "it ended at something forbidden")
+            reason = FORBIDDEN + (said or "it ended at a forbidden operation")
         elif os.WIFSIGNALED(status) and (not reason or os.WTERMSIG(status) == signal.SIGSYS):
             number = os.WTERMSIG(status)
             reason = ENDINGS.get(number, f"it was ended by signal {number}")

@@ -8,7 +8,8 @@ namespace emulator {
 constexpr bool CHECKED = true;  // threads go on after a barrier in the order of the schedule, not the last one first
 void check_launch_started(Worker& worker, unsigned shared_bytes);
 void check_launch_ended();
-void check_numbers(bool on);  // the use of some that nobody set
+void check_numbers(bool on);      // the use of some that nobody set
+void check_call(Worker& worker);  // runs the kernel as one thread
 void check_block_started();
 void check_block_ended(Worker& worker);  // may set worker.failure
 void check_freed(char* memory);          // a buffer
@@ -34,6 +35,7 @@ constexpr bool CHECKED = false;
 inline void check_launch_started(Worker&, unsigned) {}
 inline void check_launch_ended() {}
 inline void check_numbers(bool) {}
+inline void check_call(Worker& worker) { worker.run(worker.arguments); }
 inline void check_block_started() {}
 inline void check_block_ended(Worker&) {}
 inline void check_freed(char*) {}

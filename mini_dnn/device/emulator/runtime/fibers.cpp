@@ -31,11 +31,7 @@ bool reserve_stacks(Worker& w) {
   return true;
 }
 
-namespace {
-
 char* stack_of(const Worker& w, const Fiber* f) { return w.stacks + (f - w.fibers) * STRIDE; }
-
-}  // namespace
 
 Fiber* take_fiber(Worker& w, void (*entry)()) {
   Fiber* f = w.free_fibers;

@@ -72,7 +72,7 @@ void run_threads(Worker& w, Fiber* me) {
     const unsigned i = check_thread_order(w.started++);
     me->linear = linear_thread = i;
     me->thread = threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
-    w.run(w.arguments);
+    check_call(w);
     w.alive--;
     w.idle = 0;
     thread_left_warp(w, me->linear);

@@ -8,6 +8,7 @@ namespace emulator {
 
 Fiber* take_fiber(Worker& worker, void (*entry)());
 void give_fiber(Worker& worker, Fiber* fiber);
+char* stack_of(const Worker& worker, const Fiber* fiber);  // its lower end; it has STACK_BYTES
 
 void take_turn(Worker& worker);                          // lets ready fibers go first; the current one is ready, too
 void wait_for_others(Worker& worker);                    // runs others until the current fiber is made ready

@@ -29,6 +29,7 @@ struct alignas(64) Fiber {  // one line of the cache
   uint3 thread;
   unsigned linear;
   Wait wait;
+  const char* kernel_top;  // in checked mode: above it are the frames of the runtime
 };
 
 struct Queue {

@@ -123,24 +123,24 @@ inline unsigned lane() { return linear_thread % 32; }
 #endif
 #define EMULATOR_FITS(name, p, write) \
   if (const size_t room = EMULATOR_ROOM(p); bytes > room) emulator::check_room(name, p, bytes, room, write)
-#define EMULATOR_COPY extern "C" inline __attribute__((always_inline, gnu_inline, artificial))
+#define EMULATOR_LIBRARY extern inline __attribute__((always_inline, gnu_inline, artificial))
 extern "C" {
 void* emulator_memcpy(void*, const void*, size_t) noexcept __asm__("memcpy");
 void* emulator_memmove(void*, const void*, size_t) noexcept __asm__("memmove");
 void* emulator_memset(void*, int, size_t) noexcept __asm__("memset");
-}
-EMULATOR_COPY void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) noexcept {
+EMULATOR_LIBRARY void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) noexcept {
   EMULATOR_FITS("memcpy", from, false);
   EMULATOR_FITS("memcpy", to, true);
   return emulator_memcpy(to, from, bytes);
 }
-EMULATOR_COPY void* memmove(void* to, const void* from, size_t bytes) noexcept {
+EMULATOR_LIBRARY void* memmove(void* to, const void* from, size_t bytes) noexcept {
   EMULATOR_FITS("memmove", from, false);
   EMULATOR_FITS("memmove", to, true);
   return emulator_memmove(to, from, bytes);
 }
-EMULATOR_COPY void* memset(void* to, int value, size_t bytes) noexcept {
+EMULATOR_LIBRARY void* memset(void* to, int value, size_t bytes) noexcept {
   EMULATOR_FITS("memset", to, true);
   return emulator_memset(to, value, bytes);
 }
+}  // extern "C"
 #endif

@@ -18,6 +18,8 @@ struct Access {
 void check_cells(const Region& r, const Access& a);
 void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
+void check_stack(const Access& a);      // on a thread's stack
+void check_depth(const void* pc);       // of this thread's stack
 
 inline bool holds(const Region& r, const Access& a) {
   return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes;
@@ -79,7 +81,8 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) {
-    if (size_t(p - c.stacks) < STACKS || (!write && size_t(p - c.words) < c.words_bytes)) return;
+    if (size_t(p - c.stacks) < STACKS) return check_stack(a);
+    if (!write && size_t(p - c.words) < c.words_bytes) return;
     if (copies_under_way) check_under_way(p, bytes, write, a.pc);
     return check_elsewhere(a);
   }

@@ -75,10 +75,19 @@ enum class FindingKind : int {
   misaligned,
   local,  // out of bounds, of an array of the thread's own
   unset,  // a register or fragment that is used before it is set
+  stack,  // on a thread's stack, but not a variable; `detail` says where
   async = 20,
   cluster = 21
 };
-enum class Detail : int { none, same_value, read_only_load, read_only_pointer };
+enum class Detail : int {
+  none,
+  same_value,
+  read_only_load,
+  read_only_pointer,
+  of_another_thread,
+  of_no_variable,
+  way_back  // what a function needs to return; `other` has the place of the call
+};
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
@@ -96,7 +105,7 @@ struct Finding {
   int64_t subscript;
   Party own, other;
   unsigned exited;  // threads of the block that had returned
-  Detail detail;    // of a race
+  Detail detail;    // of a race or on the stack
   char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
 };
 
