@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from convolutions import planned
+from grading_stand_in import ClockedEmulator
 
 import mini_dnn
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
+from mini_dnn.device.base import Graph
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
+from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.running.parts import largest_part
@@ -198,3 +202,30 @@ def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("mini_dnn.device.cuda.load_driver", lambda: None)
     with pytest.raises(DeviceError, match="the GPU cannot be opened: cuInit failed: no CUDA-capable device"):
         open_device("cuda")
+
+
+class Recording(ClockedEmulator):
+    """A device with a clock that knows whether work was recorded as a graph."""
+
+    graphs = 0
+
+    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
+        self.graphs += 1
+        return super().capture(work, stream)
+
+
+@pytest.mark.parametrize(("name", "graphs"), [("networks/resnet18/v2_layers", 1), ("softmax/v0_naive", 0)])
+def test_many_launches_are_timed_as_a_graph(name: str, graphs: int) -> None:
+    """Python issues a launch in ten microseconds or more, in which a GPU would wait."""
+    variant = find(name)
+    text = "1,8,1,small,4-4-4-4,1-1-1-1,3,fp32" if graphs else "3,5"
+    problem = variant.operation.parse(text)
+    arrays = variant.operation.inputs(problem, seed=0)
+    with closing(Recording()) as device:
+        found = run(variant, problem, arrays, device, Timing(warm_up=0, repeats=1, max_repeats=1))
+        assert device.graphs == graphs
+    launches = len([step for step in variant.planned(problem, 227 * 1024).steps if isinstance(step, Launch)])
+    assert found.op_samples_ms == (launches,), "each launch takes a millisecond on this clock"
+    expected = variant.operation.answer(problem, arrays)
+    bound = variant.operation.bound(problem, arrays, variant.precision)
+    assert compare_all(found.outputs, expected, bound).ok

@@ -249,7 +249,7 @@ def test_infer_reads_shards_as_classify_does(
         (["--pictures", "x.tar", "--labels", "none.txt"], "none.txt cannot be used: No such file"),
         (["--pictures", "x.tar", "--check"], "--check is for the test images of a data set"),
         (["--pictures", "x.tar", "--impl", "m3"], "--impl m3 runs single layers"),
-        (["--pictures", "x.tar", "--impl", "cpu", "--resident", "layers"], "exclude each other"),
+        (["--pictures", "x.tar", "--impl", "cpu", "--resident", "layers"], "cannot be combined"),
         (["--labels", "short.txt"], "--labels needs --pictures"),
     ],
 )

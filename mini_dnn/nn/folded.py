@@ -12,8 +12,8 @@ are the only part that takes long:
   take some of the channels each, as weights are most of what has to be read there.
 - A 3×3 filter of stride 1 gives 4×4 outputs at once from 6×6 inputs: once both are transformed, 36 products
   take the place of 144 (Winograd's F(4×4, 3×3); A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural
-  Networks", arXiv:1509.09308). All three steps are matrix products. In the last stage, four times as many
-  weights would have to be read, which takes longer than what is saved.
+  Networks", arXiv:1509.09308). All three steps are matrix products. Four times as many weights have to be
+  read. In the last stage this takes longer than what is saved, unless several images share them.
 - The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of
   numbers.
 """
@@ -24,7 +24,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -40,7 +40,8 @@ TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 
 FEW_PIXELS = 128  # of an image: from here on threads share channels
 MAP_BYTES, IMAGES = 32 << 20, 32  # most of the first layer's output, and of images, that go through together
 
-MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken
+MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken with any number of images
+SEVERAL_IMAGES = 4  # from here on Winograd's way is taken with more weights, too
 Work = Callable[[], None]
 
 
@@ -51,7 +52,18 @@ class _Filters:
     conv: Convolution
     matrix: np.ndarray  # (R S C, K)
     bias: np.ndarray  # (K,)
-    transformed: np.ndarray | None  # (36, C, K), where Winograd's way is taken
+
+    def winograd(self, images: int) -> bool:
+        """Whether Winograd's way is the faster one for so many images."""
+        conv = self.conv
+        fits = (conv.R, conv.stride, conv.padding) == (3, 1, 1)
+        return fits and (conv.C * conv.K <= MOST_WEIGHTS or images >= SEVERAL_IMAGES)
+
+    @cached_property
+    def transformed(self) -> np.ndarray:
+        """Filters for Winograd's way, (36, C, K): made when they are needed first, as they are large."""
+        R, C, K = self.conv.R, self.conv.C, self.conv.K
+        return winograd.transformed(self.matrix.reshape(R, R, C, K).transpose(3, 2, 0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +193,7 @@ class FoldedResNet:
         finish: bool = True,
     ) -> None:
         """Let y be relu(conv(x) + bias + residual), or the convolution alone if not to ``finish``."""
-        if filters.transformed is not None:
+        if filters.winograd(len(x.whole)):
             self._by_winograd(x, filters, y, residual)
             return
         conv = filters.conv
@@ -244,7 +256,6 @@ class FoldedResNet:
     def _by_winograd(self, x: _Image, filters: _Filters, y: _Image, residual: np.ndarray | None) -> None:
         """Let y be relu(conv(x) + bias + residual): see `mini_dnn.nn.winograd`."""
         conv, weights = filters.conv, filters.transformed
-        assert weights is not None
         N, P, C, K = len(x.whole), conv.P, conv.C, conv.K
         T = -(-P // OUT)  # tiles of a row
         start = x.whole[:, x.border - 1 :, x.border - 1 :]
@@ -310,10 +321,7 @@ class FoldedResNet:
 def _filters(conv: Convolution, folded: Arrays) -> _Filters:
     weight = folded[f"{conv.name}.weight"].astype(np.float32)
     matrix = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, conv.K)
-    transformed = None
-    if (conv.R, conv.stride, conv.padding) == (3, 1, 1) and conv.C * conv.K <= MOST_WEIGHTS:
-        transformed = winograd.transformed(weight)
-    return _Filters(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32), transformed)
+    return _Filters(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32))
 
 
 def _tiles(N: int, P: int, row_bytes: int, threads: int) -> list[tuple[slice, slice]]:
@@ -324,4 +332,6 @@ def _tiles(N: int, P: int, row_bytes: int, threads: int) -> list[tuple[slice, sl
         edges = [P * i // cuts for i in range(cuts + 1)]
         return [(slice(n, n + 1), slice(first, last)) for n in range(N) for first, last in pairwise(edges)]
     images = max(1, min(TILE_BYTES // (row_bytes * P), -(-N // threads)))
-    return [(slice(n, min(n + images, N)), slice(0, P)) for n in range(0, N, images)]
+    groups = min(N, -(-N // (images * threads)) * threads)  # as many for each thread
+    edges = [N * i // groups for i in range(groups + 1)]
+    return [(slice(first, last), slice(0, P)) for first, last in pairwise(edges)]

@@ -118,6 +118,12 @@ class Execution:
         if self._set_up:
             self._device.synchronize()
 
+    @property
+    def calls(self) -> int:
+        """Calls of the driver in one op, which Python makes one by one: launches, and their tensor maps."""
+        launches = [step for step in self._steps if isinstance(step, Launch)]
+        return sum(1 + sum(isinstance(arg, TensorMap) for arg in launch.args) for launch in launches)
+
     def kernels(self) -> None:
         """Give the device all steps but the set-up and copies from and to the host: one op.
 

@@ -73,10 +73,11 @@ class _Slot:
         return self._outputs[: self._count].copy()
 
     def free(self) -> None:
-        """Free what lies on the device."""
+        """Free what lies on the device, and pinned memory, which can only go while the device is in use."""
         if self._graph:
             self._graph.free()
         self.execution.free()
+        self.inputs = self._outputs = np.empty(0)
 
     def _with_copies(self) -> None:
         """All that the device does for a batch, from pinned inputs to pinned outputs."""
