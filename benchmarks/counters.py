@@ -32,9 +32,29 @@ from mini_dnn.profiling import ncu
 from mini_dnn.profiling.workload import profiler_range, solve
 from mini_dnn.variant import find
 
-GROUPS = {"probes": 20, "ladders": 7, "limits": 20}  # cases in one run
-SECONDS = 60  # for a group
+GROUPS = {"probes": 20, "ladders": 7, "limits": 12}  # cases in one run
+SECONDS = 150  # for a group
 ENTRIES = 400  # of a batch: they fill the GPU
+ALSO = (  # problems of the course for variants whose op times are not published, with fewer entries
+    *((f"attention/{name}", "tokens-197", 400) for name in ("v0_naive", "v1_shared", "v2_coalesced")),
+    ("gemm/v9_fp32", "fp32-1024", 400),
+    *(
+        (f"conv2d_padded/{name}", "layer1.0.conv1", 400)
+        for name in ("v0_naive", "v1_shared", "v2_wmma", "v3_wgmma", "v4_rows")
+    ),
+    *((f"linear/{name}", "qkv", 400) for name in ("v0_naive", "v1_tiles")),
+    *((f"softmax/{name}", "classes", 20_000) for name in ("v0_naive", "v1_warp")),
+    *(
+        (f"networks/lenet/{name}", "uint8", 400)
+        for name in ("layer_by_layer", "fused_pool", "tensor_cores", "whole")
+    ),
+    *(  # not v7_one_kernel: the emulator takes minutes for the smallest network that it accepts
+        (f"networks/resnet18/{name}", "fashion-mnist", 400)
+        for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared", "v4_tensor_cores")
+    ),
+    *((f"networks/resnet18/{name}", "fashion-mnist", 400) for name in ("v5_fused", "v6_graph")),
+    *((f"networks/vit/{name}", "fashion-mnist", 400) for name in ("layer_by_layer", "fused")),
+)
 
 LOADS = ("ld", "st", "atom", "red")
 SHARED = ("ld", "st", "atom", "ldsm", "ldgsts")
@@ -88,7 +108,7 @@ UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\W*(\w+)")
 
 
 def limit_cases() -> Iterator[tuple[Any, Any]]:
-    """Variants whose op times are published, at a problem that fills the GPU."""
+    """Variants of all ladders, each at a problem that fills the GPU."""
     for (name, at), row in measured().items():
         if at in ("conv1", "tokens-197", "fp16-1024"):
             variant = find(name)
@@ -96,6 +116,10 @@ def limit_cases() -> Iterator[tuple[Any, Any]]:
             few = problem.with_batch(min(problem.batch, ENTRIES))
             if variant.plan is not None and not variant.needs_gpu and not variant.limit_for(few):
                 yield variant, few
+    for name, at, entries in ALSO:
+        variant = find(name)
+        problem = variant.operation.course[at]
+        yield variant, problem.with_batch(min(problem.batch, entries))
 
 
 def workload(group: str) -> None:
