@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes a bare Debian in a temporary folder, and runs in it what this project promises of a new machine:
+# Makes a bare Debian in a temporary folder, and tests in it that this project works on a new machine:
 #
-#   sudo course/bare.sh readme       what the README says is needed and nothing else, then `make run` and `make test`
-#   sudo course/bare.sh gradescope   gradescope/setup.sh and gradescope/run_autograder, as the service runs them; then
+#   sudo course/bare.sh readme       installs only the packages that the README names, then `make run` and `make test`
+#   sudo course/bare.sh gradescope   runs gradescope/setup.sh and gradescope/run_autograder, as the service does; then
 #                                    the scripts of PrairieLearn and GitHub Classroom, in the same system
 #   sudo course/bare.sh              both
 #
-# It takes the last commit of this checkout, 3 GB in $TMPDIR, and 20 minutes or more. SUITE names the Debian (bookworm).
-# FASHION_MNIST_DIR names a folder with the data set; without it, the data set is downloaded. Exit status 77: not
-# possible here.
+# It uses the last commit of this checkout, and needs 3 GB in $TMPDIR and 20 minutes or more. SUITE names the Debian
+# release (default: bookworm).
+# FASHION_MNIST_DIR names a folder with the data set; without it, the data set is downloaded. The exit status is 77 if
+# this machine cannot make a bare Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +20,7 @@ fi
 place=$(mktemp -d)
 trap 'rm -rf --one-file-system "$place"' EXIT
 
-# bare NAME: a Debian in $place/NAME. Names of hosts and this machine's own certificates are no part of a system.
+# bare NAME: a Debian in $place/NAME. Host names and this machine's certificates are copied into it.
 bare() {
   [ -d "$place/base" ] || debootstrap --variant=minbase "${SUITE:-bookworm}" "$place/base" > "$place/log" \
     || { tail -n 20 "$place/log" >&2; exit 77; }
@@ -30,7 +31,7 @@ bare() {
   [ -z "${FASHION_MNIST_DIR:-}" ] || cp "$FASHION_MNIST_DIR"/* "$place/$1/srv/data/"
 }
 
-# inside NAME USER COMMAND: a shell's command, which loses its mounts and its processes at the end.
+# inside NAME USER COMMAND: runs a shell command in that Debian. Its mounts and processes are removed at the end.
 inside() {
   local variables=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="/home/$2" LANG=C.UTF-8)
   [ "$2" != root ] || variables+=(HOME=/root)

@@ -59,12 +59,12 @@ print("a GPU" if GPU else "no GPU: kernels run in the emulator")''',
     (
         "markdown",
         "## Run a kernel\n\n`m1` is the simplest kernel: one thread for each output element. `--check` compares every element of both "
-        "convolutions with float64. The accuracy alone would not reveal wrong pixels.",
+        "convolutions with float64. Test accuracy alone would not reveal wrong pixels.",
     ),
     ("code", 'sh(sys.executable, "run.py", "--batch", "100", "--impl", "m1", "--check")'),
     (
         "markdown",
-        "## Read it\n\nThe comment at the top describes what to expect. Which line keeps the threads inside the image?",
+        "## Read it\n\nThe comment at the top states the idea and the expected speed. Which line keeps the threads inside the image?",
     ),
     ("code", 'sh(sys.executable, "run.py", "show", "m1")'),
     (

@@ -217,7 +217,7 @@ def test_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--latency", "--device", "emulator"], r"--latency: these are times, and there are none on the CPU"),
+        (["--latency", "--device", "emulator"], r"--latency: times are not available on the CPU"),
         (["--growth", "--throughput", "--device", "emulator"], r"--growth --throughput: .* --device cuda"),
         (["--latency", "--impl", "m1"], r"--impl needs --growth here"),
         (["--latency", "--batch", "5"], r"--batch needs --growth or --throughput here"),

@@ -86,7 +86,7 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
     [
         (["--impl", "m4"], r"no variant 'm4'"),
         (["--batch", "0"], r"--batch 0: expected 1 or more images"),
-        (["--batch", "10001", *SYNTHETIC, "--impl", "cpu"], r"synthetic has 10000 test images at most"),
+        (["--batch", "10001", *SYNTHETIC, "--impl", "cpu"], r"synthetic has only 10000 test images"),
         (["--repeat", "0"], r"--repeat 0"),
         (["--impl", "cpu", "--device", "cuda"], r"runs on the host; remove --device cuda"),
         (["--json", "no/such/folder/x.json"], r"there is no folder .*no/such/folder; create it first"),

@@ -63,7 +63,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Gra
 @pytest.fixture(scope="module")
 def impatient_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
     """The same, and the grader waits for an answer for no longer than a second."""
-    yield from grounds(tmp_path_factory.mktemp("grading"), QUICK.replace("seconds = 60", "seconds = 1"))
+    yield from grounds(tmp_path_factory.mktemp("grading"), QUICK.replace("seconds = 300", "seconds = 1"))
 
 
 def skipped(name: str) -> object:

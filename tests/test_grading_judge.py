@@ -138,7 +138,7 @@ def test_what_is_right_now_and_then_is_no_cheat(calls: str, refused: str, tmp_pa
 
 def test_a_time_that_does_not_count(tmp_path: Path) -> None:
     rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
-    subject = Subject(measured_as(0.001, "less than moving its bytes takes"))
+    subject = Subject(measured_as(0.001, "less than the time that moving its bytes takes"))
     made = Judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
     with pytest.raises(Cheat, match="conv1: less than"):
         made.performance()

@@ -224,8 +224,8 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([], scratch=scratch("float128", [4], "")), "is of 'float128'; expected one of bool, int8"),
         (text([], scratch=scratch("O", [4], "")), "is of 'O'"),
         (text([], scratch=scratch("void", [4], "")), "is of 'void'"),
-        (text([], scratch=scratch("float32", [4], "nm")), "a letter each"),
-        (text([], scratch=scratch("float32", [4], "\u001b")), "a letter each"),
+        (text([], scratch=scratch("float32", [4], "nm")), "one letter for each axis"),
+        (text([], scratch=scratch("float32", [4], "\u001b")), "one letter for each axis"),
         (
             text([], scratch={f"a{i}": ["float32", [1], ""] for i in range(257)}),
             "257 scratch buffers; at most",

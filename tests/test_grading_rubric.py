@@ -44,7 +44,7 @@ def test_a_rubric_is_read(tmp_path: Path) -> None:
     found = load(rubric_file(tmp_path, QUICK))
     assert found.correct.problems == (ConvShape(2, 2, 9, 21, 3, 2, 5),)
     assert found.correct.seeds == (1,)
-    assert (found.limits.seconds, found.limits.compile_seconds) == (60.0, 180.0)
+    assert (found.limits.seconds, found.limits.compile_seconds) == (300.0, 180.0)
     assert found.single == found.ranking == "layers/custom"
     assert found.variant("layers/custom").points == {"correct": 4.0, "hidden": 3.0}
 
@@ -129,8 +129,8 @@ RELATIVE_TO = "[performance]\nbatch = 1\nfull = 0.5\nnone = 1\nreference ="
         ('name = "quick"', "", "'name' is missing"),
         ('name = "quick"', "name = 3", "'name' is 3; expected a string"),
         ('name = "quick"', 'nmae = "quick"\nname = "q"', "unknown key 'nmae'; known are"),
-        ("seconds = 60", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
-        ("seconds = 60", "second = 60", "unknown key 'limits.second'"),
+        ("seconds = 300", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
+        ("seconds = 300", "second = 300", "unknown key 'limits.second'"),
         ("memory_mb = 2048", "memory_mb = true", "expected an integer"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "found 3 values; expected 7: N,C,H,W,M,R,S"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9, 21, 3, 20, 5]]", "the filter 20 x 5 is larger"),

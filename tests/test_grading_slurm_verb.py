@@ -72,7 +72,7 @@ def test_a_submission_whose_job_was_cancelled_is_not_graded(
     words = ["grade", str(ROOT / "milestones/m1/direct"), "--rubric", "small", "--out", str(tmp_path / "out")]
     assert main([*words, "--executor", "slurm", "--device", "emulator"]) == 1
     out = capsys.readouterr().out
-    assert "direct: NOT GRADED, which is not its fault: its job" in out
+    assert "direct: NOT GRADED, for a reason outside the submission: its job" in out
     assert f"its output is in {tmp_path}/out/jobs/logs/" in out
     assert points(tmp_path / "out") == {}
 

@@ -220,7 +220,7 @@ def test_what_the_weights_state(program: Program) -> None:
     other = replace(program, info=replace(program.info, dataset="fashion-mnist"))
     assert other.expected_accuracy(4) is None
     program.check_batch(IMAGES)
-    with pytest.raises(UsageError, match=r"--batch 7: synthetic has 6 test images at most"):
+    with pytest.raises(UsageError, match=r"--batch 7: synthetic has only 6 test images"):
         program.check_batch(IMAGES + 1)
 
 

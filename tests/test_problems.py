@@ -116,5 +116,5 @@ def test_arrays() -> None:
     assert Array((2, 5)).in_gap(values).size == 0
     with pytest.raises(ShapeError, match="role is 'inout'; expected one of in, weight, out"):
         Array((3,), role="inout")
-    with pytest.raises(ShapeError, match=r"shape \(3, 4\) has axes 'm'; expected a letter each"):
+    with pytest.raises(ShapeError, match=r"shape \(3, 4\) has axes 'm'; expected one letter for each axis"):
         Array((3, 4), axes="m")

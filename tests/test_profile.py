@@ -213,7 +213,7 @@ class TestWorkload:
         device = open_device("emulator")
         monkeypatch.setattr(device, "free_bytes", lambda: 300_000)  # two images
         variant, shape = find("m1"), LAYERS["conv1"].with_batch(4)
-        with pytest.raises(DeviceError, match=r"does not fit.*take a smaller --batch: 2"):
+        with pytest.raises(DeviceError, match=r"does not fit.*use a smaller --batch: 2"):
             workload.solve(variant, [(shape, variant.operation.inputs(shape, seed=0))], device)
 
     def test_rehearsal_passes_on_why_it_failed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

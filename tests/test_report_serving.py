@@ -35,7 +35,7 @@ def test_tables_and_plot(tmp_path: Path) -> None:
     assert f"| `{WHOLE}` {throughput}" in page
     growth = "| 0.0102 | 0.0120 | 0.0300 | 0.210 | 2.01 | 20.0 | 10.0 | 200 | 0.00 % |"
     assert f"| `{WHOLE}` | float32 {growth}" in page
-    assert "![Op time an entry](growth.png)" in page
+    assert "![Op time per entry](growth.png)" in page
     assert "Warning" not in page
     pixels = np.asarray(Image.open(tmp_path / "out" / "growth.png").convert("L"))
     assert pixels.std() > 10  # something is drawn
@@ -112,5 +112,5 @@ def test_files_that_are_refused(kind: str, name: str, value: Any, message: str, 
 
 
 def test_serving_alone_makes_no_report(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="what serving costs is shown beside op times of the same device"):
+    with pytest.raises(DataError, match="the cost of serving is shown with op times of the same device"):
         load([stored(tmp_path, fake_serving())])

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up the image: Gradescope, or the Dockerfile beside this file, runs it once, as root, on Ubuntu.
+# Sets up the image. Gradescope, or the Dockerfile next to this file, runs this script once, as root, on Ubuntu.
 set -euo pipefail
 
 source=${AUTOGRADER:-/autograder}/source
@@ -18,7 +18,7 @@ fi
 "$python" -m venv "$source/venv"
 "$source/venv/bin/python" -m pip install --quiet --editable "$source/mini_dnn"
 
-# The data set is downloaded now, and the emulator and its checked mode compiled: not again for each submission.
+# The data set is downloaded, and the emulator and its checked mode are compiled, now instead of for each submission.
 cd "$source/mini_dnn"
 "$source/venv/bin/python" run.py --batch 100 --impl m3 --device emulator --data fashion-mnist
 "$source/venv/bin/python" run.py check --impl m1 --device emulator

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PrairieLearn runs this for each submission; the rubric is tests/rubric.toml of the question.
-# If grading itself fails, the submission is not gradable: it costs the student no attempt.
+# If grading itself fails, the submission is not gradable and does not cost the student an attempt.
 set -uo pipefail
 
 grade=${GRADE:-/grade}

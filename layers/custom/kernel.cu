@@ -6,8 +6,8 @@
 //           in global memory: the copy engine loads bands of the image and stores bands of the result, while other
 //           blocks multiply.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. Shared memory: OUTPUTS slabs [TILE_M][out_pitch] of
-//           results, INPUTS bands in the order of x [C][in_plane], and the quads or pairs of one band, with SPLIT
-//           followed by those of the low halves. next[m tile] counts the assigned units.
+//           results, INPUTS bands in the order of x [C][in_plane], and the quads or pairs of one band. With SPLIT,
+//           those of the low halves follow. next[m tile] counts the assigned units.
 // Mapping   a unit of work = BAND output rows of an image, TILE_M channels. Persistent blocks fetch units from a
 //           counter, in order, so that units that run at the same time are close together in memory. by_warp.cuh: a
 //           warp processes jobs of 8 columns of quads; by_warpgroup.cuh, with GROUPS on sm_90a: four warps process
@@ -22,11 +22,11 @@
 //           instead of 0.9 + 1.1.
 // Limits    C up to 4, filters up to 64 registers; other shapes use conv_direct, which is slow. Values beyond 65,504
 //           become infinite, and those below 2^-14 lose digits. An infinity or NaN also affects neighbouring outputs
-//           (zeros of A times infinity). With SPLIT neither holds: see range.cuh. Bulk copies are used if rows are
-//           multiples of 16 bytes; otherwise elements are copied one by one.
-// Hazards   reset runs before each conv, on its stream, and no state outlives a launch: an aborted launch leaves none,
-//           and two simultaneous launches have a counter each. Two barriers per unit; a comment at each says what it
-//           waits for.
+//           (zeros of A times infinity). With SPLIT, these limits do not apply: see range.cuh. Bulk copies are used if
+//           rows are multiples of 16 bytes; otherwise elements are copied one by one.
+// Hazards   reset runs before each conv, on its stream, and no state outlives a launch: an aborted launch has no effect
+//           on the next one, and two simultaneous launches have a counter each. Two barriers per unit; a comment at
+//           each says what it waits for.
 // Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
 //           data copies. On SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores",
 //           arXiv:2203.03341.

@@ -1,16 +1,16 @@
-// With SPLIT: powers of two that bring values into the range of halves, and fp32 arithmetic for what they cannot.
+// With SPLIT: powers of two that bring values into the range of halves, and fp32 arithmetic for all other values.
 //
 // A value keeps its digits as two halves from 2^-14 up to 65,504. Weights have one factor, and a band of the image has
 // one, nearly always the USUAL one: as it is packed, each thread looks at its values, and the barrier that follows asks
-// whether they all fit. If not, the band is packed again, with the factor that its largest value wants. Where values
+// whether they all fit. If not, the band is packed again, with the factor that its largest value needs. Where values
 // are too small for that, sums are off by a part of LEAST, which matters for small ones: these are made again, in plain
 // fp32. So are all sums of a band, or of weights, with an infinity or NaN.
 #pragma once
 
-constexpr int USUAL = 7;                   // times 2^7: what lies from 2^-21 to 511 fits
+constexpr int USUAL = 7;                   // times 2^7: values from 2^-21 to 511 fit
 constexpr int TOP = 14;                    // the largest value has this exponent after a factor of its own
 constexpr int MOST = 126;                  // exponent of a factor
-constexpr int NO_POWER = 1000;             // stands for: no factor brings them into range
+constexpr int NO_POWER = 1000;             // means that no factor brings them into range
 constexpr float LEAST = C * R * S + 8.0f;  // from here on a sum has its digits: values lose 2^-36 of others up to 2^16
 
 // 2^e, for the exponents of normal numbers.
@@ -32,7 +32,7 @@ struct Range {
     return largest * power_of_two(e) < 65504.0f && (before_least == ~0u || least * power_of_two(e) >= 0x1p-14f);
   }
 
-  // The exponent of the factor that the largest value wants.
+  // The exponent of the factor that the largest value needs.
   __device__ __forceinline__ int exponent() const {
     if (largest == 0.0f) return 0;
     return largest < __int_as_float(0x7f800000) ? min(TOP + 127 - (__float_as_int(largest) >> 23), MOST) : NO_POWER;
@@ -81,8 +81,8 @@ struct Undo {
   }
 };
 
-// Before conv, one block: counters to zero, and weights times their factor. Behind the weights goes what conv has to
-// know of them: exponent, wide.
+// Before conv, one block: counters to zero, and weights times their factor. Their exponent, and whether they
+// are wide, are stored after the weights, for conv.
 extern "C" __global__ void prepare(const float* w, float* scaled, unsigned* next, int tiles) {
   constexpr int COUNT = M * C * R * S;
   __shared__ Range shared;

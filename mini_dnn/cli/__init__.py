@@ -72,7 +72,8 @@ def _once(args: argparse.Namespace) -> int:
         where = f" ({error.filename})" if error.filename else ""
         return _failed(f"the operating system reports: {error.strerror or error}{where}", WRONG_USE)
     except UnicodeError as error:
-        return _failed(f"a text is not of this locale's characters: {error}. Set PYTHONUTF8=1", WRONG_USE)
+        what = f"a text has characters that this locale cannot represent: {error}. Set PYTHONUTF8=1"
+        return _failed(what, WRONG_USE)
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
         return _failed(f"out of memory{why}. Use a smaller --batch, or free memory", WRONG_USE)

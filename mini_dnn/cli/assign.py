@@ -21,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "assign",
         help="write assignment sheets, as Markdown and PDF",
         description="Write a sheet for each milestone or ladder: what is computed, what to write, the "
-        "commands, how it is graded, and the questions of the lesson. It does not show what a rubric hides.",
+        "commands, how it is graded, and the questions of the lesson. It omits the hidden parts of a rubric.",
     )
     parser.add_argument("groups", nargs="+", metavar="NAME", help=f"one of {', '.join(groups())}")
     add_rubric(parser)

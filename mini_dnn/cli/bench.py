@@ -79,7 +79,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="measure by processes, Slurm through submitit or by hand, Dask, or MPI; the same command "
         "continues an interrupted run",
     )
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="what the executor needs, a TOML file")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="TOML file with the executor's settings")
     add_force(parser)
     add_log(parser)
     bench_serving.add_flags(parser)

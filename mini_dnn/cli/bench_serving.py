@@ -143,7 +143,7 @@ def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[i
         asked = [name for name in MEASURES if getattr(args, name)]
         if not device.has_clock:
             raise UsageError(
-                f"--{' --'.join(asked)}: these are times, and there are none on the {device.description}: "
+                f"--{' --'.join(asked)}: times are not available on the {device.description}: "
                 "CPU time does not predict GPU time. Measure on a GPU: --device cuda"
             )
         for variant in (*networks, *others):

@@ -32,8 +32,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "grade",
         help="grade submissions by a rubric",
         description="Grade submissions, each isolated in its own processes. The same command continues a "
-        "run that was stopped. Exit status: 0 all submissions were graded; 1 some could not be graded, which "
-        "is not their fault; 2 usage error.",
+        "run that was stopped. Exit status: 0 all submissions were graded; 1 some could not be graded, for a "
+        "reason outside the submission; 2 usage error.",
     )
     parser.add_argument(
         "submissions",
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
             f"more have grades in {args.out / 'grades'}: name all submissions to include them"
         )
     for name, why in failures.items():
-        print(f"{name}: NOT GRADED, which is not its fault: {one_line(why, VERDICT_CHARACTERS)}")
+        print(f"{name}: NOT GRADED, for a reason outside the submission: {one_line(why, VERDICT_CHARACTERS)}")
     print(f"{len(grades)} of {len(submissions)} graded; results in {args.out}")
     return DIFFERS if failures else 0
 
@@ -156,7 +156,10 @@ def _print_notes(grades: Sequence[Grade]) -> None:
     for device in sorted({grade.device for grade in grades}):
         print(f"device    {device}")
     if any(FILES_SHOW in check.staff for grade in grades for check in grade.checks):
-        print(f"NOTE: {FILES_SHOW}. Grade where users may make namespaces, or put no secret into file names")
+        print(
+            f"NOTE: {FILES_SHOW}. Grade on a system where users may create namespaces, or keep secrets out "
+            "of file names"
+        )
     accuracies = (check for grade in grades for check in grade.checks if check.name.endswith(": accuracy"))
     for note in sorted({check.staff for check in accuracies if check.status == PASSED and check.staff}):
         print(f"NOTE: {note}")

@@ -319,7 +319,7 @@ def _verdict(expected: float | None, agrees: bool, program: Program) -> str:
         return f"not compared: the weights were trained on {info.dataset}"
     if expected is None:
         known = ", ".join(f"{n:,}" for n in sorted(info.accuracies))
-        return f"not compared: the weights store it only for batches of {known}"
+        return f"not compared: the weights store an accuracy only for batches of {known}"
     if agrees:
         return f"agrees with {expected:.4f}, stored with the weights"
     return f"DIFFERS from {expected:.4f}, stored with the weights: --check finds the layer"

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     steps = STEPS_OF[args.network]
     if args.impl and args.resident:
         raise UsageError(
-            f"--impl {args.impl} and --resident {args.resident} exclude each other; use only one"
+            f"--impl {args.impl} and --resident {args.resident} cannot be combined; use only one"
         )
     if args.impl not in (None, classify.HOST):
         raise UsageError(

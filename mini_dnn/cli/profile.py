@@ -164,9 +164,8 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
         name, problem = next(iter(problems.items()))
         raise UsageError(
             f"{name}, {problem}, has {problem.flops / 1e9:.1f} GFLOP, and counting more than {most} takes "
-            "too "
-            "long; use smaller sizes with --shapes, or a smaller --batch. A kernel makes the same mistakes "
-            "there"
+            "too long; use smaller sizes with --shapes, or a smaller --batch. The counters show the same "
+            "problems there"
         )
     print(f"variant   {variant.name}: {variant.idea}")
     print(f"device    emulator, counted; occupancy and times for {chosen.name}", flush=True)

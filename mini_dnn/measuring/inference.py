@@ -145,7 +145,7 @@ class Program:
         """
         count = len(self.data.labels)
         if batch > count:
-            raise UsageError(f"--batch {batch}: {self.data.name} has {count} test images at most")
+            raise UsageError(f"--batch {batch}: {self.data.name} has only {count} test images")
 
     def expected_accuracy(self, batch: int) -> float | None:
         """What the file of weights states for so many images of this data set; None if nothing."""

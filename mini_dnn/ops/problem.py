@@ -50,7 +50,9 @@ class Array:
         if self.role not in ROLES:
             raise ShapeError(f"an array's role is {self.role!r}; expected one of {', '.join(ROLES)}")
         if self.axes and len(self.axes) != len(self.shape):
-            raise ShapeError(f"an array of shape {self.shape} has axes {self.axes!r}; expected a letter each")
+            raise ShapeError(
+                f"an array of shape {self.shape} has axes {self.axes!r}; expected one letter for each axis"
+            )
 
     @property
     def nbytes(self) -> int:

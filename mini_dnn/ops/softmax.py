@@ -66,7 +66,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def bound(problem: Rows, arrays: Arrays, precision: str) -> Arrays:
-    """A power has the rounding error of its exponent as relative error; that of the sum is a random walk."""
+    """The exponent's rounding error is the relative error of a power; errors of the sum are a random walk."""
     operand, accumulate = ROUND_OFF[precision]
     x = arrays["x"].astype(np.float64)
     top = x.max(axis=1, keepdims=True)

@@ -100,7 +100,7 @@ def describe(found: dict[str, list[Row]]) -> list[str]:
             + (
                 "faster kernels alone shorten a layer little; overlap the copies (m3/streams), or copy less"
                 if more == "copies"
-                else "the kernels are what to work on"
+                else "optimise the kernels"
             )
         )
     return lines

@@ -43,7 +43,7 @@ def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device)
         if result.steps > 1:
             raise DeviceError(
                 f"{problem} does not fit the GPU's memory in one part, so more than {variant.name}'s "
-                f"launches would be seen; take a smaller --batch: {problem.batch // result.steps}"
+                f"launches would be profiled; use a smaller --batch: {problem.batch // result.steps}"
             )
 
 

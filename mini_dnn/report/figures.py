@@ -15,8 +15,8 @@ from mini_dnn.report.theme import picture
 
 OVERLAP = (
     "One traced run. All streams share one copy engine per direction, so the bar of a copy includes its "
-    "wait for the engine. Hidden: the fraction of the shorter one of copies and kernels that overlaps with "
-    "the other one."
+    "wait for the engine. Hidden: the overlap of copies and kernels, as a fraction of the shorter of "
+    "the two."
 )
 COLUMNS = (
     "FLOPs and bytes depend only on the sizes, so all variants at a problem are in one column. The rungs "

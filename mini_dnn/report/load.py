@@ -76,7 +76,7 @@ def load(files: Iterable[Path]) -> Results:
     latest = {_key(row): row for _, rows in bench for row in rows}
     if not latest:
         names = ", ".join(map(str, files))
-        beside = " (what serving costs is shown beside op times of the same device)" if servings else ""
+        beside = " (the cost of serving is shown with op times of the same device)" if servings else ""
         raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")
     for _, rows in growth:
         for row in rows:  # of the present code; a whole run of that code says more

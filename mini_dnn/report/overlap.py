@@ -14,8 +14,8 @@ LIMIT = 1.15  # times the slower direction's copy that a layer may take at the c
 ONE_PART = "one part"
 
 ABOUT = (
-    "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: the fraction of the "
-    "shorter one of copies and kernels that overlaps with the other one; a batch that is too small to be "
+    "Copies that overlap with kernels shorten the layer time, not the op time. Hidden: the overlap of "
+    "copies and kernels, as a fraction of the shorter of the two; a batch that is too small to be "
     "split is one part, without any overlap. Slower copy: the longer one of the copies of inputs and of "
     "outputs, at the rates of pinned memory that the same run measured. A layer cannot be faster than that; "
     "at {at} it should be within {limit} of it."

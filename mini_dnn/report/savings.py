@@ -119,4 +119,4 @@ def gains_table(content: SavingsFile) -> Table:
         ]
         for gain in gains(content.rows)
     ]
-    return Table(["FP16 against FP32", "as fast", "less bytes", "less memory", "less energy"], rows)
+    return Table(["FP16 against FP32", "as fast", "fewer bytes", "less memory", "less energy"], rows)

@@ -30,7 +30,7 @@ LATENCY = (
     "memory: a copy to page-locked memory, from which the first kernel reads the image and to which the "
     "last one writes the answer, the kernels, and the wait. As one graph, all kernels are launched by one "
     "driver call. Op time: only the kernels, with a cold L2 cache. Clocks are read before and after the "
-    "requests, as reading them would disturb."
+    "requests, because reading them would disturb the requests."
 )
 THROUGHPUT = (
     "Batches one after the other, from images in pinned host memory to probabilities in host memory; "
@@ -58,7 +58,7 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
         yield Warnings(doubts)
     if series := curves(growth):
         yield Heading(3, "Growth with the batch")
-        yield Figure(f"growth{suffix}", picture(partial(growth_plot, series)), "Op time an entry", GROWTH)
+        yield Figure(f"growth{suffix}", picture(partial(growth_plot, series)), "Op time per entry", GROWTH)
         yield growth_table(series)
     if latency:
         yield Heading(3, "Latency of one image")
@@ -71,7 +71,7 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
 
 
 def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figure:
-    """Op time an entry over the batch, both logarithmic, with the straight lines."""
+    """Op time per entry over the batch, both logarithmic, with the straight lines."""
     figure = matplotlib_figure.Figure(figsize=(WIDTH, 5.5), layout="constrained")
     axes = figure.add_subplot()
     for one, colour, marker in zip(series, cycle(theme.series), cycle(MARKERS), strict=False):
@@ -83,7 +83,7 @@ def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figu
         us = one.op_ms / one.batches * 1e3
         axes.plot(one.batches, us, marker + "-", color=colour, label=label)
     axes.set(
-        xscale="log", yscale="log", xlabel="batch (logarithmic)", ylabel="op time an entry, us (logarithmic)"
+        xscale="log", yscale="log", xlabel="batch (logarithmic)", ylabel="op time per entry, us (logarithmic)"
     )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -108,7 +108,7 @@ def growth_table(series: Sequence[Curve]) -> Table:
         rows.append([f"`{one.variant}`", one.problem, *cells, *(fit or [NOT_THERE] * 3)])
     heads = [f"batch {batch:,}, ms" for batch in batches]
     return Table(
-        ["variant", "problem", *heads, "an op, us", "an entry, ns", "deviation"], rows, text_columns=2
+        ["variant", "problem", *heads, "per op, us", "per entry, ns", "deviation"], rows, text_columns=2
     )
 
 
@@ -142,7 +142,7 @@ def latency_table(rows: Sequence[Latency]) -> Table:
 
 def throughput_table(rows: Sequence[Throughput]) -> Table:
     """Images per second, and how near that is to the longer of copy and kernels."""
-    columns = ["variant", "sent", "batch", "batches", "images/s", "a batch, ms", "copy, ms", "op, ms"]
+    columns = ["variant", "sent", "batch", "batches", "images/s", "per batch, ms", "copy, ms", "op, ms"]
     cells = [
         [
             f"`{row.variant}`",

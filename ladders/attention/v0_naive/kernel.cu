@@ -1,7 +1,8 @@
-// attention/v0_naive: o[i] = sum over j of exp(s[i][j] - max) v[j] / sum, s = scale q k^T; one thread an element of o.
+// attention/v0_naive: o[i] = sum over j of exp(s[i][j] - max) v[j] / sum, s = scale q k^T; one thread per element of o.
 //
 // Idea      All elements of o are independent. A thread iterates over the keys twice: first to find the largest score
-//           of its query, then to compute the powers and their sum, and to add each power times a value of v.
+//           of its query, then to compute the exponentials and their sum, and to add each exponential times a value of
+//           v.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D); halves or floats, sums in
 //           float. One kernel supports both: entries, heads and tokens have strides, and the numbers of a token are
 //           adjacent. `part` is the distance from q to k, and from k to v.
@@ -12,7 +13,8 @@
 //           each FMA needs two loads, which are the same for all threads of a warp: some 800 ms.
 // Gain      none: this is the first rung, with which the others are compared.
 // Limits    a grid has at most 2^31 - 1 pieces.
-// Hazards   none: threads share nothing. The power of a large score could overflow, which the first pass prevents.
+// Hazards   none: threads share nothing. The exponential of a large score could overflow, which the first pass
+//           prevents.
 // Source    A. Vaswani et al., "Attention is all you need", arXiv:1706.03762, section 3.2.1.
 #include <cuda_fp16.h>
 

@@ -8,14 +8,15 @@
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. LANES threads per query: each computes the
 //           scores of every LANES-th key, and every LANES-th place of the output. For loads: thread -> token.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
-//           TB/s. Scores are computed twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). Shared memory: an FMA of a score
-//           needs two loads, one of the output needs one, 19 ms. Tiles: a load of a warp touches 32 lines, 22 ms.
+//           TB/s. Scores are computed twice: 155 GFLOP, 2.3 ms at 67 TFLOP/s (float). An FMA of a score needs two loads
+//           from shared memory, and an FMA of the output needs one: 19 ms. Tiles: a load of a warp touches 32 lines, 22
+//           ms.
 // Gain      over attention/v0_naive: 20, to 40 ms, because D threads no longer compute the same scores.
 // Limits    a grid has at most 2^31 - 1 tiles. Any T: the second pass computes the scores of a tile again, so they need
 //           not be stored. Loads are not coalesced.
 // Hazards   both __syncthreads of each pass: the first before tiles are read, the second before they are overwritten.
-//           The threads of a query are in one warp, so __syncwarp is sufficient for its powers. Threads of queries
-//           beyond T do everything but the store.
+//           The threads of a query are in one warp, so __syncwarp is sufficient for its exponentials. Threads of
+//           queries beyond T do everything but the store.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 5: tiling.
 #include <cuda_fp16.h>
 
@@ -27,7 +28,7 @@ constexpr unsigned ALL = 0xffffffff;
 constexpr int LANES = THREADS / ROWS;  // threads of a query
 static_assert(LANES == 16 && KEYS % LANES == 0 && D % LANES == 0, "a query has half a warp");
 
-// Loads some tokens, of which there are T; zeros stand for those beyond.
+// Loads some tokens. Those beyond T are zeros.
 template <int tokens>
 __device__ void load(float (&tile)[tokens][D + 1], const Number* from, long long token, int first, int T) {
   for (int e = threadIdx.x; e < tokens * D; e += THREADS) {

@@ -4,7 +4,8 @@
 //           Without them, its threads need 8 D FMAs and twice as many loads. The product with v is unchanged.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles in shared memory [token][place], half, with zeros beyond T. k is stored as in memory,
-//           and is read as col_major, which is k^T. Scores, then powers: float, [query][key], followed by PAD floats.
+//           and is read as col_major, which is k^T. Scores, then exponentials: float, [query][key], followed by PAD
+//           floats.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 of KEYS keys; it keeps the
 //           queries in fragments. Otherwise as in v2.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
@@ -29,7 +30,7 @@ static_assert(32 % LANES == 0, "the threads of a query are of one warp");
 
 typedef wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, half, wmma::row_major> Queries;
 
-// Loads some tokens, of which there are T; zeros stand for those beyond.
+// Loads some tokens. Those beyond T are zeros.
 template <int tokens>
 __device__ void load(half (&tile)[tokens][D], const half* from, long long token, int first, int T) {
   for (int e = threadIdx.x; e < tokens * D; e += THREADS) {

@@ -1,12 +1,12 @@
 // attention/v4_warps: attention/v3_wmma with 64 queries per block: 4 warps with 16 each.
 //
 // Idea      Each warp has its own 16 queries and iterates over all keys. A tile of keys and values is loaded for four
-//           times as many queries, and scores and powers stay in the warp that computes them. A thread computes its
-//           places of the output for all 16 queries: each value that it reads is used in 16 products.
+//           times as many queries, and scores and exponentials stay in the warp that computes them. A thread computes
+//           its places of the output for all 16 queries: each value that it reads is used in 16 products.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
-//           its own patch: its queries pass through it, then its scores and powers, float, [query][key]. With PAD
-//           floats after each line, four floats that are read at once are in different banks than all others.
+//           its own patch: its queries pass through it, then its scores and exponentials, float, [query][key]. PAD
+//           floats after each line put the groups of four floats that are read at once into different banks.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
 //           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
@@ -35,7 +35,7 @@ static_assert(KEYS % SIDE == 0 && KEYS % (2 * WIDE) == 0, "two threads share a q
 
 typedef wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, half, wmma::row_major> Queries;
 
-// Loads some tokens, of which there are T; zeros stand for those beyond.
+// Loads some tokens. Those beyond T are zeros.
 template <int tokens>
 __device__ void load(half (&tile)[tokens][D], const half* from, long long token, int first, int T) {
   for (int e = threadIdx.x; e < tokens * D; e += THREADS) {
@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   o += b * o_entry + h * o_head;
 #pragma unroll  // registers cannot be indexed
   for (int i = 0; i < SIDE; i++) {
-    const float all = __shfl_sync(ALL, sum, 2 * i);  // every lane comes here, whether its query exists or not
+    const float all = __shfl_sync(ALL, sum, 2 * i);  // all lanes take part, even without a query
     for (int c = 0; c < COLS; c++)
       if (row0 + i < T) o[(row0 + i) * o_token + c * 32 + lane] = half(acc[i][c] / all);
   }

@@ -4,14 +4,14 @@
 //           work of a warp is unchanged.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
-//           its own patch: its queries pass through it, then its scores and powers, float, [query][key]. With PAD
-//           floats after each line, four floats that are read at once are in different banks than all others.
+//           its own patch: its queries pass through it, then its scores and exponentials, float, [query][key]. PAD
+//           floats after each line put the groups of four floats that are read at once into different banks.
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
 //           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
-//           TB/s. Tiles are loaded from L2 9 times for each head, 3 x 9 x 50 MB, 0.14 ms at 10 TB/s. To issue these
-//           loads, two bytes per thread, takes 0.2 ms; the product with v 0.8 ms at 67 TFLOP/s (float), fragments of k
-//           1.9 ms.
+//           TB/s. Tiles are loaded from L2 9 times for each head, 3 x 9 x 50 MB, 0.14 ms at 10 TB/s. Issuing these
+//           loads, two bytes per thread, takes 0.2 ms. The product with v takes 0.8 ms at 67 TFLOP/s (float), and
+//           fragments of k take 1.9 ms.
 // Gain      over attention/v4_warps: 1.1, to 3.3 ms at T = 1,025. No gain is expected at T = 197: both process 256
 //           queries, and all 8 warps wait for the slowest at a barrier.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles. 1,025 tokens fill 9 tiles to 89 %, 17 of 64 to 94 %.
@@ -34,7 +34,7 @@ static_assert(KEYS % SIDE == 0 && KEYS % (2 * WIDE) == 0, "two threads share a q
 
 typedef wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, half, wmma::row_major> Queries;
 
-// Loads some tokens, of which there are T; zeros stand for those beyond.
+// Loads some tokens. Those beyond T are zeros.
 template <int tokens>
 __device__ void load(half (&tile)[tokens][D], const half* from, long long token, int first, int T) {
   for (int e = threadIdx.x; e < tokens * D; e += THREADS) {
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   o += b * o_entry + h * o_head;
 #pragma unroll  // registers cannot be indexed
   for (int i = 0; i < SIDE; i++) {
-    const float all = __shfl_sync(ALL, sum, 2 * i);  // every lane comes here, whether its query exists or not
+    const float all = __shfl_sync(ALL, sum, 2 * i);  // all lanes take part, even without a query
     for (int c = 0; c < COLS; c++)
       if (row0 + i < T) o[(row0 + i) * o_token + c * 32 + lane] = half(acc[i][c] / all);
   }

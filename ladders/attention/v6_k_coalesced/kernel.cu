@@ -7,7 +7,7 @@
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T; each line of k
 //           is followed by K_PAD halves. Each warp has its own patch: its queries pass through it, then its scores and
-//           powers, float, [query][key].
+//           exponentials, float, [query][key].
 // Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
 //           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
@@ -35,7 +35,7 @@ static_assert(KEYS % SIDE == 0 && KEYS % (2 * WIDE) == 0, "two threads share a q
 
 typedef wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, half, wmma::row_major> Queries;
 
-// Loads KEYS keys, of which there are T, in pieces of 16 bytes; zeros stand for those beyond.
+// Loads KEYS keys in pieces of 16 bytes. Those beyond T are zeros.
 __device__ void load_keys(half (&tile)[KEYS][D + K_PAD], const half* from, long long token, int first, int T) {
   constexpr int pieces = D / PIECE;  // of a key
   for (int e = threadIdx.x; e < KEYS * pieces; e += THREADS) {
@@ -46,7 +46,7 @@ __device__ void load_keys(half (&tile)[KEYS][D + K_PAD], const half* from, long 
   }
 }
 
-// Loads some tokens, of which there are T; zeros stand for those beyond.
+// Loads some tokens. Those beyond T are zeros.
 template <int tokens>
 __device__ void load(half (&tile)[tokens][D], const half* from, long long token, int first, int T) {
   for (int e = threadIdx.x; e < tokens * D; e += THREADS) {
@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   o += b * o_entry + h * o_head;
 #pragma unroll  // registers cannot be indexed
   for (int i = 0; i < SIDE; i++) {
-    const float all = __shfl_sync(ALL, sum, 2 * i);  // every lane comes here, whether its query exists or not
+    const float all = __shfl_sync(ALL, sum, 2 * i);  // all lanes take part, even without a query
     for (int c = 0; c < COLS; c++)
       if (row0 + i < T) o[(row0 + i) * o_token + c * 32 + lane] = half(acc[i][c] / all);
   }

@@ -3,16 +3,17 @@
 // Idea      The previous rungs write scores to shared memory, where the softmax and the next product read them.
 //           However, the sums of a product are in the registers of a warp exactly as the left operand of the next
 //           product must be: row by row over the same four lanes. A warp therefore multiplies its 16 queries by a block
-//           of keys, computes the powers of the scores in place, rounds them to halves, and multiplies them by the
-//           values. It keeps the largest score so far, and rescales the output when a block of keys raises it (online
-//           softmax): one pass, and no matrix of scores, for any T.
+//           of keys, computes the exponentials of the scores in place, rounds them to halves, and multiplies them by
+//           the values. It keeps the largest score so far, and rescales the output when a block of keys raises it
+//           (online softmax): one pass, and no matrix of scores, for any T.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D): entries, heads and tokens have
 //           strides. Halves, sums in float. Shared memory holds two blocks of keys and of values, in rows of 2 D bytes.
-//           Their 16-byte parts are exchanged by row, so that ldmatrix has no bank conflicts.
+//           Their 16-byte parts are permuted in each row, so that ldmatrix has no bank conflicts.
 // Mapping   block -> 64 queries of a head, one head after the other; warp -> 16 of them. All warps copy.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync reaches 600 TFLOP/s on an H200, 0.17 ms. Powers:
-//           403 M, 16 per clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
-// Gain      over attention/v6_k_coalesced: 3 or more, because scores, half of the shared-memory traffic, are removed.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync reaches 600 TFLOP/s on an H200, 0.17 ms.
+//           Exponentials: 403 M, 16 per clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
+// Gain      over attention/v6_k_coalesced: 3 or more, because scores, which were half of the shared-memory traffic,
+//           stay in registers.
 // Limits    halves; sm_80 (cp.async).
 // Hazards   Two barriers per block of keys: before it is read, all copies must have arrived; before a stage is filled
 //           again, all warps must have read it. Keys beyond T are zeros, whose score 0 would count: they are masked. If
@@ -23,7 +24,7 @@
 
 constexpr int ROWS = THREADS / 32 * 16, CHUNKS = D / 8;  // queries of a block; 16-byte parts of a row
 
-// Where a part of a row lies.
+// The position of a part of a row.
 __device__ __forceinline__ half* part_at(half* tile, int row, int chunk) {
   return tile + row * D + (chunk ^ (D < 64 ? row / 2 % 4 : row % 8)) * 8;
 }

@@ -1,22 +1,22 @@
 // attention/v8_wgmma: attention/v7_online with the instructions of Hopper: groups of four warps multiply in turn, and
 // the copy engine loads their operands.
 //
-// Idea      wgmma multiplies 64 queries by a block of keys in one instruction and runs asynchronously, so another
-//           group of warps can compute powers in the meantime. Two warpgroups with 64 queries each share the keys and
+// Idea      wgmma multiplies 64 queries by a block of keys in one instruction and runs asynchronously, so another group
+//           of warps can compute exponentials in the meantime. Two warpgroups with 64 queries each share the keys and
 //           values of a head. They take turns: one starts its products, which are the scores of a block and the
 //           previous block's share of the output, and passes the turn on. While these run, the other one computes
-//           powers. One more warp requests boxes of keys and values from the copy engine, as long as there is room for
-//           them.
+//           exponentials. One more warp requests boxes of keys and values from the copy engine, as long as there is
+//           room for them.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), as tensor maps: heads follow
 //           each other along z, or along x. Boxes have 64 tokens and 64 columns, in rows of 128 bytes with 128-byte
 //           swizzle. A head of 128 columns has two boxes; one of 32 has a box whose second half is unused. Halves, sums
 //           in float. Shared memory holds the queries, and STAGES blocks of keys and of values.
 // Mapping   block -> GROUPS * 64 queries of a head, one head after the other; warpgroup -> 64 of them; the last
 //           warp copies.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 per clock and
-//           multiprocessor: 0.11 ms. In turn, they cost the time of the slower one, plus the waits.
-// Gain      over attention/v7_online: 1.3. Products need no instructions for their operands, and powers run at the same
-//           time.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M exponentials, 16 per clock
+//           and multiprocessor: 0.11 ms. In turn, they cost the time of the slower one, plus the waits.
+// Gain      over attention/v7_online: 1.3. Products need no instructions for their operands, and exponentials are
+//           computed at the same time.
 // Limits    halves; sm_90a.
 // Hazards   A stage is free when all warps have read its keys and, a step later, its values: they arrive then. The turn
 //           is an mbarrier for each warpgroup, on which the warps of the other one arrive; the first turn of the first
@@ -25,7 +25,7 @@
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mbarrier".
 #include <mini_dnn/online_softmax.cuh>
 
-constexpr int PARTS = D > 64 ? D / 64 : 1, BOX = 64 * 128;  // boxes of a tile beside each other, and their bytes
+constexpr int PARTS = D > 64 ? D / 64 : 1, BOX = 64 * 128;  // adjacent boxes of a tile, and their bytes
 constexpr int TILE = PARTS * BOX;
 static_assert(KEYS == 64 && THREADS == GROUPS * 128 + 32, "warpgroups, then the warp that copies");
 

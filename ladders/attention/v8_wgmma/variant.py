@@ -51,5 +51,5 @@ VARIANT = Variant(
     parent="attention/v7_online",
     precision="fp16",
     min_arch=90,
-    idea="two warpgroups alternate between products and powers; a separate warp starts the copies",
+    idea="two warpgroups alternate between products and exponentials; a separate warp starts the copies",
 )

@@ -1,16 +1,16 @@
-// What the warps of a block agree on: items, rings, and who has come how far.
+// Data that the warps of a block share: items, rings, and the progress of each role.
 #pragma once
 #include "rows.cuh"
 #include "tail.cuh"
 
 // Where boxes of q, k, v and o begin: heads follow each other along x or along z of their tensor maps.
 struct Heads {
-  int each, part;  // heads to an entry of z, and how far k lies behind q along x, and v behind k
+  int each, part;  // heads per entry of z; distance from q to k, and from k to v, along x
   __device__ __forceinline__ int x(int head) const { return head % each * D; }
   __device__ __forceinline__ int z(int head) const { return head / each; }
 };
 
-constexpr int PARTS = D > 64 ? D / 64 : 1;            // boxes of 64 columns beside each other
+constexpr int PARTS = D > 64 ? D / 64 : 1;            // adjacent boxes of 64 columns
 constexpr int Q_PART_BYTES = GROUP_COUNT * 64 * 128;  // of 64 columns of an item's queries
 constexpr int KEYS_BYTES = PARTS * BLOCK * 128, QUERIES_BYTES = PARTS * Q_PART_BYTES;
 constexpr int READERS = GROUP_COUNT * 4 + (TAIL ? TAIL_WARPS : 0);  // warps
@@ -41,8 +41,8 @@ struct Items {
   __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
-struct Item {               // as the producer tells the others, so that nobody else divides
-  int x, z, first, groups;  // where its head lies; its first tile, and how many; of the end there are none
+struct Item {               // computed by the producer, so that no other warp divides
+  int x, z, first, groups;  // the position of its head; first tile, number of tiles (0 at the end)
 };
 
 template <int N>

@@ -1,30 +1,29 @@
 // attention/v9_final: attention/v8_wgmma for real lengths: persistent blocks, no maximum in the loop, odd queries
 // separately.
 //
-// Idea      At D = 64, products and powers take equally long, so all other work must be removed. Powers are computed
-//           of scores minus a reference, the largest score of the first block of keys of a row. The loop then has no
-//           maximum, no exchange between lanes and no rescaling, only a vote whether all powers still fit in halves;
-//           if not, the reference is raised. A block stays on its multiprocessor and processes item after item,
-//           three tiles of 64 queries each, one for each of three warpgroups. The first scores of an item are
-//           computed together with the last values of the previous one. One warp copies, and computes the next item
-//           for all, as a division takes longer than a row of products. Images have one token more than patches, so
-//           T is a multiple of 64 plus 1, or 5: these few queries are computed by three otherwise idle warps. Keys
-//           are padded to 16 only: all blocks but the last have one size, and the compiler knows the size of the
-//           last.
+// Idea      At D = 64, products and exponentials take equally long, so all other work must be removed. The reference
+//           that is subtracted from the scores of a row is the largest score of its first block of keys. The loop then
+//           has no maximum, no exchange between lanes and no rescaling, only a vote whether all exponentials still fit
+//           in halves; if not, the reference is raised. A block stays on its multiprocessor and processes item after
+//           item, three tiles of 64 queries each, one for each of three warpgroups. The first scores of an item are
+//           computed together with the last values of the previous one. One warp copies, and computes the next item for
+//           all, as a division takes longer than a row of products. Images have one token more than patches, so T is a
+//           multiple of 64 plus 1, or 5: these few queries are computed by three otherwise idle warps. Keys are padded
+//           to 16 only: all blocks but the last have one size, and the compiler knows the size of the last.
 // Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results replace the queries of
 //           the warp in shared memory, and tensor copies of 16 rows store them.
 // Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 compute
-//           the tail, each every third 16 keys. Item i -> block i % blocks. The items of a head follow each other, and
-//           rotate from round to round, so that no block has all the short ones.
-// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M powers, 16 per clock and
-//           multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
+//           the tail, and each processes every third group of 16 keys. Item i -> block i % blocks. The items of a head
+//           follow each other, and rotate from round to round, so that no block has all the short ones.
+// Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M exponentials, 16 per clock
+//           and multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
 // Gain      over attention/v8_wgmma: 2, because the loop has no maximum, blocks are longer, and the ends of an item are
 //           hidden.
 // Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
 // Hazards   As attention/v8_wgmma. In addition: the turn rotates among the warpgroups with a tile in this item or the
 //           previous one, whose last products are in the same round. A branch between the products of a group makes the
 //           compiler serialise them (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks
-//           are shorter where a tail needs some. A slot of queries is free when results have been read from it. A
+//           are shorter if a tail needs registers. A slot of queries is free when results have been read from it. A
 //           hidden score times a negative scale must also become -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
@@ -114,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     rows.times_keys<BLOCK>(queries_at + q_ring.stage * (QUERIES_BYTES >> 4),
                            keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
   };
-  auto start = [&](int before) {  // an item's first scores, with nothing beside them
+  auto start = [&](int before) {  // the first scores of an item, without other products
     ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
     wait_turn();
     ptx::wgmma_fence();
@@ -124,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::wgmma_wait<0>(rows.s);
   };
 
-  // The next block's scores, and beside them the values of the block before, in one go.
+  // The scores of the next block, together with the values of the previous block.
   auto advance = [&]() {
     const int before = ring.stage;
     ring.next();

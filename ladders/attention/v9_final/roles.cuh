@@ -2,7 +2,7 @@
 #pragma once
 #include "block.cuh"
 
-// By one thread: all copies, and what others have to know of an item.
+// One thread starts all copies, and computes the data of an item for the other warps.
 __device__ __forceinline__ void load(const Block& block, const ptx::TensorMap& q_map, const ptx::TensorMap& k_map,
                                      const ptx::TensorMap& v_map, const ptx::TensorMap& tail_map) {
   Barriers& barriers = block.barriers;

@@ -5,7 +5,7 @@
 constexpr int TAIL_WARPS = 3, FEW = 8;
 constexpr int STATE = D / 16 * 4 + 4;  // numbers of a thread that one warp hands to another
 
-// Where 16 bytes of row r lie in rows of 128 bytes with 128-byte swizzle.
+// The position of 16 bytes of row r, in rows of 128 bytes with 128-byte swizzle.
 __device__ __forceinline__ const char* chunk_at(const char* tile, int row, int chunk) {
   return tile + row * 128 + ((chunk ^ row % 8) << 4);
 }
@@ -92,7 +92,7 @@ struct Tail {
     }
   }
 
-  // To another warp, through shared memory, and what another one gave.
+  // Sends results to another warp through shared memory, and receives those of another one.
   __device__ __forceinline__ void give(float (*state)[32]) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll

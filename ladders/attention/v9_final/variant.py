@@ -101,5 +101,5 @@ VARIANT = Variant(
     parent="attention/v8_wgmma",
     precision="fp16",
     min_arch=90,
-    idea="persistent blocks, no maximum in the loop, one warp computes indices, idle warps do odd queries",
+    idea="persistent blocks, no maximum in the loop, one warp computes indices, idle ones process the tail",
 )

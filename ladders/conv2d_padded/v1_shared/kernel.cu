@@ -9,7 +9,8 @@
 // Mapping   block -> TILE pixels, of all images one after the other, and TILE channels. Thread -> 4 x 4 of them.
 // Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32; 51 MB, 0.012 ms at 4.3 TB/s.
 //           Two loads of 16 bytes from shared memory for 16 FMAs: at best half of that rate.
-// Gain      over conv2d_padded/v0_naive: 5. Instead of two loads per product, there is one for 32.
+// Gain      over conv2d_padded/v0_naive: 5. Instead of two loads from global memory per product, there is one for 32
+//           products.
 // Limits    fewer than 2^31 pixels of y.
 // Hazards   __syncthreads: after the positions of the pixels are computed, after tiles are filled, before they are
 //           filled again. Elements outside the image, beyond the filter or beyond y are 0 in the tile.
@@ -26,7 +27,7 @@ constexpr int SIDE = 4, PITCH = TILE + 4;  // SIDE: pixels, and channels, of a t
 static_assert(TILE == 16 * SIDE && THREADS == 256, "16 x 16 threads with 4 x 4 elements each");
 static_assert(THREADS % TILE_K == 0 && THREADS % TILE == 0, "a thread fills one row or one column");
 
-// A pixel of y: where its window begins in x, which may be beside the image.
+// A pixel of y: the position in x at which its window begins, which may be outside the image.
 struct Window {
   int n, h, w;
 };

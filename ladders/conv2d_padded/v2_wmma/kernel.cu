@@ -32,11 +32,11 @@ static_assert(TILE_P == 4 * WARP && TILE_C == 2 * WARP && THREADS == 256, "4 x 2
 static_assert(TILE_C % AT_ONCE == 0 && TILE_P % AT_ONCE == 0, "a thread fills one piece of several lines");
 
 template <int count>
-struct alignas(count * sizeof(half)) Wide {  // what is loaded or stored at once
+struct alignas(count * sizeof(half)) Wide {  // the elements of one load or store
   half part[count];
 };
 
-// A pixel of y: where its window begins in x, which may be beside the image.
+// A pixel of y: the position in x at which its window begins, which may be outside the image.
 struct Window {
   int n, h, w;
 };

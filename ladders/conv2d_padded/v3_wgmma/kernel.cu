@@ -11,8 +11,9 @@
 // Mapping   a block -> a tile of ROWS windows by COLUMNS channels, or tile after tile; a warpgroup -> 64 windows; a
 //           cluster of SPLIT blocks -> one tile. A step is 64 channels at one position in the filter.
 // Roofline  ResNet-18, 64 images, at 600 TFLOP/s: 14.8 GFLOP per layer, 0.025 ms, on 52, 26, 13 and 6.4 MB of x and y:
-//           at most 0.012 ms at 4.3 TB/s. A block loads (ROWS + COLUMNS) 128 bytes per step from L2, for which 128 x 64
-//           allows 256 clocks, 96 bytes per clock: more than the 55 that L2 delivers, so 64 channels are bound by L2.
+//           at most 0.012 ms at 4.3 TB/s. A block loads (ROWS + COLUMNS) 128 bytes per step from L2, for which the
+//           products of a tile of 128 x 64 allow 256 clocks, 96 bytes per clock: more than the 55 that L2 delivers, so
+//           64 channels are bound by L2.
 // Gain      over conv2d_padded/v2_wmma: 4 and more, because products run while the next pixels are loaded, and no
 //           thread computes positions.
 // Limits    sm_90a, halves, layout nhwc; C and K are multiples of 64, the stride at most 8.

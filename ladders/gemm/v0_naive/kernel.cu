@@ -6,8 +6,9 @@
 //           after each row increases one of them. The code is the same.
 // Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns of
 //           tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: its loads of a are k apart.
-// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A load of a by a
-//           warp touches 32 lines, some 32 clocks for 32 FMAs: one FMA per clock and SM, 300 ms, 0.46 TFLOP/s.
+// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. When a warp loads
+//           32 elements of `a`, it touches 32 lines, which takes some 32 clocks for 32 FMAs: one FMA per clock and SM,
+//           300 ms, 0.46 TFLOP/s.
 // Gain      none: this is the first rung, with which the others are compared.
 // Limits    a grid has at most 2^31 - 1 tiles. If a is transposed, its loads are coalesced, and only the stores of c
 //           are not.

@@ -33,12 +33,12 @@ constexpr int PITCH = TILE + 4, SIDE = 8;  // SIDE: rows and columns of a thread
 static_assert(TILE == 128 && THREADS == 256, "16 x 16 threads with 8 x 8 elements each");
 
 template <class T, int count>
-struct alignas(count * sizeof(T)) Wide {  // what is read or written at once
+struct alignas(count * sizeof(T)) Wide {  // the elements of one load or store
   T part[count];
 };
 
 // Loads tile[l][side] of an operand: side is a row of a or a column of b, of which there are `sides`. In memory
-// neighbours lie along k, or along the side.
+// neighbours are adjacent along k, or along the side.
 template <bool along_k, int wide>
 __device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int pitch, int side0, int sides, int l0, int k) {
   constexpr int length = along_k ? TILE_K : TILE;

@@ -10,8 +10,8 @@
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Warp -> 64 rows and 32 columns of it. CUDA
 //           does not specify which thread has which sum: they pass through a patch of 16 x 16 floats in shared memory.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded
-//           32 times from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k, a warp reads 3 KB from shared memory for 32,768
-//           FMAs: 1,365 per SM and clock at 128 bytes, two thirds of the rate of the tensor cores.
+//           32 times from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 values of k, a warp reads 3 KB from shared memory for
+//           32,768 FMAs: 1,365 per SM and clock at 128 bytes, two thirds of the rate of the tensor cores.
 // Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies and
 //           waits; the other block of its SM fills half of the gaps.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles. Lines whose length or pitch is not a multiple of eight are
@@ -46,11 +46,11 @@ typedef wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, half,
     FragmentB;
 
 template <int count>
-struct alignas(count * sizeof(half)) Wide {  // what is loaded at once
+struct alignas(count * sizeof(half)) Wide {  // the elements of one load
   half part[count];
 };
 
-// Loads a part of an operand, of which `lines` of `length` halves lie in memory, as it lies there.
+// Loads a part of an operand that has `lines` of `length` halves in memory, in the same order.
 template <int wide, int tile_lines, int tile_length>
 __device__ void load(half (&tile)[tile_lines][tile_length], const half* operand, int pitch, int line0, int lines,
                      int at0, int length) {

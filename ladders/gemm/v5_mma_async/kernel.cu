@@ -12,8 +12,8 @@
 //           of 16 x 8 x 16. A thread copies every THREADS-th piece of a tile.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, and 0.23 ms at the 600 that mma.sync reaches on an
 //           H200 in a loop without other instructions; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded 32 times
-//           from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 of k, a warp reads 4 KB for 65,536 FMAs: shared memory allows
-//           the peak.
+//           from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 values of k, a warp reads 4 KB for 65,536 FMAs: shared memory
+//           allows the peak.
 // Gain      over gemm/v4_wmma: 1.7. Copies and products no longer take turns, and warps of 64 x 64 read a third less
 //           from shared memory. 0.3 ms, 450 TFLOP/s: L2 and mma.sync are both near their limits. More needs wgmma.
 // Limits    elements of 16 bits, sm_80, 96 KB of shared memory. A grid has at most 2^31 - 1 tiles. cp.async copies 4, 8
@@ -39,17 +39,17 @@ constexpr int ELEMENTS = TILE * TILE_K;                      // of a tile
 static_assert(TILE == 128 && TILE_K == 64 && THREADS == 128, "2 x 2 warps; lines have eight chunks at least");
 
 template <class T, int count>
-struct alignas(count * sizeof(T)) Wide {  // what is read or written at once
+struct alignas(count * sizeof(T)) Wide {  // the elements of one load or store
   T part[count];
 };
 
-// Where element `at` of a line of a tile lies.
+// The position of element `at` of a line of a tile.
 template <int length>
 __device__ __forceinline__ int place(int line, int at) {
   return line * length + ((at / 8) ^ (line % 8)) * 8 + at % 8;
 }
 
-// Starts to copy a part of an operand, of which `lines` of `length` elements lie in memory; beyond them are zeros.
+// Starts the copy of a part of an operand that has `lines` of `length` elements in memory; zeros beyond them.
 template <int tile_length, int wide>
 __device__ __forceinline__ void copy(In* tile, const In* operand, int pitch, int line0, int lines, int at0,
                                      int length) {

@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
          const __grid_constant__ ptx::TensorMap c_map, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
          int batch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char memory[];  // stages, a tile of a and one of b each; what warps send out
+  extern __shared__ __align__(1024) char memory[];  // stages of a tile of a and one of b; results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS};
   const int count = tiles.rows * tiles.columns * batch, steps = (k + TILE_K - 1) / TILE_K;
@@ -125,5 +125,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       sums::store<C_PAIRS>(d, to, row + warp_row, column);
     }
   }
-  if (BY_TENSOR && lane == 0) ptx::bulk_wait_read<0>();  // or the copies would read what is no longer the block's
+  if (BY_TENSOR && lane == 0) ptx::bulk_wait_read<0>();  // memory of a block must outlive its copies
 }

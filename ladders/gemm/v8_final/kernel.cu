@@ -22,12 +22,13 @@
 //           odd sizes.
 // Limits    16 bits, sm_90a. By hand, pitches below 2^24.
 // Hazards   as gemm/v7_specialised. In addition: a stage is free when the consumers of both blocks have read it,
-//           because either fills both: warps arrive in both. No block may exit while another one writes to it, or
-//           arrives there. That arrival is relaxed, because it publishes nothing, and a release is a fence of the whole
-//           GPU. An address in a cluster has the rank of the block in its upper bits, for which a matrix descriptor has
-//           no room. A kernel that is launched early must not access global memory before grid_wait(): producers wait,
-//           and the others wait for them. wgmma sees the writes of threads to a stage only after fence_proxy_async() by
-//           each of them. An operand may end within a piece of 16 bytes, which is then not read as a whole.
+//           because each of the two blocks fills stages of both. Warps therefore arrive in both. No block may exit
+//           while another one writes to it, or arrives there. That arrival is relaxed, because it publishes nothing,
+//           and a release is a fence of the whole GPU. An address in a cluster has the rank of the block in its upper
+//           bits, for which a matrix descriptor has no room. A kernel that is launched early must not access global
+//           memory before grid_wait(): producers wait, and the others wait for them. wgmma sees the writes of threads
+//           to a stage only after fence_proxy_async() by each of them. An operand may end within a piece of 16 bytes,
+//           which is then not read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
 //           CUDA".
 #include <mini_dnn/lines.cuh>
@@ -222,7 +223,7 @@ struct LoadsByHand {
 template <class Loads>
 __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap* c_map, const Out* c0, Out* c, int m,
                                         int n, int k, int c_pitch, int batch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char memory[];  // stages; what warps send out; sums of other blocks
+  extern __shared__ __align__(1024) char memory[];  // stages; results of warps; sums of other blocks
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], landed;
   const int rank = CLUSTER > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / CLUSTER;
   const Tiles tiles{(m + SHARE * ROWS - 1) / (SHARE * ROWS), (n + COLUMNS - 1) / COLUMNS};
@@ -435,7 +436,7 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   if (lane == 0) vector.put(line, sum);
 }
 
-// Lines beside each other, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
+// Adjacent lines, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
 // each, and 32 rows of threads share its k again.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,

@@ -95,7 +95,7 @@ __device__ __forceinline__ void read(const float* x, int left, bool quads, float
   }
 }
 
-// Where a box lies, in boxes: those of a tile lie together, chunk after chunk, so that a stage is one copy. The first
+// The index of a box: those of a tile follow each other, chunk after chunk, so that a stage is one copy. The first
 // `wide` tiles have WIDE lines, the others 128.
 __device__ __forceinline__ long long place(int box, int chunk, int chunks, int wide) {
   const int narrow_from = wide * (WIDE / 64), size = box < narrow_from ? WIDE / 64 : 2;
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(uint2* ranges, int
   if (i < count) ranges[i] = make_uint2(0, ~0u);
 }
 
-// Lines that lie beside each other, k after k: blockIdx.x is 256 lines, blockIdx.y one part of k of gridDim.y,
+// Adjacent lines, k after k: blockIdx.x is 256 lines, blockIdx.y one part of k of gridDim.y,
 // blockIdx.z the entry of the batch. A thread has a line, and neighbours have neighbours.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     find_ranges(const float* __restrict__ x, uint2* ranges, int lines, int k, int pitch, int all_lines) {
@@ -281,7 +281,7 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// Of the lines of an entry of the batch: what undoes their factors, and which of them are wide.
+// For the lines of an entry of the batch: the inverses of their factors, and which of them are wide.
 struct Lines {
   const float* factors;
   const int* wide;
@@ -300,7 +300,7 @@ __device__ __noinline__ float plain(const Operands& x, int entry, int row, int c
   return sum;
 }
 
-// Undoes the factors, stores, and then makes again what halves could not make.
+// Undoes the factors, stores, and then computes again the sums that halves cannot represent.
 template <int groups>
 __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Lines& of_a,
                                        const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,

@@ -103,7 +103,7 @@ struct Epilogue {
       }
   }
 
-  // Parts of 64 columns; what is to be added to the next one is fetched before this one goes out.
+  // Parts of 64 columns. The values to add to the next part are fetched before this part is stored.
   template <bool whole>
   __device__ __forceinline__ void all_parts(const float (&d)[groups][4], const Factors& factors,
                                             const ptx::TensorMap& y_map, char* staged) const {
@@ -169,7 +169,7 @@ struct Epilogue {
   __device__ __forceinline__ void send(const unsigned (&pairs)[8][2], int first, const ptx::TensorMap& y_map,
                                        char* staged) const {
     const int lane = threadIdx.x % 32;
-    if (lane == 0) ptx::bulk_wait_read<0>();  // what was there has been read
+    if (lane == 0) ptx::bulk_wait_read<0>();  // the previous contents have been read
     __syncwarp();                             // all know
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {

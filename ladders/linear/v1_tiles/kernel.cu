@@ -12,14 +12,15 @@
 //           multiply; one more copies, and has given them its registers. With SHARE = 2, two adjacent blocks share
 //           lines of x: each loads half of them for both (multicast).
 // Roofline  32 x 197 tokens, 768 -> 3072: 30 GFLOP, 0.032 ms at 945 TFLOP/s, 0.042 ms at 700; 53 MB, 0.012 ms at 4.3
-// TB/s,
-//           most of them in L2. A step of 192 x 192 x 64 is 1,152 clocks of tensor cores and 36 KB from L2.
+//           TB/s, but most of them stay in L2. A step of 192 x 192 x 64 is 1,152 clocks of tensor cores and 36 KB from
+//           L2.
 // Gain      over linear/v0_naive: tensor cores, 10 times and more. Over gemm/v8_final, whose tiles of 128 x 256 are 75
-//           for the 66 pairs of blocks: 1.7 for 768 columns, 1.1 for 3072, and no kernels between products.
+//           pairs, with room for 66 pairs at a time: 1.7 for 768 columns, 1.1 for 3072, and no kernels between
+//           products.
 // Limits    sm_90a; k, and n if y is in halves, are multiples of 8, and so are pitches.
-// Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, because either fills both.
-//           Nothing is read before grid_wait(): the copying thread waits, and the others wait for its copies. Each warp
-//           has its own memory for its results.
+// Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, because each of the two
+//           blocks fills stages of both. Nothing is read before grid_wait(): the copying thread waits, and the others
+//           wait for its copies. Each warp has its own memory for its results.
 // Source    gemm/v8_final; J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", arXiv:1607.06450.
 #include "epilogue.cuh"
 
@@ -37,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear(const __grid_constant__ ptx::TensorMap x, const __grid_constant__ ptx::TensorMap w,
            const __grid_constant__ ptx::TensorMap y_map, const float* bias, const float2* x_moments,
            const half* residual, Out* y, float2* y_moments, int m, int n, int k, long long r_pitch, int r_lines) {
-  extern __shared__ __align__(1024) char memory[];  // stages, then what warps send out
+  extern __shared__ __align__(1024) char memory[];  // stages, then the results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / SHARE;
   const int rows = (m + ROWS - 1) / ROWS, count = rows * ((n + SHARE * COLUMNS - 1) / (SHARE * COLUMNS));

@@ -1,7 +1,7 @@
 // m1/tiled_direct: m1/direct with the input in shared memory: a tile of outputs and its halo, by channel.
 //
-// Idea      Neighbouring outputs share inputs. A block copies the inputs that its outputs need of a channel to shared
-//           memory once, and reads each up to R S times from there.
+// Idea      Neighbouring outputs share inputs. For each channel, a block copies the inputs that its outputs need to
+//           shared memory once, and reads each up to R S times from there.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. x_tile [TILE_P + CHUNK_R - 1][PITCH]: the tile and a
 //           halo of CHUNK_R - 1 rows below it and CHUNK_S - 1 columns to the right of it. Longer filters are processed
 //           in chunks.
@@ -10,10 +10,10 @@
 //           (ty, tx). The tiles divide P and Q into equal parts of at most 512 outputs: 12 x 40 and 12 x 34 in the
 //           course's layers.
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
-//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. Each of the M blocks of a tile loads it,
-//           with its halo 1.7 and 1.8 loads per output and channel: 1.9 and 5.5 GB, 6 and 22 times the size of x, most
-//           of it from L2. Each FMA still needs two loads, one of them from shared memory: about 3 and 9 ms at one per
-//           clock and SM.
+//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. A tile has M blocks, one per output
+//           channel, and each loads the tile and its halo: 1.7 and 1.8 loads per output and channel. This is 1.9 and
+//           5.5 GB, 6 and 22 times the size of x, most of it from L2. Each FMA still needs two loads, one of them from
+//           shared memory: about 3 and 9 ms at one per clock and SM.
 // Gain      over m1/direct: none on a GPU that caches global loads; a loss is more likely. The loads of x in m1/direct
 //           hit L1, which is the same memory as shared memory and equally fast. The kernel saves tags and rows that
 //           touch two cache lines; the halo and two barriers per channel are additional costs. The tile pays if a

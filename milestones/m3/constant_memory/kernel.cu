@@ -10,9 +10,9 @@
 //           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. Extra traffic: the copy of w, 784 B and
 //           12.5 KB. One load through L1 per FMA: 1.5 and 4.3 ms at one per clock and SM.
 // Gain      over m1/direct: up to two if the load units are its limit, because half of the loads no longer use them.
-//           Less, because the address arithmetic remains.
+//           The real gain is smaller, because the address arithmetic remains.
 // Limits    constant memory holds 64 KB, 16,384 weights: larger filter banks are read from w, as in m1/direct
-//           (W_IN_CONSTANT 0), without a gain. An SM caches only a few of the 64 KB; a larger bank misses to L2.
+//           (W_IN_CONSTANT 0), without a gain. An SM caches only a few KB of the 64; reads beyond these go to L2.
 // Hazards   the copy must end before the kernel starts: both are on one stream.
 // Source    CUDA C++ Best Practices Guide, "Constant Memory".
 __constant__ float w_const[16384];

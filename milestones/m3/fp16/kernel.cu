@@ -36,7 +36,7 @@ extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int 
     for (int r = 0; r < R; r++)
       for (int s = 0; s < S; s++) {
         const int k = (c * R + r) * S + s;
-        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
+        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // the input of output pixel (0, 0)
         col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
       }
 }

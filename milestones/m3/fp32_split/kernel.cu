@@ -14,8 +14,9 @@
 // Roofline  bytes as in layers/custom: 0.31 + 0.23 ms at 4.3 TB/s. Three times as many products: 2,400 of mma.sync per
 //           image in layer 1, 0.16 ms at 600 TFLOP/s; 288 + 48 of wgmma (n = 48, 24) in layer 2, 0.34 ms at 0.9
 //           PFLOP/s. Loops without other instructions reached these rates.
-// Gain      over layers/custom: none in time, about 1 and 2 times as long: memory still limits layer 1, and the tensor
-//           cores limit layer 2. The error is that of an fp32 sum instead of 2^-11.
+// Gain      over layers/custom: none in time. Layer 1 takes about as long, because memory still limits it, and layer 2
+//           takes about twice as long, because the tensor cores limit it. The error is that of an fp32 sum instead of
+//           2^-11.
 // Limits    those of layers/custom for tensor cores. The range is that of fp32 (layers/custom/range.cuh): `prepare`
 //           scales the weights by a power of two, and bands are scaled by 2^7 when they are packed. A band with a value
 //           outside of 2^-21 to 511 is packed again, with its own factor. If its values are more than 2^28 apart, small

@@ -17,8 +17,9 @@
 //           on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, less than 0.3 ms
 //           in total. Instructions are the limit: the copies into shared memory, two halves at a time (8 for each pair
 //           of inputs, and again for halo rows), and the path of each result through shared memory.
-// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 of an input instead of 49), or about a
-//           third with Q padded to whole tiles; about a quarter of the reads from it; filters read once for 8 images.
+// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 copies of each input instead of 49), or
+//           about a third with Q padded to whole tiles. Shared memory is read about a quarter as often, and filters are
+//           read once for 8 images.
 // Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
 //           reaches outputs next to its own (zero weights in the padding times infinity).
 // Hazards   the rows of x_tile beyond the image must be finite, because they are multiplied by zero weights: they are

@@ -1,10 +1,10 @@
 // m3/stack_2: m3/stack_1 with filter sizes known to the compiler, unrolled loops, __restrict__ and FP16 inputs.
 //
-// Idea      If the size of the filter is a constant, the loops of the gather unroll: the only index arithmetic is one
-//           address per image row, and inputs stay in registers from one filter column to the next: two neighbouring
-//           pixels need S + 1 inputs of a row, not 2 S. Packed as half2, they are stored by one instruction, and the
-//           tensor cores process FP16 at twice the rate of TF32, in steps of 16. __restrict__ promises that no store
-//           changes x or w, so their loads may be moved before stores.
+// Idea      If the size of the filter is a constant, the loops of the gather unroll. The only index arithmetic is then
+//           one address per image row. Inputs stay in registers from one filter column to the next, so two neighbouring
+//           pixels need S + 1 inputs of a row instead of 2 S. Packed as half2, they are stored by one instruction, and
+//           the tensor cores process FP16 at twice the rate of TF32, in steps of 16. __restrict__ promises that no
+//           store changes x or w, so their loads may be moved before stores.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. w_tile [m][k] and col_tile [k][column] half, k = (c,
 //           r, s) within a chunk of CHUNK_C channels, CHUNK_R filter rows and CHUNK_S filter columns (one channel of 7
 //           x 7 in the course's layers), then zeros to a multiple of 16. Columns are output pixels, and their rows are

@@ -13,8 +13,8 @@
 //           ms, and 72.5 G, 1.08 ms.
 // Gain      over m3/register_tiling: hardly any. Reading col limits the gemm, and each candidate that keeps some 20 KB
 //           of loads in flight on an SM reads at full speed. The extremes show the value of the choice: with one column
-//           per thread, there are too few loads for each w; with eight, there are 8 TILE_M sums in registers, 32 at M =
-//           4, but 128 and few warps at M = 16. unroll and permute are unchanged.
+//           per thread, each load of w is used once and few loads are in flight; with eight, there are 8 TILE_M sums in
+//           registers, 32 at M = 4, but 128 and few warps at M = 16. unroll and permute are unchanged.
 // Limits    those of m3/register_tiling. The best pair holds for one GPU and one network. On sm_75 and sm_80, one
 //           column per thread spills a few registers.
 // Hazards   those of m3/register_tiling: both __syncthreads in gemm, no early return there, 64-bit indices in col.

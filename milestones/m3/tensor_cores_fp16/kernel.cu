@@ -7,13 +7,13 @@
 //           of an image are padded to an even number, so that no half2 belongs to two images. w_tile [m][k] and
 //           col_tile [k][column] half; 8 halves after each row put the eight 16-byte pieces of rows that an ldmatrix
 //           reads at once into different banks.
-// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m,
-//           blockIdx.z -> image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread
-//           copies two columns of col_tile as half2, 4 bytes at a time as the parent; a warp multiplies the 64 columns
-//           of its own threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
-// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB each
-//           way) and gemm_out 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5 GFLOP at
-//           990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
+// Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m, blockIdx.z ->
+//           image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread copies two
+//           columns of col_tile as half2, 4 bytes at a time, as in the parent; a warp multiplies the 64 columns of its
+//           own threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
+// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB in
+//           each direction) and gemm_out, 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5
+//           GFLOP at 990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
 // Gain      over m3/tensor_cores: 1.8 if both wait only for memory, 28.5 to 15.9 and 20.6 to 11.5 GB; more if the
 //           parent is limited by its loads and stores of col, which are twice as many. The doubled rate of the tensor
 //           cores and the flat product for M = 4 gain nothing here.
@@ -46,7 +46,7 @@ extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int 
     for (int r = 0; r < R; r++)
       for (int s = 0; s < S; s++) {
         const int k = (c * R + r) * S + s;
-        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // what output pixel (0, 0) multiplies
+        const float* corner = x + (((long long)n * C + c) * H + r) * W + s;  // the input of output pixel (0, 0)
         col[((long long)k * N + n) * pairs + pair] = __floats2half2_rn(corner[first], corner[second]);
       }
 }

@@ -27,7 +27,7 @@
 
 typedef quads::Filter<1, 4, 7, 7> Filter1;
 constexpr int SIDE = 86, QUADS = SIDE / 2;       // of the image
-constexpr int SIDE1 = 40, OUT2 = 34, SIDE2 = 9;  // pool1, what the second layer computes of it, pool2
+constexpr int SIDE1 = 40, OUT2 = 34, SIDE2 = 9;  // pool1, the output of the second layer, pool2
 constexpr int FEATURES = 1296, HIDDEN = 32, CLASSES = 10;
 constexpr int STRIP1 = 20;  // rows of quads of a job of the first layer
 
@@ -125,7 +125,7 @@ __device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1,
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const quads::Place from(jobs, job, g), to(jobs, job, 2 * t);
   const int row = min(from.strip, STRIPS2 - 1) * STRIP2, first = to.strip * STRIP2;
-  const bool two_lanes = jobs.width > 2 || job < jobs.full;  // a window's columns lie in
+  const bool two_lanes = jobs.width > 2 || job < jobs.full;  // a window has its columns in two lanes
   const bool stores = to.strip < STRIPS2 && to.column % 4 == 0;
   __half* const out = features + g * SIDE2 * SIDE2 + first / 4 * SIDE2 + to.column / 4;
   float top[2] = {};  // of channels g and g + 8; 0 is the least that ReLU leaves

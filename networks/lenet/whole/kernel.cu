@@ -8,8 +8,8 @@
 //           filters.
 // Mapping   features: a block -> an image. First layer: a thread -> pooled pixels of all 4 channels. Second: a warp ->
 //           2 channels, its lanes -> pooled pixels. classify: a lane -> an output, a warp -> 4 images.
-// Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (from bytes 0.18 GB). 97.6
-//           GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 of 10 lanes have a pixel in the second layer.
+// Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (0.18 GB if images are
+//           bytes). 97.6 GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 of 10 lanes have a pixel in the second layer.
 // Gain      over networks/lenet/fused_pool: windows overlap in shared memory instead of caches; at most 1.5 times,
 //           because FMAs are the limit.
 // Limits    55,184 bytes of shared memory per block: one block per multiprocessor on sm_75, two (by registers) on

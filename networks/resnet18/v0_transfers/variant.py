@@ -19,5 +19,5 @@ VARIANT = Variant(
     setup=residual_layers.setup,
     scratch=residual_layers.scratch,
     defines=residual_layers.defines,
-    idea="each layer on the GPU by itself: its result goes to the host, and comes back for the next one",
+    idea="one layer at a time on the GPU: each result is copied to the host, and back for the next layer",
 )

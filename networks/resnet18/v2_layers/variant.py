@@ -12,5 +12,5 @@ VARIANT = Variant(
     scratch=residual_layers.scratch,
     defines=residual_layers.defines,
     parent="networks/resnet18/v1_conv_bn",
-    idea="images go to the GPU once, and scores come back: every layer between them is a kernel",
+    idea="images are copied to the GPU once, and scores are copied back: all other results stay there",
 )

@@ -21,8 +21,8 @@
 //           cores that do not wait for loads, 2 and more.
 // Limits    sm_90a; images have at most 4 channels, or 7 with the small stem. Channels are processed 64 at a time: a
 //           network with 16 stores four times as much in maps, and computes up to 16 times as many products.
-// Hazards   those of implicit.cuh. The second layer of a block may read and write one array: each element is read by
-//           the warp that writes it, before. In the stem, windows beyond the end of a row read pixels of the next row,
+// Hazards   those of implicit.cuh. The second layer of a block may read and write the same array, because the warp that
+//           writes an element reads it first. In the stem, windows beyond the end of a row read pixels of the next row,
 //           or beyond the image: those must be finite, because zero times NaN is NaN.
 // Source    K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385.
 #include <mini_dnn/implicit_rows.cuh>

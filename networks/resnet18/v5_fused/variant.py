@@ -6,5 +6,5 @@ from mini_dnn.variant import Variant
 VARIANT = Variant(
     **residual.fields(residual.late(implicit.TILES), early=False),
     parent="networks/resnet18/v4_tensor_cores",
-    idea="batch norm lies in the weights; bias, residual, shortcut and ReLU are part of a convolution",
+    idea="batch norms are folded into weights; bias, residual, shortcut and ReLU are part of a convolution",
 )

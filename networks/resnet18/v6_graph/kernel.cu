@@ -15,7 +15,7 @@
 // Gain      over networks/resnet18/v5_fused: 2 with one image, a tenth with 64.
 // Limits    as networks/resnet18/v5_fused.
 // Hazards   An early launch waits before it accesses what other kernels write: the warp that loads waits, and so does
-//           each warp that requests a residual; all writes depend on these data. Weights are not waited for: they are
-//           prepared before, with a synchronisation.
+//           each warp that requests a residual; all writes depend on these data. Weights need no wait: they are
+//           prepared earlier, and a synchronisation follows.
 // Source    PTX ISA, "griddepcontrol"; CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization".
 #include "../v5_fused/kernel.cu"

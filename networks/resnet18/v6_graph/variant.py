@@ -6,5 +6,5 @@ from mini_dnn.variant import Variant
 VARIANT = Variant(
     **residual.fields(implicit.TILES, early=True),
     parent="networks/resnet18/v5_fused",
-    idea="the next layer's weights are on their way before this layer ends; few tiles are shared out",
+    idea="a layer loads weights before the previous one ends; if tiles are few, clusters share their sums",
 )

@@ -1,21 +1,21 @@
 // networks/resnet18/v7_one_kernel: one launch, in which tiles wait for the tiles that they depend on.
 //
 // Idea      Between two kernels, all blocks wait for the slowest one. A tile of a convolution needs only the rows
-//           around it, and here it waits only for those. Each 64 pixels of a layer have a flag in global memory. Every
-//           warp that has written some of them increments it, and tiles that need them wait for the full count
-//           (flags.cuh). Meanwhile the first weights of the tile are loaded, because they depend on nothing. Blocks
-//           that share a tile exchange sums as in v6_graph, and signal through an mbarrier when they have read them
-//           (tiles.cuh). The stem and the head are part of the kernel.
-// Layout    as networks/resnet18/v5_fused; each layer has its own array, because no block knows when all have read one.
-//           Flags: bands of two rows after the stem, 64 pixels of each layer, and the count of blocks that have
-//           finished.
+//           around it, and here it waits only for those. Each group of 64 pixels of a layer has a flag in global
+//           memory. Every warp that has written some of them increments it, and tiles that need them wait for the full
+//           count (flags.cuh). Meanwhile the first weights of the tile are loaded, because they depend on nothing.
+//           Blocks that share a tile exchange sums as in v6_graph, and signal through an mbarrier when they have read
+//           them (tiles.cuh). The stem and the head are part of the kernel.
+// Layout    as networks/resnet18/v5_fused; each layer has its own array, because no block knows when all others have
+//           finished reading an array. Flags: bands of two rows after the stem, 64 pixels of each layer, and the count
+//           of blocks that have finished.
 // Mapping   16 clusters of 8 blocks, or one if a network has few steps. Four warps multiply, one loads pixels and
 //           weights. Tiles of 64 x 64 are assigned to blocks in turn; 1 to 8 blocks share one, as many as a stage has
 //           room for.
 // Roofline  one image: 16 layers of 3 us, of which 0.7 for a flag (release, acquire), 1 for the first pixels, 0.3 to
 //           0.7 for weights at 55 bytes per clock, 1 for sums of a cluster; stem 4, head 4: 0.055 ms.
 // Gain      over networks/resnet18/v6_graph with one image: 0.9 to 1.2 expected, because an early launch costs 0.5 us,
-//           no more than a flag, and also loads its weights early. Found: 0.64, because a flag costs twice that.
+//           no more than a flag, and also loads its weights early. Measured: 0.64, because a flag costs twice that.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
 //           once, because waiting blocks could prevent others from starting: two fit on a multiprocessor.
 // Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a

@@ -125,5 +125,5 @@ VARIANT = Variant(
     parent="networks/resnet18/v6_graph",
     precision="fp16",
     min_arch=90,
-    idea="one kernel: a tile waits for the tiles that it sees, and its weights are on their way before",
+    idea="one kernel: a tile waits only for the tiles that it depends on, and loads its weights before that",
 )

@@ -1,12 +1,11 @@
 // networks/vit/fused: a vision transformer with five launches per block, in halves, that computes no unused results.
 //
-// Idea      All operations between products are part of a product: linear/v1_tiles adds bias, GELU and
-//           residual to sums in registers, and stores the moments of each line, from which the next product
-//           computes its layer norm. Attention reads queries, keys and values packed, as the product writes
-//           them. The class token and the positions are a residual of the product that embeds the patches. In
-//           the last block, only the class tokens are processed after attention, because the others are not
-//           used. This file has the rest: patches, softmax, and the conversion of weights to halves, done
-//           once.
+// Idea      All operations between products are part of a product: linear/v1_tiles applies bias, GELU and residual to
+//           sums in registers, and stores the moments of each line, from which the next product computes its layer
+//           norm. Attention reads queries, keys and values packed, as the product writes them. The class token and the
+//           positions are a residual of the product that embeds the patches. In the last block, only the class tokens
+//           are processed after attention, because the others are not used. This file has the rest: patches, softmax,
+//           and the conversion of weights to halves, done once.
 // Layout    images (N,C,H,W) bytes, halves or fp32; patches (N,T,K) halves, K = C S S rounded up to 8, with zeros in
 //           place of the class token; tokens (N,T,D), qkv (N,T,3,heads,d) halves, sums in fp32; scores and
 //           probabilities (N,classes) fp32. C order.

@@ -1,5 +1,5 @@
 """Says what the grader says of what is forbidden, and not of what, so that whoever reads on finds nothing."""
-# expect: ended at something forbidden
+# expect: ended at a forbidden operation
 
 import os
 
