@@ -2,8 +2,9 @@
 
 ``python benchmarks/resnet_page.py``
 
-It reads ``results/resnet18/rungs.json`` (of `resnet_rungs.py`), draws ``docs/resnet18.svg``, and writes the
-text between the markers of ``networks/resnet18/README.md``.
+It reads ``results/resnet18/rungs.json`` (of `resnet_rungs.py`) and ``results/cpu/resnet18-batches.json`` (of
+`cpu_resnet.py`), draws ``docs/resnet18.svg``, and writes the text between the markers of
+``networks/resnet18/README.md``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mini_dnn.report.document import Table, markdown_table
 from mini_dnn.report.theme import WIDTH, Theme, picture
 
 RESULTS = ROOT / "benchmarks/results/resnet18/rungs.json"
+CPU = ROOT / "benchmarks/results/cpu/resnet18-batches.json"
 README = ROOT / "networks/resnet18/README.md"
 PICTURE = ROOT / "docs/resnet18.svg"
 HEIGHT = 4.5  # inches
@@ -33,12 +35,13 @@ Row = Mapping[str, Any]
 Rows = Mapping[str, Mapping[int, Row]]  # by short name and batch
 
 
-def rows_of(found: Mapping[str, Any]) -> dict[str, dict[int, Row]]:
-    """The rows that agree with float64, by short name and batch, in ladder order."""
+def rows_of(found: Mapping[str, Any], cpu: Mapping[str, Any]) -> dict[str, dict[int, Row]]:
+    """The rows that agree with float64, by short name and batch, in ladder order; and those of the CPU."""
     rows: dict[str, dict[int, Row]] = {}
-    for row in sorted(found["rows"], key=lambda row: (row["variant"] == "cpu", row["variant"])):
+    for row in sorted(found["rows"], key=lambda row: row["variant"]):
         if row["agrees"]:
             rows.setdefault(row["variant"].rpartition("/")[2], {})[row["batch"]] = row
+    rows["cpu"] = {int(batch): {"ms": [row["ours"]["wall_ms"]]} for batch, row in cpu["batches"].items()}
     return {name: dict(sorted(of_name.items())) for name, of_name in rows.items()}
 
 
@@ -58,10 +61,9 @@ def shown(value: float) -> str:
 
 
 def times_table(rows: Rows) -> Table:
-    """Milliseconds per batch, and the speed-up over the first rung, and the CPU if it was measured."""
+    """Milliseconds per batch, and the speed-up over the first rung and over the CPU."""
     found = batches(rows)
-    first = next(name for name in rows if name != "cpu")
-    others = [(first, found[-1]), ("cpu", found[0])] if "cpu" in rows else [(first, found[-1])]
+    others = [(next(iter(rows)), found[-1]), ("cpu", found[0])]
 
     def faster(name: str, than: str, batch: int) -> str:
         both = rows[name].get(batch), rows.get(than, {}).get(batch)
@@ -144,17 +146,17 @@ def draw(rows: Rows, theme: Theme) -> Figure:
     return figure
 
 
-def text_of(found: Mapping[str, Any]) -> str:
+def text_of(found: Mapping[str, Any], cpu: Mapping[str, Any]) -> str:
     """The text between the markers."""
-    rows = rows_of(found)
-    all_batches, cores = batches(rows), next((r["cores"] for r in found["rows"] if "cores" in r), 0)
+    rows = rows_of(found, cpu)
+    all_batches = batches(rows)
     wrong = [f"{row['variant']}, batch {row['batch']}" for row in found["rows"] if not row["agrees"]]
-    host = f" `cpu` is NumPy on {cores} cores of {found['cpu']}." if cores else ""
     return "\n\n".join(
         [
             "![Images a second by batch, and memory](../../docs/resnet18.svg)",
             f"Images of 224 × 224 in halves, one CUDA graph per batch, {found['device']}, commit "
-            f"`{found['commit']['commit'][:10]}`.{host}",
+            f"`{found['commit']['commit'][:10]}`. `cpu` is NumPy in fp32 with {cpu['threads']} threads on "
+            f"{cpu['cpu']}, commit `{cpu['commit'][:10]}`.",
             markdown_table(times_table(rows)),
             markdown_table(work_table(rows, all_batches[-1])),
             markdown_table(memory_table(rows, sorted({all_batches[0], all_batches[-1]}))),
@@ -166,9 +168,10 @@ def text_of(found: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Read, draw and write."""
-    found = json.loads(RESULTS.read_text())
-    PICTURE.write_bytes(picture(partial(draw, rows_of(found))).light_svg)
-    README.write_text(replaced(README.read_text(), text_of(found), README))
+    found, cpu = json.loads(RESULTS.read_text()), json.loads(CPU.read_text())
+    rows = rows_of(found, cpu)
+    PICTURE.write_bytes(picture(partial(draw, rows)).light_svg)
+    README.write_text(replaced(README.read_text(), text_of(found, cpu), README))
     print(f"{README} and {PICTURE} written")
     return 0
 

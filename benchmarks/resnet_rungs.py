@@ -1,11 +1,11 @@
-"""The rungs of `networks/resnet18` by batch: time, copies, launches and memory; and the CPU.
+"""The rungs of `networks/resnet18` by batch: time, copies, launches and memory.
 
 ``python benchmarks/resnet_rungs.py --out FILE.json``
 
 ResNet-18 at 224 pixels, images in halves, weights at random and the same for all. Each rung is a CUDA graph:
 the kernels alone, then with images from page-locked memory and scores to it, and then without round trips of
-buffers where it has some. On the CPU it is `mini_dnn.nn.folded`. Scores of the first images are compared with
-float64; a row whose scores are off is called wrong. With ``--seconds`` nothing new is begun after so many.
+buffers where it has some. Scores of the first images are compared with float64; a row whose scores are off
+is called wrong. With ``--seconds`` nothing new is begun after so many. `cpu_resnet.py` measures the CPU.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from whole_networks import Budget, opened, replayed, turns
 
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
-from mini_dnn.measuring.machine import commit, cpu_name, versions
-from mini_dnn.nn.folded import FoldedResNet
+from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.resnet import ResNetShape
@@ -135,19 +134,6 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right
     return row
 
 
-def on_the_cpu(problem: ResNetShape, arrays: Arrays, right: Right) -> Row:
-    """NumPy's, with folded batch norms, on all cores."""
-    weights = {name: arrays[name] for name in problem.weights}
-    network, images = FoldedResNet(problem.sizes, weights), arrays["images"].astype(np.float32)
-    ms = []
-    for _ in range(4):
-        start = time.perf_counter()
-        scores = network.scores(images)
-        ms.append((time.perf_counter() - start) * 1e3)
-    row = {"variant": "cpu", "batch": problem.N, "cores": network.threads, "ms": ms[1:]}
-    return row | right.compared(scores, "fp32")
-
-
 def said(row: Row) -> str:
     """A row in words."""
     ms = statistics.median(row["ms"])
@@ -164,7 +150,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--impl", help="networks, with commas between them; default all")
     parser.add_argument("--batches", default="1,8,64,4,16,32", help="in the order in which they are measured")
     parser.add_argument("--problem", default="batch-1", help="of the operation, at these batches")
-    parser.add_argument("--no-cpu", action="store_true", help="leave the CPU out")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after these")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(words)
@@ -173,7 +158,7 @@ def main(words: Sequence[str] | None = None) -> int:
     batches = [int(word) for word in given.batches.split(",")]
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        about: Row = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
+        about: Row = {"note": NOTE, "device": device.description, "commit": commit()}
         about = {**about, "versions": versions(), "rows": rows}
         whole = OPERATION.course.get(given.problem) or OPERATION.parse(given.problem)
         drawn = OPERATION.inputs(whole.with_batch(max(batches)), SEED)
@@ -183,15 +168,10 @@ def main(words: Sequence[str] | None = None) -> int:
         right = Right.of(few, {**drawn, "images": drawn["images"][: few.N]}, precisions)
         for batch in batches:
             problem, arrays = whole.with_batch(batch), {**drawn, "images": drawn["images"][:batch]}
-            for name in [*(v.name for v in variants), *([] if given.no_cpu else ["cpu"])]:
-                if name != "cpu" and find(name).limit_for(problem):
+            for variant in variants:
+                if variant.limit_for(problem) or not budget.left(f"{variant.name}, batch {batch}"):
                     continue
-                if not budget.left(f"{name}, batch {batch}"):
-                    continue
-                if name == "cpu":
-                    rows.append(on_the_cpu(problem, arrays, right))
-                else:
-                    rows.append(measure(find(name), problem, arrays, right, device))
+                rows.append(measure(variant, problem, arrays, right, device))
                 print(said(rows[-1]), flush=True)
                 if given.out:
                     given.out.parent.mkdir(parents=True, exist_ok=True)

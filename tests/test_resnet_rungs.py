@@ -44,22 +44,29 @@ def found() -> dict[str, Any]:
         row("v4_tensor_cores", 64, 3.2),
         row("v9_wrong", 1, 0.1, agrees=False),
     ]
-    rows += [{"variant": "cpu", "batch": 1, "ms": [10.0], "cores": 16, "agrees": True}]
-    return {"device": "a GPU", "cpu": "a CPU", "commit": {"commit": "0123456789abcdef"}, "rows": rows}
+    return {"device": "a GPU", "commit": {"commit": "0123456789abcdef"}, "rows": rows}
+
+
+CPU = {
+    "cpu": "a CPU",
+    "threads": 16,
+    "commit": "fedcba9876543210",
+    "batches": {"1": {"ours": {"wall_ms": 10.0}}},
+}
 
 
 def test_the_text_has_times_copies_and_memory() -> None:
-    text = resnet_page.text_of(found())
+    text = resnet_page.text_of(found(), CPU)
     assert "| `v4_tensor_cores` | 1.25 | 3.2 | 50 × | 8 × |" in text
     assert "| `cpu` | 10 |  |  |  |" in text
     assert "| `v0_transfers` | 69 | 68 | 4,000 | 200 | 75% |" in text
     assert "| `v4_tensor_cores` | 46.0 | 12.0 | 768.0 | 0.0 | 900 |" in text
     assert "Omitted because they differ from float64: networks/resnet18/v9_wrong, batch 1." in text
-    assert "NumPy on 16 cores of a CPU" in text
+    assert "`cpu` is NumPy in fp32 with 16 threads on a CPU, commit `fedcba9876`." in text
 
 
 def test_it_is_drawn() -> None:
-    figure = resnet_page.draw(resnet_page.rows_of(found()), LIGHT)
+    figure = resnet_page.draw(resnet_page.rows_of(found(), CPU), LIGHT)
     assert isinstance(figure, Figure)
     assert [line.get_label() for line in figure.axes[0].lines] == ["v0_transfers", "v4_tensor_cores", "cpu"]
 
@@ -98,10 +105,11 @@ def test_rungs_are_measured_and_compared(
     assert resnet_rungs.main(words) == 0
     rows = json.loads(out.read_text())["rows"]
     assert [(row["variant"].rpartition("/")[2], row["batch"]) for row in rows] == [
-        *[("v1_conv_bn", 1), ("cpu", 1), ("v1_conv_bn", 3), ("cpu", 3)]
+        ("v1_conv_bn", 1),
+        ("v1_conv_bn", 3),
     ]
     assert rows[0]["round_trips"] == 12
-    assert rows[2]["copied_bytes"] == 3 * rows[0]["copied_bytes"] > 0
-    assert rows[2]["memory"]["activations"] == 3 * rows[0]["memory"]["activations"]
+    assert rows[1]["copied_bytes"] == 3 * rows[0]["copied_bytes"] > 0
+    assert rows[1]["memory"]["activations"] == 3 * rows[0]["memory"]["activations"]
     assert rows[0]["max_error"] < 1e-5
     assert "v1_conv_bn, batch 3: 40.000 ms, 75 images/s, 40.000 with copies" in capsys.readouterr().out
