@@ -4,9 +4,11 @@
 
 Both have the same weights, norms folded, fp32, and as many threads. PyTorch runs eagerly, eagerly with
 channels last, and as an optimised TorchScript graph; its fastest way counts. All run in one process, one
-after the other in every repeat, so that a change of the machine's load meets all of them. Scores are compared
-before anything is timed. Beside wall time stands the time of all threads together on the CPU, which says more
-where other programs run. Without PyTorch ours is timed alone.
+after the other in every repeat, so that a change of the machine's load meets all of them. Each runs twice in
+its turn, and the second run is timed: PyTorch's threads go on to spin for some milliseconds after a run, on a
+core that the next one needs, and its weights have taken the place of others' in the caches. Scores are
+compared before anything is timed. Beside wall time stands the time of all threads together on the CPU, which
+says more where other programs run. Without PyTorch ours is timed alone.
 """
 
 import argparse
@@ -138,6 +140,7 @@ def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float
     cpu: dict[str, list[float]] = {who: [] for who in calls}
     for repeat in range(repeats + 1):
         for who, call in calls.items():
+            call()
             start, used = time.perf_counter(), time.process_time()
             call()
             if repeat:  # the first one warms up

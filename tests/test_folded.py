@@ -52,7 +52,10 @@ def images(sizes: ResNetSizes, count: int) -> np.ndarray:
 def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folded, "TILE_BYTES", 16 << 10)  # so that there are several tiles
     monkeypatch.setattr(folded, "IMAGES", 4)
-    monkeypatch.setattr(folded, "MOST_WEIGHTS", 100)  # so that the number of images decides in some layers
+    monkeypatch.setattr(
+        folded, "BLOCK", 16
+    )  # so that some layers have several, and others one that is smaller
+    monkeypatch.setattr(folded, "SMALL", 2000)
     arrays = arrays_of(sizes)
     fast = FoldedResNet(sizes, arrays, threads)
     x = images(sizes, 9)  # more than go through the layers together

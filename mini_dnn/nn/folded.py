@@ -13,7 +13,10 @@ are the only part that takes long:
 - A 3×3 filter of stride 1 gives 4×4 outputs at once from 6×6 inputs: once both are transformed, 36 products
   take the place of 144 (Winograd's F(4×4, 3×3); A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural
   Networks", arXiv:1509.09308). All three steps are matrix products. Four times as many weights have to be
-  read. In the last stage this takes longer than what is saved, unless several images share them.
+  read, so they lie in blocks of 64 channels, which are read in order. OpenBLAS multiplies matrices as small
+  as these without copying them first where the processor has AVX-512.
+- Where there are fewer tiles than channels, threads take blocks instead of tiles, and each weight is read
+  once.
 - The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of
   numbers.
 """
@@ -40,8 +43,8 @@ TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 
 FEW_PIXELS = 128  # of an image: from here on threads share channels
 MAP_BYTES, IMAGES = 32 << 20, 32  # most of the first layer's output, and of images, that go through together
 
-MOST_WEIGHTS = 1 << 17  # C K of a convolution for which Winograd's way is taken with any number of images
-SEVERAL_IMAGES = 4  # from here on Winograd's way is taken with more weights, too
+BLOCK = 64  # channels of Winograd's products
+SMALL = 10**6  # multiply-adds of a product that OpenBLAS does without copying its matrices first
 Work = Callable[[], None]
 
 
@@ -53,17 +56,18 @@ class _Filters:
     matrix: np.ndarray  # (R S C, K)
     bias: np.ndarray  # (K,)
 
-    def winograd(self, images: int) -> bool:
-        """Whether Winograd's way is the faster one for so many images."""
-        conv = self.conv
-        fits = (conv.R, conv.stride, conv.padding) == (3, 1, 1)
-        return fits and (conv.C * conv.K <= MOST_WEIGHTS or images >= SEVERAL_IMAGES)
+    @property
+    def winograd(self) -> bool:
+        """Whether Winograd's way can be taken."""
+        return (self.conv.R, self.conv.stride, self.conv.padding) == (3, 1, 1)
 
     @cached_property
-    def transformed(self) -> np.ndarray:
-        """Filters for Winograd's way, (36, C, K): made when they are needed first, as they are large."""
+    def blocks(self) -> list[tuple[np.ndarray, slice]]:
+        """Filters for Winograd's way, (36, C, 64), and their channels: made when they are needed first."""
         R, C, K = self.conv.R, self.conv.C, self.conv.K
-        return winograd.transformed(self.matrix.reshape(R, R, C, K).transpose(3, 2, 0, 1))
+        w = self.matrix.reshape(R, R, C, K).transpose(3, 2, 0, 1)
+        cuts = [slice(k, min(k + BLOCK, K)) for k in range(0, K, BLOCK)]
+        return [(winograd.transformed(w[cut]), cut) for cut in cuts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ class FoldedResNet:
         self._images: dict[str, _Image] = {}
         first = sizes.conv1
         self._together = min(IMAGES, max(1, MAP_BYTES // (first.P**2 * first.K * 4)))
-        self._tiles = [np.empty(0, np.float32) for _ in range(2 * self.threads)]
+        self._tiles = [np.empty(0, np.float32) for _ in range(3 * self.threads + 1)]
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1))
         self._shared = True
 
@@ -193,7 +197,7 @@ class FoldedResNet:
         finish: bool = True,
     ) -> None:
         """Let y be relu(conv(x) + bias + residual), or the convolution alone if not to ``finish``."""
-        if filters.winograd(len(x.whole)):
+        if filters.winograd:
             self._by_winograd(x, filters, y, residual)
             return
         conv = filters.conv
@@ -255,8 +259,8 @@ class FoldedResNet:
 
     def _by_winograd(self, x: _Image, filters: _Filters, y: _Image, residual: np.ndarray | None) -> None:
         """Let y be relu(conv(x) + bias + residual): see `mini_dnn.nn.winograd`."""
-        conv, weights = filters.conv, filters.transformed
-        N, P, C, K = len(x.whole), conv.P, conv.C, conv.K
+        conv, blocks, threads = filters.conv, filters.blocks, self.threads
+        N, P, C = len(x.whole), conv.P, conv.C
         T = -(-P // OUT)  # tiles of a row
         start = x.whole[:, x.border - 1 :, x.border - 1 :]
         n, row, column, channel = start.strides
@@ -264,35 +268,61 @@ class FoldedResNet:
             start, (IN, IN, N, T, T, C), (row, column, n, OUT * row, OUT * column, channel), writeable=False
         )
 
-        def work(images: slice, tiles: slice, thread: int) -> None:
+        def inputs(images: slice, tiles: slice, thread: int, out: np.ndarray) -> None:
+            """Transformed windows of some rows of tiles."""
             part = windows[:, :, images, tiles]
-            shape = part.shape[2:5]
-            count = shape[0] * shape[1] * shape[2]
-            given, changed = (
-                self._scratch(2 * thread + i, IN * IN * count * max(C, K)) for i in range(2)
-            )  # in turn
-            d = given[: part.size].reshape(part.shape)
+            d = self._scratch(thread, part.size).reshape(part.shape)
             np.copyto(d, part)
-            v = np.matmul(INTO, d.reshape(IN * IN, -1), out=changed[: part.size].reshape(IN * IN, -1))
-            size = IN * IN * count * K
-            m = np.matmul(v.reshape(IN * IN, count, C), weights, out=given[:size].reshape(IN * IN, count, K))
-            size = OUT * OUT * count * K
-            s = np.matmul(OUT_OF, m.reshape(IN * IN, -1), out=changed[:size].reshape(OUT * OUT, -1))
-            pixels = given[:size].reshape(shape[0], shape[1], OUT, shape[2], OUT, K)
-            np.add(s.reshape(OUT, OUT, *shape, K).transpose(2, 3, 0, 4, 1, 5), filters.bias, out=pixels)
-            rows = slice(tiles.start * OUT, min(tiles.stop * OUT, P))
-            sums = pixels.reshape(shape[0], shape[1] * OUT, T * OUT, K)[:, : rows.stop - rows.start, :P]
+            np.matmul(INTO, d.reshape(IN * IN, -1), out=out)
+
+        def outputs(
+            v: np.ndarray, images: slice, tiles: slice, block: tuple[np.ndarray, slice], thread: int
+        ) -> None:
+            """Some channels of some rows of tiles, from their transformed windows (36, tiles, C)."""
+            weights, channels = block
+            count, width = v.shape[1], weights.shape[2]
+            m = self._scratch(thread, IN * IN * count * width).reshape(IN * IN, count, width)
+            groups = -(-count * C * width // SMALL)
+            for first, last in pairwise(count * i // groups for i in range(groups + 1)):
+                np.matmul(v[:, first:last], weights, out=m[:, first:last])
+            s = self._scratch(2 * threads + thread, OUT * OUT * count * width).reshape(OUT, OUT, -1)
+            np.matmul(OUT_OF, m.reshape(IN * IN, -1), out=s.reshape(OUT * OUT, -1))
+            rows, few = slice(tiles.start * OUT, min(tiles.stop * OUT, P)), tiles.stop - tiles.start
+            pixels = self._scratch(thread, s.size).reshape(-1, few, OUT, T, OUT, width)
+            given = s.reshape(OUT, OUT, -1, few, T, width).transpose(2, 3, 0, 4, 1, 5)
+            np.add(given, filters.bias[channels], out=pixels)
+            sums = pixels.reshape(-1, few * OUT, T * OUT, width)[:, : rows.stop - rows.start, :P]
             if residual is not None:
-                sums += residual[images, rows]
-            np.maximum(sums, 0, out=y.inner[images, rows])
+                sums += residual[images, rows, :, channels]
+            np.maximum(sums, 0, out=y.inner[images, rows, :, channels])
 
-        parts = _tiles(N, T, IN * IN * T * max(C, K) * 4, self.threads)
+        parts = _tiles(N, T, IN * IN * T * max(C, conv.K) * 4, threads)
+        if N * T * T < conv.K:
+            v = self._scratch(3 * threads, IN * IN * N * T * T * C).reshape(IN * IN, -1)
 
-        def some(thread: int) -> None:
-            for images, tiles in parts[thread :: self.threads]:
-                work(images, tiles, thread)
+            def some_inputs(thread: int) -> None:
+                for images, tiles in parts[thread::threads]:
+                    first = (images.start * T + tiles.start) * T * C
+                    last = ((images.stop - 1) * T + tiles.stop) * T * C
+                    inputs(images, tiles, thread, v[:, first:last])
 
-        self._run([partial(some, thread) for thread in range(min(self.threads, len(parts)))])
+            def some_channels(thread: int) -> None:
+                for block in blocks[thread::threads]:
+                    outputs(v.reshape(IN * IN, -1, C), slice(0, N), slice(0, T), block, thread)
+
+            self._run([partial(some_inputs, thread) for thread in range(min(threads, len(parts)))])
+            self._run([partial(some_channels, thread) for thread in range(min(threads, len(blocks)))])
+            return
+
+        def some_tiles(thread: int) -> None:
+            for images, tiles in parts[thread::threads]:
+                count = (images.stop - images.start) * (tiles.stop - tiles.start) * T
+                v = self._scratch(threads + thread, IN * IN * count * C).reshape(IN * IN, -1)
+                inputs(images, tiles, thread, v)
+                for block in blocks:
+                    outputs(v.reshape(IN * IN, -1, C), images, tiles, block, thread)
+
+        self._run([partial(some_tiles, thread) for thread in range(min(threads, len(parts)))])
 
     def _run(self, works: Sequence[Work]) -> None:
         """Do all of these, each on a thread of its own."""
