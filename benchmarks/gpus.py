@@ -82,7 +82,9 @@ def make(folder: Path, decoded: int) -> None:
         network,
         WeightsInfo("unknown", {}, SEED, "benchmarks/gpus.py", description=RESNET18.to_json()),
     )
-    pixels = np.lib.format.open_memmap(folder / "decoded.npy", "w+", np.uint8, (decoded, *IMAGENET.shape))
+    rows, columns, channels = IMAGENET.shape
+    shape = (decoded, channels, rows, columns)
+    pixels = np.lib.format.open_memmap(folder / "decoded.npy", "w+", np.uint8, shape)
 
     def one(number: int) -> None:
         rng = np.random.default_rng(number)
@@ -92,7 +94,7 @@ def make(folder: Path, decoded: int) -> None:
         file = io.BytesIO()
         Image.fromarray(noisy).save(file, "JPEG", quality=88)
         (folder / f"{number:05}.jpg").write_bytes(file.getvalue())
-        pixels[number::DISTINCT] = decode(file.getvalue(), IMAGENET)
+        pixels[number::DISTINCT] = decode(file.getvalue(), IMAGENET).transpose(2, 0, 1)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(one, range(min(DISTINCT, decoded))))

@@ -392,7 +392,7 @@ def test_the_examples_of_the_page(
         Image.fromarray(np.full((30, 40, 3), 9 * i, np.uint8)).save(f"photos/{i}.jpg")
     exec(stacking, {})
     pixels = np.load("photos.npy")
-    assert pixels.shape == (2, 224, 224, 3)
+    assert pixels.shape == (2, 3, 224, 224)
     assert (pixels == 9 * np.arange(2)[:, None, None, None]).all()
 
 

@@ -1,6 +1,7 @@
 """Pictures become pixels as torchvision makes them, whatever file they come in; damaged ones are named."""
 
 import io
+import json
 import os
 import struct
 import zlib
@@ -8,11 +9,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
 from mini_dnn.errors import MiniDnnError, PictureError, ShapeError, UsageError
+from mini_dnn.measuring.elsewhere import plain, source_of
 from mini_dnn.pictures import feed as feeding
 from mini_dnn.pictures.decode import decode, resized_size
 from mini_dnn.pictures.feed import Batch, Feed
@@ -389,6 +392,27 @@ def test_finished_pixels_are_mapped_to_memory(tmp_path: Path) -> None:
     assert [len(batch.pixels) for batch in found] == [4, 4, 2, 1]
     np.testing.assert_array_equal(np.concatenate([b.pixels for b in found])[:10, ..., 0], pixels)
     assert found[1].names[0] == f"{tmp_path}/pictures.npy[4]"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".h5"])
+def test_finished_planes_are_the_same_pictures(suffix: str, tmp_path: Path) -> None:
+    """Bytes in the order in which networks read them, so that nothing has to be put into another order."""
+    pixels = noise(5 * 12, 12, 3).reshape(5, 12, 12, 3)
+    files = [tmp_path / f"{name}{suffix}" for name in ("pixels", "planes")]
+    for file, array in zip(files, (pixels, np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), strict=True):
+        if suffix == ".npy":
+            np.save(file, array)
+        else:
+            with h5py.File(file, "w") as opened:
+                opened["pictures"] = array
+    for file in files:
+        (stack,) = sources([str(file)], None, SMALL)
+        assert isinstance(stack, Stack)
+        assert source_of(json.loads(json.dumps(plain(stack)))) == stack
+        parts = [part for _, _, part in stack.part(1, 5).batches(3)]
+        assert [part.shape for part in parts] == [(3, 12, 12, 3), (1, 12, 12, 3)]
+        np.testing.assert_array_equal(np.concatenate(parts), pixels[1:])
+    assert parts[0].transpose(0, 3, 1, 2).flags.c_contiguous
 
 
 def test_wrong_pixels_are_refused(tmp_path: Path) -> None:

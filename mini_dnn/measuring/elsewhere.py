@@ -139,7 +139,8 @@ def plain(source: Source) -> list[Any]:
     """
     if isinstance(source, Stack):
         path = str(source.path.resolve())
-        return ["stack", source.name, path, source.array, source.shape, source.first, source.last]
+        pictures = source.shape, source.planes, source.first, source.last
+        return ["stack", source.name, path, source.array, *pictures]
     match source.source:
         case Path():
             return ["file", source.name, str(source.source.absolute())]
@@ -154,8 +155,8 @@ def source_of(words: Sequence[Any]) -> Source:
     """What `plain` was given."""
     kind, name, text, *more = words
     if kind == "stack":
-        array, shape, first, last = more
-        return Stack(name, Path(text), array, tuple(shape), first, last)
+        array, shape, *pictures = more
+        return Stack(name, Path(text), array, tuple(shape), *pictures)
     if kind == "member":
         return File(name, Member(Path(text), *more))
     return File(name, Path(text) if kind == "file" else PictureError(text))

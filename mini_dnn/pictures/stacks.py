@@ -23,7 +23,7 @@ BETWEEN = ":"  # a file's name and the name of an array in it
 
 @dataclass(frozen=True)
 class Stack:
-    """Some of the pictures of a file, ``(N, rows, columns, channels) uint8``.
+    """Some of the pictures of a file.
 
     Parameters
     ----------
@@ -32,7 +32,10 @@ class Stack:
     path, array
         The file, and the name of the array in it; empty in a ``.npy`` file.
     shape
-        Of one picture.
+        Of one picture, (rows, columns, channels).
+    planes
+        Whether the array is ``(N, channels, rows, columns) uint8``, as networks on a device read it, and not
+        ``(N, rows, columns, channels) uint8``.
     first, last
         Which pictures.
     """
@@ -41,6 +44,7 @@ class Stack:
     path: Path
     array: str
     shape: tuple[int, int, int]
+    planes: bool
     first: int
     last: int
 
@@ -62,11 +66,16 @@ class Stack:
         return [self.name, self.array, self.first, self.last]
 
     def batches(self, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """First and last picture, and the pixels, of so many pictures at a time; no others are read."""
+        """First and last picture, and pixels (n, rows, columns, channels), of so many at a time."""
+        R, S, C = self.shape
         with opened(self.path, self.array) as pixels:
             for first in range(self.first, self.last, size):
                 last = min(first + size, self.last)
-                yield first, last, pixels[first:last].reshape(last - first, *self.shape)
+                part = pixels[first:last]
+                if self.planes:
+                    yield first, last, part.transpose(0, 2, 3, 1)
+                else:
+                    yield first, last, part.reshape(last - first, R, S, C)
 
 
 def is_stack(name: str) -> bool:
@@ -83,8 +92,9 @@ def stack(name: str, recipe: Recipe) -> Stack:
         It cannot be used, or its pixels are not those of the recipe.
     """
     R, S, C = recipe.shape
-    kind = f"(N, {R}, {S}, {C}) uint8" + (f" or (N, {R}, {S}) uint8" if C == 1 else "")
-    expected = f"expected decoded pictures, {kind}; see docs/classify.md"
+    shapes = [(R, S, C), (R, S) if C == 1 else (C, R, S)]
+    kind = " or ".join(f"(N, {', '.join(map(str, shape))})" for shape in shapes)
+    expected = f"expected decoded pictures, {kind} uint8; see docs/classify.md"
     path, array = named_array(name)
     try:
         with opened(path, array) as pixels:
@@ -92,10 +102,10 @@ def stack(name: str, recipe: Recipe) -> Stack:
     except (OSError, ValueError, EOFError, KeyError) as error:
         why = reason(error)
         raise UsageError(f"{name} cannot be used: {why}; {expected}") from error
-    fits = shape[1:] == recipe.shape or (C == 1 and shape[1:] == recipe.shape[:2])
-    if dtype != np.uint8 or not fits or not shape[0]:
+    if dtype != np.uint8 or shape[1:] not in shapes or not shape[0]:
         raise UsageError(f"{name} holds {shape} {dtype}; {expected}")
-    return Stack(name, path, array, recipe.shape, 0, shape[0])
+    planes = C > 1 and shape[1:] == (C, R, S) != (R, S, C)
+    return Stack(name, path, array, recipe.shape, planes, 0, shape[0])
 
 
 def named_array(name: str) -> tuple[Path, str]:
