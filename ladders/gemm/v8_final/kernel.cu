@@ -9,8 +9,8 @@
 //           shared memory, for any pitch. A product with a vector uses no tensor cores: it reads the matrix once. A
 //           kernel that is launched early is set up while the previous one ends, and waits before it reads. variant.py
 //           chooses among all of these by a model of the time.
-// Layout    as gemm/v7_specialised. The SHARE blocks of a cluster are below each other and share b: block i loads an
-//           equal part of the boxes of each tile of b. If blocks share k, each of SPLIT blocks has a part of the steps.
+// Layout    as gemm/v7_specialised. The SHARE blocks of a cluster are below each other and share b: block i loads the
+//           i-th part of the boxes of each tile of b. If blocks share k, each of SPLIT blocks has a part of the steps.
 //           Boxes that are loaded by hand, 64 lines of 64 elements, have the layout of the engine. Copies have lines of
 //           whole cache lines.
 // Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume; one warp produces, or LOADERS warpgroups
@@ -332,8 +332,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// ---- Lines of any pitch to lines that start with a line of the cache, filled up with zeros to eight elements: of one
-// operand or of both, whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
+// ---- Copies lines of any pitch to lines that start with a cache line, padded with zeros to a multiple of eight
+// elements. One launch copies one operand or both; the blocks of the second follow those of the first. A thread has
+// COPIED parts of eight elements in flight.
 struct Packed {
   const lines::Bits* from;
   uint4* to;
@@ -380,10 +381,10 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     of_b.copy(block - of_b_from);
 }
 
-// ---- The product of a matrix and a vector: sums over k of x[line][k] v[k], a line of c each
+// ---- The product of a matrix and a vector: for each line, the sum over k of x[line][k] v[k]
 using In = sums::Element<IN_TYPE>;
 
-struct Vector {  // v, the sums, and where c0 and c have them: elements from one to the next
+struct Vector {  // v, c0 and c; a step is the distance between two elements
   const In* v;
   const Out* c0;
   Out* c;
@@ -401,7 +402,7 @@ struct alignas(16) Eight {
   In part[8];
 };
 
-// Lines of k elements, one after the other: a warp for each.
+// Lines of k elements, one after the other. A warp has one line.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_rows(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
              int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
@@ -437,8 +438,8 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   if (lane == 0) vector.put(line, sum);
 }
 
-// Adjacent lines, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
-// each, and 32 rows of threads share its k again.
+// Adjacent lines, k after k. A cluster has 64 lines, and its blocks share k. In a block, a row of 8 threads has 8 lines
+// per thread, and 32 such rows share the block's k.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {

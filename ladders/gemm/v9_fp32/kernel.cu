@@ -281,7 +281,7 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// For the lines of an entry of the batch: the inverses of their factors, and which of them are wide.
+// For the lines of an entry of the batch: the inverses of their factors, and which lines have a wide range.
 struct Lines {
   const float* factors;
   const int* wide;
