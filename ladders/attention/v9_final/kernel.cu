@@ -8,7 +8,7 @@
 //           item. An item is three tiles of 64 queries, one for each of three warpgroups. The first scores of an item
 //           are computed together with the last values of the previous one. One warp starts the copies. It also
 //           computes the next item for all warps, because this needs divisions, which take longer than a row of
-//           products. An image has one token more than patches, so T is often a multiple of 64 plus 1 or 5. These few
+//           products. An image has one token more than patches, so T is often a multiple of 64 plus 1 or 5. These odd
 //           queries are computed by three otherwise idle warps. Keys are padded to a multiple of 16 only: all blocks
 //           but the last have the same size, and both sizes are compile-time constants.
 // Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. In shared memory, the results

@@ -3,8 +3,9 @@
 // Idea      A float is nearly the sum of two halves, high and low, with 11 bits each: a b = high_a high_b + high_a
 //           low_b + low_a high_b. The rest is 2^-24 of the product. Halves have the range 6e-8 to 65,504, so each line
 //           of an operand is first multiplied by a power of two that brings its largest element to 2^14 (exact, undone
-//           at the end). Tensor cores truncate sums, whereas fp32 arithmetic rounds, so their errors all have one sign
-//           and grow with k. They therefore add only 64 terms, and these sums are added in registers, with rounding.
+//           at the end). Tensor cores truncate sums, whereas fp32 arithmetic rounds. The errors of truncation all have
+//           the same sign and grow with k. The tensor cores therefore add only 64 terms, and these sums are added in
+//           registers, with rounding.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; float. A line is a row of a or a column of b. First, both are split into boxes of 64 lines and 32
 //           k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box after box

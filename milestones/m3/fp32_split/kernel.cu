@@ -4,8 +4,8 @@
 //           is the remainder times 2^11, as a half. Then x w = high high + (high low + low high) / 2^11; the product of
 //           both lows, 2^-22 of the whole, is omitted. There are three products instead of one. The products high high
 //           have one fp32 sum, and the other two share another one, so that small terms are added to small ones. Tensor
-//           cores truncate sums, whereas an addition outside of them rounds. They therefore sum high high over one
-//           filter row at a time, and these sums are added outside of them.
+//           cores truncate sums, whereas an addition outside of them rounds. The tensor cores therefore sum high high
+//           over one filter row at a time, and these sums are added in registers.
 // Layout    as in layers/custom, whose file this is with SPLIT = 1; the quads or pairs of the low halves follow the
 //           others. In layer 2, pairs need so much room that the image is read from L2 where it is packed (INPUTS = 0).
 // Mapping   as in layers/custom, but with smaller bands, strips and tiles, because weights need twice and sums three
