@@ -99,7 +99,7 @@ def test_without_fpdf2_there_is_markdown_and_a_note(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["m9", "--out", "x"], "no assignment 'm9'; there are m1, m2, m3, attention"),
+        (["m9", "--out", "x"], "no assignment 'm9'; expected one of m1, m2, m3, attention"),
         (["softmax", "--rubric", "fa24", "--out", "x"], "the rubric fa24 asks for no variant of softmax"),
     ],
 )

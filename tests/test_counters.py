@@ -226,7 +226,7 @@ def test_unknown_registers_limit_nothing() -> None:
 
 def test_names_of_gpus() -> None:
     assert gpu("RTX 4090") is GPUS["4090"]
-    with pytest.raises(UsageError, match="there are h200, h100"):
+    with pytest.raises(UsageError, match="expected one of h200, h100"):
         gpu("k80")
 
 

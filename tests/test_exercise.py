@@ -83,7 +83,7 @@ def test_a_blank_does_not_compile(tmp_path: Path, emulator: Device) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["new", "--exercise", "m3/sweep"], "m3/sweep has no exercise; there are m1/direct, "),
+        (["new", "--exercise", "m3/sweep"], "m3/sweep has no exercise; expected one of m1/direct, "),
         (["new", "--from", "m1"], "name the new folder: python"),
         (["hint", "m1/direct"], "direct is not an exercise: 'run.py new --exercise m1/direct' makes one"),
     ],

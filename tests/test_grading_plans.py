@@ -170,7 +170,7 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(cluster=[2, True])]), "a cluster has True"),
         (text([launch(cluster=[1, 1, 1, 1])]), "expected an integer from 1 to 8"),
         (text([launch(early=1)]), "an invalid step of the plan"),
-        (text([launch(args=[["buffer", "z"]])]), "there are x, w, y"),
+        (text([launch(args=[["buffer", "z"]])]), "expected one of x, w, y"),
         (text([launch(args=[["int", 2**31]])]), "integer from -2147483648"),
         (text([launch(args=[["scalar", "object", 1]])]), "an argument"),
         (text([launch(args=[["scalar", "int32", float("inf")]])]), "an argument"),
@@ -179,7 +179,7 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(args=[["scalar", "float16", -(10**400)]])]), "digits is too large"),
         (text([launch(args=[["images", "x", 0, 4]])]), "Images of 'x'"),
         (text([launch(args=[["images", "x", -1, 2]])]), "Images of 'x'"),
-        (text([launch(args=[["map", "z", [1, 4], None, None, 0, None, None]])]), "there are x, w, y"),
+        (text([launch(args=[["map", "z", [1, 4], None, None, 0, None, None]])]), "expected one of x, w, y"),
         (
             text([launch(args=[["map", "x", [1, 4], [9999, 4], [4], 0, None, None]])]),
             "reaches over 159984 bytes",
@@ -198,7 +198,7 @@ def launch(**changes: Any) -> dict[str, Any]:
             "copies 'col' in",
         ),
         (text([{"copy_out": ["y", 0, 99], "stream": 0}]), "Images of 'y'"),
-        (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "there are"),
+        (text([{"symbol": "s", "buffer": "../x", "stream": 0}]), "expected one of"),
         (text([gemm(9999, 9999, 1)]), "it reaches 9,999 elements of a, which has"),
         (text([gemm(1, 1, 1, batch=9999)]), "reaches 9,999 elements of a"),
         (text([gemm(2, 1, 1, lda=9999)]), "reaches 10,000 elements of a"),
@@ -209,7 +209,7 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([gemm(1, 1, 1, layout="xx")]), "layout of a gemm is 'xx'"),
         (text([gemm(1, 1, 1, alpha="1")]), "alpha of a gemm is '1'"),
         (text([gemm(1, 1, 1) | {"product": [1, 1, 1]}]), "a gemm with 3 sizes and factors; expected 10"),
-        (text([gemm(1, 1, 1, a="z")]), "there are x, w, y"),
+        (text([gemm(1, 1, 1, a="z")]), "expected one of x, w, y"),
         (
             text([gemm(1, 1, 4, a="col")], scratch=scratch("float16", [4], "")),
             "does not multiply float16 by float32 into float32",
@@ -236,7 +236,7 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([], defines={"A": "1\n#include"}), "integer"),
         (text([launch()] * 4000, setup=[launch()] * 97), "a plan of 4097 steps"),
         (text([], setup=[launch(grid=[0])]), "integer from 1"),
-        (text([], setup=[launch(args=[["buffer", "x"]])]), "the setup names a buffer 'x'; there are none"),
+        (text([], setup=[launch(args=[["buffer", "x"]])]), "the setup names a buffer 'x'; it has no buffers"),
         (text([], setup=[{"copy_in": ["x", 0, 1], "stream": 0}]), "the setup copies 'x' in; it may copy not"),
     ],
 )
@@ -247,7 +247,9 @@ def test_what_is_no_plan(answer: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["images", "probabilities"])
 def test_setup_reads_weights_alone(name: str) -> None:
-    with pytest.raises(VariantError, match=rf"the setup names a buffer '{name}'; there are conv1\.weight, "):
+    with pytest.raises(
+        VariantError, match=rf"the setup names a buffer '{name}'; expected one of conv1\.weight, "
+    ):
         decoded(text([], setup=[launch(args=[["buffer", name]])]), NETWORK)
 
 

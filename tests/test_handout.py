@@ -310,7 +310,7 @@ def test_a_piece_of_a_solution_is_found_in_any_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--keep", "m9", "--out", "x"], "--keep m9: no variant has that name; there are attention, "),
+        (["--keep", "m9", "--out", "x"], "--keep m9: no variant has that name; expected one of attention, "),
         (
             ["--keep", "softmax", "--out", "x"],
             "the program of a handout needs a kernel for conv2d; add m1/direct",

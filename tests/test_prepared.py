@@ -157,7 +157,7 @@ def test_memory_is_given_back_where_a_plan_is_broken(quick_emulator: Device, tmp
         name="broken",
         folder=tmp_path,
     )
-    with pytest.raises(VariantError, match="names a buffer 'nobody'; there are x, w, y, col"):
+    with pytest.raises(VariantError, match="names a buffer 'nobody'; expected one of x, w, y, col"):
         ready(variant, SHAPE, quick_emulator)
     assert quick_emulator.free_bytes() == before
 

@@ -142,7 +142,7 @@ class TestVerb:
             (["--tool", "ncu", "--batch", "0"], "--batch 0: expected 1 or more"),
             (
                 ["--tool", "ncu", "--at", "conv3"],
-                "conv2d has no such problem (did you mean 'conv2'?); there are",
+                "conv2d has no such problem (did you mean 'conv2'?); expected one of",
             ),
             (["--tool", "ncu", "--shapes", "1,2"], "--shapes '1,2' does not have the form N,C,H,W,M,R,S"),
             (

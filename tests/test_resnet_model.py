@@ -85,7 +85,7 @@ def test_what_a_description_leaves_out_is_resnet_18s() -> None:
     ("change", "message"),
     [
         ({"format": "other"}, '"format": "mini_dnn.resnet/1"'),
-        ({"depth": 18}, "no field depth in a description; there are image, channels"),
+        ({"depth": 18}, "no field depth in a description; expected one of image, channels"),
         ({"widths": [1, 2, 3]}, "widths must be 4 integers"),
         ({"widths": "1234"}, "widths must be 4 integers"),
         ({"widths": 7}, "widths must be 4 integers"),

@@ -76,7 +76,7 @@ def test_unwritten_output_is_nan(tmp_path: Path, device: Device) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("x", "out", 3), "names a buffer 'out'; there are x, w, y"),
+        (("x", "out", 3), "names a buffer 'out'; expected one of x, w, y"),
         (("x", "y", 2**31), "passes 2147483648, which does not fit in C's int; pass np.int64"),
     ],
 )
@@ -164,7 +164,7 @@ def test_api_has_a_function_for_each_operation(tmp_path: Path) -> None:
 def test_api_refuses_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match="float64"):
         conv2d(X.astype(np.float64), ONE, "cpu")
-    with pytest.raises(UsageError, match="no device 'gpu'; there are auto, cuda, emulator"):
+    with pytest.raises(UsageError, match="no device 'gpu'; expected one of auto, cuda, emulator"):
         conv2d(X, ONE, "m1", device="gpu")
 
 

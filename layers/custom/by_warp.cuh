@@ -1,12 +1,12 @@
-// Products by mma.sync, on quads (mini_dnn/quads.cuh): a warp does jobs of 8 columns of quads in one strip of ROWS rows
-// of quads, STRIPS a band, or at the right edge 2 or 4 columns of several strips.
+// Products by mma.sync, on quads (mini_dnn/quads.cuh). A band has STRIPS strips of ROWS rows of quads. A warp processes
+// jobs of 8 columns of quads in one strip or, at the right edge, of 2 or 4 columns in several strips.
 #pragma once
 #include <mini_dnn/quads.cuh>
 
 typedef quads::Filter<C, M, R, S> Filter;
 #include "out.cuh"
 
-// How a thread walks over rows of `pitch` quads: from its first one on in steps of THREADS, without a division.
+// How a thread moves through rows of `pitch` quads in steps of THREADS, without a division.
 struct Walk {
   int row, column, rows, columns, pitch;
   __device__ explicit Walk(int pitch)
@@ -28,14 +28,14 @@ struct Products {
   Filter high, low;
   quads::Jobs jobs;
   Walk walk;
-  uint2* quad;  // of a band; with SPLIT those of the low halves behind them
+  uint2* quad;  // of a band; with SPLIT, those of the low halves follow
 
   __device__ Products(void* memory, int Q)
       : jobs(STRIPS, (Q + X - 1) / X),
         walk(jobs.columns - 1 + Filter::steps * quads::per_step),
         quad(static_cast<uint2*>(memory)) {}
 
-  // A band with `rows` rows of pixels to quads. Zero where the image is not.
+  // Packs a band with `rows` rows of pixels into quads, with zeros outside the image.
   __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W, Scale& scale) const {
     for (Walk at = walk; at.row < ROWS_IN; at.step()) {
       const int h0 = at.row * Y, w0 = at.column * X;
@@ -59,7 +59,7 @@ struct Products {
     }
   }
 
-  // All sums of a band of `rows` output rows to a slab.
+  // Computes all sums of a band of `rows` output rows, and writes them to a slab.
   __device__ __forceinline__ void run(const Slab& slab, int rows, int Q, const Undo& undo) const {
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     for (int job = warp; job < jobs.count; job += WARPS) {

@@ -1,12 +1,12 @@
-// Products by wgmma, on pairs (mini_dnn/pairs.cuh): a warpgroup does tiles of 8 pairs of columns and GROUPS pairs of
-// rows, one below the other, or at the right edge of one pair of columns and 24 pairs of rows.
+// Products by wgmma, on pairs (mini_dnn/pairs.cuh). A warpgroup processes tiles of 8 pairs of columns and GROUPS pairs
+// of rows, one below the other or, at the right edge, of one pair of columns and 24 pairs of rows.
 #pragma once
 #include <mini_dnn/pairs.cuh>
 
 typedef pairs::Filter<C, M, R, S> Filter;
 #include "out.cuh"
 
-// Where lanes have rows: pixels (p + dy, q), (p + dy, q + 1) and the same two rows further down.
+// The pixels of a lane: (p + dy, q), (p + dy, q + 1), and the same two columns two rows further down.
 __device__ __forceinline__ void put_edge(const Slab& slab, int m, int p, int dy, int q, int rows, int Q,
                                          const float (&sum)[4]) {
   float* const channel = slab.out + m * slab.pitch;
@@ -33,19 +33,19 @@ __device__ __forceinline__ void put_edge(const Slab& slab, int m, int p, int dy,
 
 struct Products {
   static constexpr int WARPGROUPS = WARPS / 4, TILES = BAND / (2 * GROUPS);
-  static constexpr int TOGETHER = INPUTS > 0 ? 2 : 7;  // pairs that a thread reads at once: L2 takes longer
+  static constexpr int TOGETHER = INPUTS > 0 ? 2 : 7;  // pairs that a thread reads at once: more if from L2
   static_assert(WARPS % 4 == 0 && BAND % (2 * GROUPS) == 0, "whole warpgroups, whole tiles");
 
   Filter high, low;
   pairs::Layout at;
-  uint4* slot;  // pairs of a band; with SPLIT those of the low halves behind them
+  uint4* slot;  // pairs of a band; with SPLIT, those of the low halves follow
 
   __device__ Products(void* memory, int Q)
       : at(pairs::Layout::of<Filter>(BAND, Q, GROUPS)), slot(static_cast<uint4*>(memory)) {
     for (int i = threadIdx.x; i < (1 + SPLIT) * at.size; i += THREADS) slot[i] = make_uint4(0, 0, 0, 0);
   }
 
-  // A band with `rows` rows of pixels to pairs. Zero where the image is not.
+  // Packs a band with `rows` rows of pixels into pairs, with zeros outside the image.
   __device__ __forceinline__ void pack(const float* in, int plane, int rows, int W, Scale& scale) const {
     const int across = min(at.columns, THREADS), down = THREADS / across, first = threadIdx.x / across;
     if (first >= down) return;
@@ -101,7 +101,7 @@ struct Products {
     }
   }
 
-  // Of a column at the edge. A pixel past it repeats the last one, which changes no maximum.
+  // For a column at the edge: pixels beyond it repeat the last one, which changes no maximum.
   __device__ __forceinline__ void edge(float (&acc)[pairs::edge_groups][4], int row, int column, int Q,
                                        const Undo& undo) const {
     multiply(acc, pairs::Operand::edge(slot, at, row, column), undo);
@@ -110,10 +110,10 @@ struct Products {
       for (int i = 0; i < pairs::edge_groups; i++) acc[i][2] = acc[i][0], acc[i][3] = acc[i][1];
   }
 
-  // All sums of a band of `rows` output rows to a slab.
+  // Computes all sums of a band of `rows` output rows, and writes them to a slab.
   __device__ __forceinline__ void run(const Slab& slab, int rows, int Q, const Undo& undo) const {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, m = Filter::m(g), dy = Filter::dy(g);
-    const int mine = WARPS == 4 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same for all lanes, as is seen
+    const int mine = WARPS == 4 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);  // a warp agrees
     constexpr int COLUMNS = POOL == 4 ? 2 : 1;                                 // of pairs, that a window takes
     for (int column = (WARPGROUPS - 1 - mine) * COLUMNS; column < at.rest; column += WARPGROUPS * COLUMNS)
       for (int row = 0; 2 * row < rows; row += pairs::edge_n) {

@@ -25,8 +25,8 @@
 //           (zeros of A times infinity). With SPLIT, these limits do not apply: see range.cuh. Bulk copies are used if
 //           rows are multiples of 16 bytes; otherwise elements are copied one by one.
 // Hazards   reset runs before each conv, on its stream, and no state outlives a launch: an aborted launch has no effect
-//           on the next one, and two simultaneous launches have a counter each. Two barriers per unit; a comment at
-//           each says what it waits for.
+//           on the next one, and two simultaneous launches have a counter each. There are two barriers per unit; a
+//           comment at each says what it waits for.
 // Source    PTX ISA: mma.m16n8k16, wgmma.mma_async, cp.async.bulk, mbarrier. CUDA C++ Programming Guide, asynchronous
 //           data copies. On SPLIT: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores",
 //           arXiv:2203.03341.
@@ -36,13 +36,13 @@ constexpr int WINDOW = POOL > 1 ? POOL : 1;  // of the pool
 
 #ifndef DIRECT
 constexpr int THREADS = 32 * WARPS;
-constexpr int AHEAD = INPUTS > 0 ? INPUTS : 1;  // units that are taken before their turn
+constexpr int AHEAD = INPUTS > 0 ? INPUTS : 1;  // units that are fetched in advance
 
 #if SPLIT
 #include "range.cuh"
 static_assert(!POOL, "sums of two halves are not pooled");
 #else
-struct Scale {  // operands and sums stay as they are
+struct Scale {  // without SPLIT: operands and sums are unchanged
   __device__ __forceinline__ void operator()(float (&)[4]) const {}
 };
 typedef Scale Undo;
@@ -55,14 +55,14 @@ typedef Scale Undo;
 constexpr int TILE_M = Filter::tile_m;
 
 struct Unit {
-  int n, p0, rows;  // image, first output row, output rows; no rows: there is no more work
+  int n, p0, rows;  // image, first output row, output rows (0: no more work)
 };
 __device__ Unit unit(int id, int N, int P) {
   const int bands = (P + BAND - 1) / BAND, n = id / bands, p0 = (id - n * bands) * BAND;
   return {n, p0, n < N ? min(BAND, P - p0) : 0};
 }
 
-// Starts the copies of a unit's input rows, to shared memory or with INPUTS 0 as far as L2.
+// Starts the copies of a unit's input rows to shared memory or, if INPUTS is 0, only to L2.
 __device__ void start_load(float* in, const float* x, Unit u, int H, int W, int plane, bool by16, ptx::mbarrier* full) {
   const int rows = u.rows + R - 1;
   const float* from = x + (long long)u.n * C * H * W + (long long)u.p0 * W;
@@ -85,8 +85,8 @@ __device__ void start_load(float* in, const float* x, Unit u, int H, int W, int 
   }
 }
 
-// Starts the copies of a slab to y, whose planes are P by Q: channel by channel, or at once where the slab is whole
-// images as they are in y.
+// Starts the copies of a slab to y, whose planes are P by Q: channel by channel, or in one copy if the slab has the
+// layout of whole images of y.
 __device__ void start_store(float* y, const float* slab, Unit u, int m0, int P, int Q, int out_pitch) {
   const int channels = min(TILE_M, M - m0), count = (u.rows + WINDOW - 1) / WINDOW * Q;
   const bool whole = WHOLE && out_pitch == P * Q;
@@ -108,12 +108,12 @@ __device__ void start_store(float* y, const float* slab, Unit u, int m0, int P, 
 extern "C" __global__ void reset(unsigned* next) { next[threadIdx.x] = 0; }
 #endif
 
-// With SPLIT w is what `prepare` has made of it.
+// With SPLIT, w has been scaled by `prepare`.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, unsigned* next, int N, int H,
          int W, int in_plane, int out_pitch) {
   extern __shared__ __align__(128) float memory[];
-  __shared__ Unit units[2 * AHEAD];  // in the buffers, and those that follow them
+  __shared__ Unit units[2 * AHEAD];  // those in the buffers, and the next ones
   __shared__ ptx::mbarrier full[AHEAD];
 #if SPLIT
   __shared__ Range shared;  // of a band that does not fit
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #endif
   }
   ptx::fence_proxy_async();
-  __syncthreads();  // units are taken, mbarriers are there
+  __syncthreads();  // units are fetched, mbarriers are initialised
   if (!units[0].rows) return;
   for (int i = 0; i < AHEAD; i++) {
     if (units[i].rows) start_load(inputs + i * in_pitch, x, units[i], H, W, in_plane, by16, full + i);
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #endif
     if (!landed) {
       ptx::cp_async_wait<AHEAD - 1>();
-      __syncthreads();  // the input has landed for all
+      __syncthreads();  // the copies of all threads have arrived
     }
     auto pack = [&](Scale& scale) {
       if constexpr (INPUTS > 0) {
@@ -181,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #if SPLIT
     int exponent = USUAL;
     bool wide = of_weights.wide;
-    // operands are there, the input has been read, the slab's last results have left
+    // operands are packed, the input has been read, the slab's previous results have been copied
     if (__syncthreads_or(!scale.range.fits(USUAL)) || abs(USUAL + of_weights.exponent) > MOST) {
       const Range range = range_of_block(scale.range, shared);
       exponent = beside(range, of_weights.exponent);
@@ -191,12 +191,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         pack(scale);
       }
       ptx::fence_proxy_async();
-      __syncthreads();  // operands are there, the range has been read
+      __syncthreads();  // operands are packed, the range has been read
       if (threadIdx.x == 0) shared = Range{};
     }
     const Undo undo{power_of_two(-exponent - of_weights.exponent)};
 #else
-    __syncthreads();  // operands are there, the input has been read, the slab's last results have left
+    __syncthreads();  // operands are packed, the input has been read, the slab's previous results have been copied
     const Undo undo;
 #endif
     if (units[following].rows) start_load(in, x, units[following], H, W, in_plane, by16, full + buffer);
@@ -204,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     products.run({slab, out_pitch, PQ}, u.rows, Q, undo);
 #if SPLIT
     if (wide) {
-      __syncthreads();  // the slab is complete, but for sums that are made again
+      __syncthreads();  // the slab is complete, except for sums that are computed again
       const float least = exponent == NO_POWER ? NAN : LEAST * undo.factor;
       const float as_was = of_weights.exponent == NO_POWER ? 1.0f : power_of_two(-of_weights.exponent);
       sum_plainly(x + ((long long)u.n * C * H + u.p0) * W, w + m0 * C * R * S, as_was, least, slab, out_pitch, u.rows,

@@ -1,21 +1,22 @@
-// The way of sums out of registers: as they are, or after ReLU and a maximum over windows.
+// How sums leave the registers: unchanged, or after ReLU and a maximum over windows.
 #pragma once
 
 constexpr int X = Filter::width, Y = Filter::height;  // of a quad of sums
 
-// Results of a band on their way to y.
+// Results of a band, before they are copied to y.
 struct Slab {
   float* out;
   int pitch, width;  // of a channel, of a row
 };
 
-// Where this lane's sums of a job go: its columns 2t and 2t + 1 of quads, channel m and where X is 1 also m + 8.
+// Where this lane's sums of a job are stored: columns 2t and 2t + 1 of quads, of channel m and, if X is 1, also of
+// channel m + 8.
 struct Target {
-  float* out;          // null: nowhere
+  float* out;          // null: they are not stored
   int p, q;            // its first pixel before pooling: row of the band, column of the image
-  int rows, Q;         // that there are
-  int width, pitch;    // of a row and of a channel, where they go
-  bool shared = true;  // two lanes' columns are of one window
+  int rows, Q;         // the numbers of existing rows and columns
+  int width, pitch;    // of a row and of a channel of the slab
+  bool shared = true;  // the columns of two lanes belong to one window
 
   // The lane's first pixel is (p0 + dy, q), p0 the first row of the job.
   __device__ __forceinline__ Target(const Slab& slab, int m, int p0, int dy, int q, int rows, int Q)
@@ -27,7 +28,7 @@ struct Target {
   }
 };
 
-// Row p of quads: two or four neighbouring pixels.
+// Stores row p of quads: two or four neighbouring pixels.
 __device__ __forceinline__ void store(const Target& to, int p, const float (&sum)[4]) {
   if (!to.out || (SHORT && to.p + p * Y >= to.rows)) return;
   float* out = to.out + p * Y * to.width;
@@ -55,10 +56,10 @@ __device__ __forceinline__ void store(const Target& to, int p, const float (&sum
   }
 }
 
-// Row p of quads into the maxima `top`, which begin at 0, the least that ReLU leaves; complete windows go out.
-// Columns past the image repeat its last quad, which changes no maximum.
+// Adds row p of quads to the maxima `top`, which start at 0, the minimum after ReLU, and stores complete windows.
+// Columns beyond the image repeat its last quad, which changes no maximum.
 __device__ __forceinline__ void pool(const Target& to, int p, float (&top)[2], const float (&sum)[4]) {
-  // X 1: of channel m, of channel m + 8. X 2: two windows of channel m, or with POOL 4 one.
+  // If X is 1: a window of channel m and one of channel m + 8. If X is 2: two windows of channel m, or one with POOL 4.
   float v[2] = {ptx::max_nan(sum[0], sum[X == 2 ? 2 : 1]), ptx::max_nan(sum[X == 2 ? 1 : 2], sum[3])};
   if constexpr (X == 2 && ODD) {  // the last quad has no right half
     if (to.q + 1 >= to.Q) v[0] = sum[0];
@@ -71,7 +72,7 @@ __device__ __forceinline__ void pool(const Target& to, int p, float (&top)[2], c
   v[0] = top[0], v[1] = top[1];
   top[0] = top[1] = 0.0f;
   if constexpr (X == 2 && POOL == 4) v[0] = ptx::max_nan(v[0], v[1]);
-  if constexpr (X == 2 && POOL == 2 && Y == 2) {  // of the two lanes that have rows of both windows each takes one
+  if constexpr (X == 2 && POOL == 2 && Y == 2) {  // two lanes have rows of both windows, and each takes one window
     const bool second = threadIdx.x & 16;
     v[0] = ptx::max_nan(second ? v[1] : v[0], __shfl_xor_sync(~0u, second ? v[0] : v[1], 16));
   } else if constexpr (Y == 2) {
@@ -88,7 +89,7 @@ __device__ __forceinline__ void pool(const Target& to, int p, float (&top)[2], c
     if (to.q + 2 < to.Q) out[1] = v[1];
 }
 
-// Row p of quads of a job: the sums go out. `top`: 0 before the first row.
+// Stores the sums of row p of quads of a job. `top` must be 0 before the first row.
 __device__ __forceinline__ void put(const Target& to, int p, float (&top)[2], float (&sum)[4]) {
   if constexpr (POOL > 1) {
     pool(to, p, top, sum);

@@ -1,8 +1,8 @@
 // layers/fused: convolution, ReLU and max-pool in one kernel: layers/custom with a reduction in its registers.
 //
 // Idea      The largest array of the network is the output of the convolution, which the next layers read only to make
-//           it smaller. Here it never leaves the registers: a window of the pool is in the sums of one thread, or of
-//           two or four threads whose lanes differ in one or two bits, and only the pooled output is stored.
+//           it smaller. Here it never leaves the registers: the sums of a window belong to one thread, or to two or
+//           four threads whose lane numbers differ in one or two bits. Only the pooled output is stored.
 // Layout    as in layers/custom, whose file this is with POOL > 0, except y (N,M,PP,PQ) with PP = ceil(P / POOL), PQ =
 //           ceil(Q / POOL): truncated windows at the lower and right edges count. Slabs are also pooled.
 // Mapping   as in layers/custom. A strip has whole windows, whose rows are processed one after the other by the same
@@ -11,10 +11,10 @@
 // Roofline  bytes 4 (N C H W + M K + N M PP PQ): 0.13 + 0.07 ms at 4.3 TB/s for the course's layers, N = 10,000.
 //           Products: 800 + 2,184 per image, 0.05 + 0.15 ms at the 600 TFLOP/s that mma.sync reached in a loop without
 //           other instructions.
-// Gain      over layers/custom and separate pooling: the output is not stored, and the pool does not read it again.
-//           0.42 and 0.31 of the bytes of layers/custom remain.
+// Gain      over layers/custom and separate pooling: the output is neither stored nor read again by the pool. 0.42 and
+//           0.31 of the bytes of layers/custom remain.
 // Limits    POOL 1, 2 or 4; the other limits are those of layers/custom, where conv_direct processes such shapes.
-// Hazards   as in layers/custom. Pixels beyond the edge must not be the maximum: maxima start at 0, the minimum after
-//           ReLU; rows beyond the edge are skipped, and columns beyond it repeat the last quad.
+// Hazards   as in layers/custom. Pixels beyond the edge must not change a maximum. Maxima start at 0, the minimum after
+//           ReLU. Rows beyond the edge are skipped, and columns beyond it repeat the last quad.
 // Source    as layers/custom; __shfl_xor_sync: CUDA C++ Programming Guide, "Warp Shuffle Functions".
 #include "../custom/kernel.cu"

@@ -160,7 +160,7 @@ def problems_of(
         if unknown:
             known = ", ".join(found)
             hint = meant(unknown[0], found)
-            what = f"{operation.name} has no such problem{hint}; there are {known}"
+            what = f"{operation.name} has no such problem{hint}; expected one of {known}"
             raise UsageError(f"--at {unknown[0]}: {what}")
         found = {name: found[name] for name in names or found}
     if batch is not None:

@@ -47,7 +47,7 @@ def check_name(name: str) -> None:
         The message lists the names.
     """
     if name not in DEVICES:
-        raise UsageError(f"no device '{name}'{meant(name, DEVICES)}; there are {', '.join(DEVICES)}")
+        raise UsageError(f"no device '{name}'{meant(name, DEVICES)}; expected one of {', '.join(DEVICES)}")
 
 
 def _emulator() -> Device:

@@ -308,9 +308,10 @@ def _images(name: str, first: Any, last: Any, buffers: _Buffers) -> Images:
 
 def _buffer(name: Any, buffers: _Buffers) -> str:
     if not isinstance(name, str) or name not in buffers.known:
+        known = f"expected one of {', '.join(buffers.known)}" if buffers.known else "it has no buffers"
         raise VariantError(
-            f"the {buffers.where} names a buffer {str(name)[:100]!r}; there are "
-            f"{', '.join(buffers.known) or 'none'} (scratch= in variant.py adds more)"
+            f"the {buffers.where} names a buffer {str(name)[:100]!r}; {known} "
+            "(scratch= in variant.py adds more)"
         )
     return name
 

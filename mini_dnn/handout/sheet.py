@@ -50,7 +50,7 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
     """
     if group not in groups():
         hint = meant(group, groups())
-        raise UsageError(f"no assignment '{group}'{hint}; there are {', '.join(groups())}")
+        raise UsageError(f"no assignment '{group}'{hint}; expected one of {', '.join(groups())}")
     asked = _asked(group, rubric)
     variants = [(find(one.name), one) for one in asked if one.name in names()]
     if not variants:

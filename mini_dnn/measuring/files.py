@@ -135,7 +135,9 @@ def serving_file(content: Fields, file: Path) -> ServingFile:
     record = converted(content, ServingFile, file)
     for at, row in enumerate(record.growth):
         if row.op not in ops.names():
-            refuse(file, f"growth[{at}].op: no operation '{row.op}'; there are {', '.join(ops.names())}")
+            refuse(
+                file, f"growth[{at}].op: no operation '{row.op}'; expected one of {', '.join(ops.names())}"
+            )
     return record
 
 

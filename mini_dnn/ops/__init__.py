@@ -32,7 +32,7 @@ def find(name: str) -> Operation:
         There is none.
     """
     if name not in names():
-        hint = meant(name, names()) or f"; there are {', '.join(names())}"
+        hint = meant(name, names()) or f"; expected one of {', '.join(names())}"
         raise VariantError(f"no operation '{name}'{hint}. An operation is a file in mini_dnn/ops")
     operation: Operation = import_module(f"{__name__}.{name}").OPERATION
     return operation

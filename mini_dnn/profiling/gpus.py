@@ -107,7 +107,7 @@ def gpu(name: str) -> Gpu:
     found = GPUS.get(name.lower().removeprefix("rtx").strip(" -_"))
     if found is None:
         hint = meant(name, GPUS)
-        raise UsageError(f"--gpu {name}: no such GPU in the table{hint}; there are {', '.join(GPUS)}")
+        raise UsageError(f"--gpu {name}: no such GPU in the table{hint}; expected one of {', '.join(GPUS)}")
     return found
 
 

@@ -273,7 +273,8 @@ def argument(
 def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
     """What is said of a step that names a buffer which is not there."""
     return VariantError(
-        f"{what} names a buffer '{name}'; there are {', '.join(known)} (scratch= in variant.py adds more)"
+        f"{what} names a buffer '{name}'; expected one of {', '.join(known)} "
+        "(scratch= in variant.py adds more)"
     )
 
 

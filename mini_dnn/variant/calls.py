@@ -105,7 +105,7 @@ def _check(call: Call, buffers: Mapping[str, Array], variant: Any, what: str) ->
     for name, array in problem.arrays.items():
         of = call.arrays[name]
         if of not in buffers:
-            raise VariantError(f"{what} names a buffer '{of}'; there are {', '.join(buffers)}")
+            raise VariantError(f"{what} names a buffer '{of}'; expected one of {', '.join(buffers)}")
         buffer = buffers[of]
         if buffer.dtype != array.dtype:
             raise VariantError(f"{what}: {name} is {array.dtype}, and the buffer '{of}' {buffer.dtype}")
@@ -132,7 +132,7 @@ def _problem(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -
         raise VariantError(f"{what} has beta {step.beta:g}; it adds to no array, so leave beta out")
     for name in (step.a, step.b, step.c):
         if name not in arrays:
-            raise VariantError(f"{what} names a buffer '{name}'; there are {', '.join(arrays)}")
+            raise VariantError(f"{what} names a buffer '{name}'; expected one of {', '.join(arrays)}")
     given = {letter: arrays[name] for letter, name in (("a", step.a), ("b", step.b), ("c", step.c))}
     if beyond := step.product.beyond(given):
         raise VariantError(f"{what}: {beyond}")

@@ -65,7 +65,7 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
     file = variant.folder / FILE
     if not file.is_file():
         raise UsageError(
-            f"{variant.name} has no exercise; there are {', '.join(exercises())}. 'run.py new' without "
+            f"{variant.name} has no exercise; expected one of {', '.join(exercises())}. 'run.py new' without "
             "--exercise copies the whole variant"
         )
     found = tuple(

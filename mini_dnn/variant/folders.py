@@ -166,7 +166,7 @@ def folder_of(name: str | Path) -> Path:
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
-    hint = meant(name, known) or f"; there are {', '.join(some)}{more}"
+    hint = meant(name, known) or f"; expected one of {', '.join(some)}{more}"
     raise VariantError(f"no variant {asked}{hint}. 'run.py list' shows all; a path to a folder works too")
 
 

@@ -32,7 +32,7 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
         found = [name for name in names() if name == short or f"{name}/".startswith(f"{word}/")]
         if not found:
             groups = sorted({name.partition("/")[0] for name in names()})
-            hint = meant(word, [*names(), *groups]) or f"; there are {', '.join(groups)}"
+            hint = meant(word, [*names(), *groups]) or f"; expected one of {', '.join(groups)}"
             raise UsageError(f"{flag} {word}: no variant has that name{hint}")
         asked += found
     for name in asked:  # grows while it is read

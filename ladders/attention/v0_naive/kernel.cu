@@ -6,11 +6,11 @@
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D); halves or floats, sums in
 //           float. One kernel supports both: entries, heads and tokens have strides, and the numbers of a token are
 //           adjacent. `part` is the distance from q to k, and from k to v.
-// Mapping   threadIdx.x -> element of o, row by row, in a piece of THREADS; blockIdx.x -> piece, of one head after the
-//           other. Each of the D threads of a row computes the same scores.
+// Mapping   threadIdx.x -> element of o, row by row, in a piece of THREADS elements; blockIdx.x -> piece, head after
+//           head. Each of the D threads of a row computes the same scores.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
-//           TB/s. However, scores are computed 64 times, in both passes: 6.7 TFLOP, 100 ms at 67 TFLOP/s (float), and
-//           each FMA needs two loads, which are the same for all threads of a warp: some 800 ms.
+//           TB/s. However, each score is computed 64 times in each of the two passes: 6.7 TFLOP, 100 ms at 67 TFLOP/s
+//           (float). Each FMA also needs two loads, which are the same for all threads of a warp: some 800 ms.
 // Gain      none: this is the first rung, with which the others are compared.
 // Limits    a grid has at most 2^31 - 1 pieces.
 // Hazards   none: threads share nothing. The exponential of a large score could overflow, which the first pass

@@ -4,18 +4,19 @@
 //           Without them, its threads need 8 D FMAs and twice as many loads. The product with v is unchanged.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles in shared memory [token][place], half, with zeros beyond T. k is stored as in memory,
-//           and is read as col_major, which is k^T. Scores, then exponentials: float, [query][key], followed by PAD
-//           floats.
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 of KEYS keys; it keeps the
-//           queries in fragments. Otherwise as in v2.
+//           and is read as col_major, which is k^T. Scores, and later exponentials, are float [query][key]; each line
+//           is followed by PAD floats.
+// Mapping   blockIdx.x -> tile of ROWS queries, head after head. Warp -> 16 of KEYS keys; it keeps the queries in
+//           fragments. Otherwise as in v2.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
 //           TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float), but 4 ms for its loads from shared
-//           memory. Keys are D halves apart there: the 8 lines that are read at once start in the same bank, 1.9 ms.
-// Gain      over attention/v2_coalesced: 2.5, to 8 ms. Now the loads of the product with v are the limit.
+//           memory. Loads of keys take 1.9 ms: keys are D halves apart, so the 8 lines that are read at once start in
+//           the same bank.
+// Gain      over attention/v2_coalesced: a factor of 2.5, to 8 ms. Now the loads of the product with v are the limit.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles.
 // Hazards   __syncthreads: after loads, after scores, and before tiles are overwritten. CUDA does not specify which
-//           thread has which score: they pass through shared memory. Pointers of fragments are aligned to 32 bytes,
-//           pitches to 16.
+//           thread has which score, so scores pass through shared memory. Pointers of fragments are aligned to 32
+//           bytes, pitches to 16.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions".
 #include <cuda_fp16.h>
 #include <mma.h>

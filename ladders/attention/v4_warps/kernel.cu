@@ -5,19 +5,20 @@
 //           its places of the output for all 16 queries: each value that it reads is used in 16 products.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
-//           its own patch: its queries pass through it, then its scores and exponentials, float, [query][key]. PAD
-//           floats after each line put the groups of four floats that are read at once into different banks.
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
+//           its own patch of shared memory for its queries, and later for its scores and exponentials, float
+//           [query][key]. Each line is followed by PAD floats, so that the groups of four floats that are read at once
+//           are in different banks.
+// Mapping   blockIdx.x -> tile of ROWS queries, head after head. Warp -> 16 queries. Lanes 2 i and 2 i + 1 hold the
+//           scores of query i, in groups of four. Lane -> every 32nd place of the output of all 16 queries.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
 //           TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float); 128 FMAs for 24 loads, which are no
 //           longer the limit. Fragments of k: still 8 lines in the same bank, 1.9 ms.
-// Gain      over attention/v3_wmma: 2.3, to 3.5 ms.
+// Gain      over attention/v3_wmma: a factor of 2.3, to 3.5 ms.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles. If a head has few tokens, some warps have no queries: they
 //           only load.
 // Hazards   __syncthreads before tiles are read and before they are overwritten; within a warp, __syncwarp between the
-//           stores and loads of its patch. Fragments need pointers aligned to 32 bytes and pitches to 16: those of q,
-//           which may start anywhere, pass through the patch.
+//           stores and loads of its patch. Fragments need pointers aligned to 32 bytes and pitches to 16. Queries may
+//           start anywhere, so they pass through the patch.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions"; gemm/v3_registers for the product with v.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -4,17 +4,19 @@
 //           work of a warp is unchanged.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T. Each warp has
-//           its own patch: its queries pass through it, then its scores and exponentials, float, [query][key]. PAD
-//           floats after each line put the groups of four floats that are read at once into different banks.
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
+//           its own patch of shared memory for its queries, and later for its scores and exponentials, float
+//           [query][key]. Each line is followed by PAD floats, so that the groups of four floats that are read at once
+//           are in different banks.
+// Mapping   blockIdx.x -> tile of ROWS queries, head after head. Warp -> 16 queries. Lanes 2 i and 2 i + 1 hold the
+//           scores of query i, in groups of four. Lane -> every 32nd place of the output of all 16 queries.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at 4.3
 //           TB/s. Tiles are loaded from L2 9 times for each head, 3 x 9 x 50 MB, 0.14 ms at 10 TB/s. Issuing these
 //           loads, two bytes per thread, takes 0.2 ms. The product with v takes 0.8 ms at 67 TFLOP/s (float), and
 //           fragments of k take 1.9 ms.
-// Gain      over attention/v4_warps: 1.1, to 3.3 ms at T = 1,025. No gain is expected at T = 197: both process 256
-//           queries, and all 8 warps wait for the slowest at a barrier.
-// Limits    halves only. A grid has at most 2^31 - 1 tiles. 1,025 tokens fill 9 tiles to 89 %, 17 of 64 to 94 %.
+// Gain      over attention/v4_warps: a factor of 1.1, to 3.3 ms at T = 1,025. No gain is expected at T = 197: both
+//           process 256 queries, and all 8 warps wait for the slowest at a barrier.
+// Limits    halves only. A grid has at most 2^31 - 1 tiles. 1,025 tokens fill 89 % of 9 tiles of 128 queries, and would
+//           fill 94 % of 17 tiles of 64.
 // Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Queries, which may start anywhere,
 //           pass through the patch.
 // Source    CUDA C++ Programming Guide, "Warp Matrix Functions"; gemm/v3_registers for the product with v.

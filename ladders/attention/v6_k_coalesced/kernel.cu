@@ -6,17 +6,18 @@
 //           a time, in the order of memory: a warp loads 512 bytes with one instruction.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves,
 //           sums in float. Tiles of k and v in shared memory [token][place], half, with zeros beyond T; each line of k
-//           is followed by K_PAD halves. Each warp has its own patch: its queries pass through it, then its scores and
-//           exponentials, float, [query][key].
-// Mapping   blockIdx.x -> tile of ROWS queries, of one head after the other. Warp -> 16 queries. Lanes 2 i and 2 i + 1
-//           hold the scores of query i, in groups of four; lane -> every 32nd place of the output of all 16.
+//           is followed by K_PAD halves. Each warp has its own patch of shared memory for its queries, and later for
+//           its scores and exponentials, float [query][key].
+// Mapping   blockIdx.x -> tile of ROWS queries, head after head. Warp -> 16 queries. Lanes 2 i and 2 i + 1 hold the
+//           scores of query i, in groups of four. Lane -> every 32nd place of the output of all 16 queries.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.10 ms at 990 TFLOP/s (halves); 202 MB, 0.047 ms at
 //           4.3 TB/s. The product with v: 52 GFLOP, 0.8 ms at 67 TFLOP/s (float). Fragments of k: 0.25 ms.
-// Gain      over attention/v5_rows: 1.8, to 1.8 ms. The product with v, which is not on the tensor cores, remains, and
-//           so do scores that are computed twice and pass through shared memory.
+// Gain      over attention/v5_rows: a factor of 1.8, to 1.8 ms. The product with v, which is not on the tensor cores,
+//           remains, and so do scores that are computed twice and pass through shared memory.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles. v is still loaded two bytes at a time.
-// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Pieces of 16 bytes must be aligned:
-//           arrays start at a multiple of 16 bytes, and tokens, heads and parts are whole heads apart.
+// Hazards   as in v4: two __syncthreads for each tile, __syncwarp within a patch. Pieces of 16 bytes must be aligned.
+//           They are, because arrays start at multiples of 16 bytes, and the distances between tokens, heads and parts
+//           are multiples of D.
 // Source    CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks".
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -12,13 +12,13 @@
 // Mapping   block -> 64 queries of a head, one head after the other; warp -> 16 of them. All warps copy.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP; mma.sync reaches 600 TFLOP/s on an H200, 0.17 ms.
 //           Exponentials: 403 M, 16 per clock and multiprocessor, 0.1 ms. Both take turns in a warp: 0.3 ms and more.
-// Gain      over attention/v6_k_coalesced: 3 or more, because scores, which were half of the shared-memory traffic,
-//           stay in registers.
+// Gain      over attention/v6_k_coalesced: a factor of 3 or more, because scores, which were half of the shared-memory
+//           traffic, stay in registers.
 // Limits    halves; sm_80 (cp.async).
 // Hazards   Two barriers per block of keys: before it is read, all copies must have arrived; before a stage is filled
 //           again, all warps must have read it. Keys beyond T are zeros, whose score 0 would count: they are masked. If
-//           all keys of a block are masked for a row, the row keeps its largest score, -inf at first: inf - inf must
-//           not be computed.
+//           all keys of a block are masked for a row, its largest score may still be -inf, and -inf - (-inf) must not
+//           be computed.
 // Source    T. Dao, arXiv:2307.08691; M. Milakov, N. Gimelshein, arXiv:1805.02867; PTX ISA, "mma", "ldmatrix".
 #include <mini_dnn/online_softmax.cuh>
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ half* part_at(half* tile, int row, int chunk) {
   return tile + row * D + (chunk ^ (D < 64 ? row / 2 % 4 : row % 8)) * 8;
 }
 
-// `rows` rows to shared memory, of which `valid` are there; the others become zeros.
+// Copies `rows` rows to shared memory. Only `valid` of them exist; the others become zeros.
 __device__ __forceinline__ void copy_rows(half* tile, const half* from, int rows, int valid, long long token) {
   for (int i = threadIdx.x; i < rows * CHUNKS; i += THREADS) {
     const int row = i / CHUNKS, chunk = i % CHUNKS;
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
               long long o_token) {
   extern __shared__ __align__(16) half memory[];  // two stages of KEYS keys and values; first the queries
   const int pieces = (T + ROWS - 1) / ROWS, of = blockIdx.x / pieces, b = of / H, h = of % H;
-  const int first = (pieces - 1 - blockIdx.x % pieces) * ROWS;  // with a mask the longest begin
+  const int first = (pieces - 1 - blockIdx.x % pieces) * ROWS;  // with a mask, the longest ones start first
   q += b * entry + h * head + first * token;
   k += part + b * entry + h * head;
   v += 2 * part + b * entry + h * head;
@@ -55,10 +55,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   copy_rows(memory, q, ROWS, T - first, token);
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
-  __syncthreads();  // queries are there
+  __syncthreads();  // the queries have arrived
 #pragma unroll
   for (int i = 0; i < D / 16; i++) ptx::ldmatrix(left[i], part_at(memory, warp_row + lane % 16, 2 * i + lane / 16));
-  __syncthreads();  // all have read them
+  __syncthreads();  // all threads have read them
 
   auto fetch = [&](int step) {
     half* const to = memory + step % 2 * 2 * KEYS * D;
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (int step = 0; step < steps; step++) {
     fetch(step + 1);
     ptx::cp_async_wait<1>();
-    __syncthreads();  // this block of keys and values is there
+    __syncthreads();  // this block of keys and values has arrived
     half *const key_tile = memory + step % 2 * 2 * KEYS * D, *const value_tile = key_tile + KEYS * D;
     float s[KEYS / 8][4] = {};
 #pragma unroll
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         ptx::mma_m16n8k16(rows.o[j], p[i], {right[0], right[1]});
         ptx::mma_m16n8k16(rows.o[j + 1], p[i], {right[2], right[3]});
       }
-    __syncthreads();  // all have read this stage
+    __syncthreads();  // all threads have read this stage
   }
   rows.store(o + b * o_entry + h * o_head + row * o_token, T - row, (int)o_token);
 }

@@ -14,14 +14,16 @@
 // Mapping   block -> GROUPS * 64 queries of a head, one head after the other; warpgroup -> 64 of them; the last
 //           warp copies.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M exponentials, 16 per clock
-//           and multiprocessor: 0.11 ms. In turn, they cost the time of the slower one, plus the waits.
-// Gain      over attention/v7_online: 1.3. Products need no instructions for their operands, and exponentials are
-//           computed at the same time.
+//           and multiprocessor: 0.11 ms. If they run at the same time, they take as long as the slower one, plus the
+//           waits.
+// Gain      over attention/v7_online: a factor of 1.3. Products need no instructions for their operands, and
+//           exponentials are computed at the same time.
 // Limits    halves; sm_90a.
-// Hazards   A stage is free when all warps have read its keys and, a step later, its values: they arrive then. The turn
-//           is an mbarrier for each warpgroup, on which the warps of the other one arrive; the first turn of the first
-//           one is free. All lanes must have waited for their turn before one of them passes it on. A warpgroup whose
-//           queries are beyond T also performs all steps, because the others depend on it.
+// Hazards   A stage is free when all warps have arrived at its mbarrier. They arrive when they have read its keys and,
+//           a step later, its values. Each warpgroup waits for its turn at an mbarrier, at which the warps of the other
+//           one arrive. Warpgroup 0 does not wait for its first turn. All lanes must have waited for their turn before
+//           one of them passes it on. A warpgroup whose queries are beyond T also performs all steps, because the
+//           others depend on it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mbarrier".
 #include <mini_dnn/online_softmax.cuh>
 
@@ -35,21 +37,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   extern __shared__ __align__(1024) char memory[];  // GROUPS tiles of queries; stages of keys and values
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], q_full, turn[GROUPS];
   const int pieces = (T + GROUPS * 64 - 1) / (GROUPS * 64), head = blockIdx.x / pieces;
-  const int first = (pieces - 1 - blockIdx.x % pieces) * GROUPS * 64;  // with a mask the longest begin
+  const int first = (pieces - 1 - blockIdx.x % pieces) * GROUPS * 64;  // with a mask, the longest ones start first
   const int keys = CAUSAL ? min(T, first + GROUPS * 64) : T, steps = (keys + KEYS - 1) / KEYS;
   const int x = head % each * D, z = head / each, lane = threadIdx.x % 32;
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   char* const stages = memory + GROUPS * TILE;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, GROUPS * 4);  // every warp that multiplies
+      ptx::mbarrier_init(empty + i, GROUPS * 4);  // arrivals: every warp that multiplies
     }
     ptx::mbarrier_init(&q_full, 1);
     for (int i = 0; i < GROUPS; i++) ptx::mbarrier_init(turn + i, 4);
     ptx::fence_proxy_async();
   }
-  __syncthreads();  // the mbarriers are there
+  __syncthreads();  // the mbarriers are initialised
 
   if (group == GROUPS) {
     if (lane > 0) return;

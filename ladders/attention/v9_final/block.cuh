@@ -24,8 +24,9 @@ struct Ring {  // a stage of a ring, and the parity of its phase
   }
 };
 
-// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. A head's last item may have less, and has
-// its tail; so that no block gets only those, items of a head change places from round to round.
+// An item: GROUP_COUNT tiles of 64 queries of a head, one for each warpgroup. A head's last item may have fewer tiles,
+// and it includes the head's tail. The items of a head change places from round to round, so that no block gets only
+// last items.
 struct Items {
   int tiles, of_head, count;
   __device__ __forceinline__ Items(int T, int heads) {
@@ -70,17 +71,17 @@ struct Barriers {
   }
 };
 
-// Blocks of keys that the queries of so many tiles see.
+// The number of blocks of keys that the queries of the first `tiles` tiles use.
 __device__ __forceinline__ int blocks_for(int T, int tiles) {
   const int keys = CAUSAL ? min(T, tiles * 64) : T;
   return (keys + BLOCK - 1) / BLOCK;
 }
 
-// All of it, for each role of warps.
+// What a block has, for each role of its warps.
 struct Block {
   const Items items;
   const Heads lie;
-  char *const memory, *const queries, *const few;  // keys and values; queries; those of the tail, and its states
+  char *const memory, *const queries, *const few;  // keys and values; queries; queries and states of the tail
   Barriers& barriers;
   Item* const told;
   const int T;

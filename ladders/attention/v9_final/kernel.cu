@@ -5,26 +5,28 @@
 //           that is subtracted from the scores of a row is the largest score of its first block of keys. The loop then
 //           has no maximum, no exchange between lanes and no rescaling, only a vote whether all exponentials still fit
 //           in halves; if not, the reference is raised. A block stays on its multiprocessor and processes item after
-//           item, three tiles of 64 queries each, one for each of three warpgroups. The first scores of an item are
-//           computed together with the last values of the previous one. One warp copies, and computes the next item for
-//           all, as a division takes longer than a row of products. Images have one token more than patches, so T is a
-//           multiple of 64 plus 1, or 5: these few queries are computed by three otherwise idle warps. Keys are padded
-//           to 16 only: all blocks but the last have one size, and the compiler knows the size of the last.
-// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. Results replace the queries of
-//           the warp in shared memory, and tensor copies of 16 rows store them.
+//           item. An item is three tiles of 64 queries, one for each of three warpgroups. The first scores of an item
+//           are computed together with the last values of the previous one. One warp starts the copies. It also
+//           computes the next item for all warps, because this needs divisions, which take longer than a row of
+//           products. An image has one token more than patches, so T is often a multiple of 64 plus 1 or 5. These odd
+//           queries are computed by three otherwise idle warps. Keys are padded to a multiple of 16 only: all blocks
+//           but the last have the same size, and both sizes are compile-time constants.
+// Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. In shared memory, the results
+//           of a warp replace its queries, and tensor copies of 16 rows store them.
 // Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 compute
 //           the tail, and each processes every third group of 16 keys. Item i -> block i % blocks. The items of a head
 //           follow each other, and rotate from round to round, so that no block has all the short ones.
 // Roofline  32 x 12 heads of 1,025 tokens of 64: 103 GFLOP, 0.13 ms at 800 TFLOP/s; 403 M exponentials, 16 per clock
 //           and multiprocessor: 0.10 ms. 197 tokens: 39 MB, 0.009 ms at 4.3 TB/s.
-// Gain      over attention/v8_wgmma: 2, because the loop has no maximum, blocks are longer, and the ends of an item are
-//           hidden.
+// Gain      over attention/v8_wgmma: a factor of 2, because the loop has no maximum, blocks are longer, and the ends of
+//           an item are hidden.
 // Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
-// Hazards   As attention/v8_wgmma. In addition: the turn rotates among the warpgroups with a tile in this item or the
-//           previous one, whose last products are in the same round. A branch between the products of a group makes the
-//           compiler serialise them (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks
-//           are shorter if a tail needs registers. A slot of queries is free when results have been read from it. A
-//           hidden score times a negative scale must also become -inf.
+// Hazards   As attention/v8_wgmma. In addition: the turn rotates among all warpgroups that have a tile in this item or
+//           in the previous one, because the last products of the previous item are in the same round. A branch between
+//           the products of a group makes the compiler serialise them (ptxas reports C7510 to C7519). Too few registers
+//           have the same effect, so blocks are shorter if a tail needs registers. A slot of queries is free when the
+//           results that replaced them have been read from it. A hidden score times a negative scale must also become
+//           -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
 
@@ -38,11 +40,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ Item told[Q_STAGES];
   const Items items(T, heads);
   const int lane = threadIdx.x % 32;
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   char* const queries = memory + STAGES * 2 * KEYS_BYTES;
   const Block block{items, {each, part}, memory, queries, queries + Q_STAGES * QUERIES_BYTES, barriers, told, T, scale};
   if (threadIdx.x == 0) barriers.init();
-  __syncthreads();  // the mbarriers are there
+  __syncthreads();  // the mbarriers are initialised
 
   if (group == GROUP_COUNT) {
     ptx::setmaxnreg_dec<FEWER>();
@@ -59,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
   for (int i = 0; i < D / 8; i++) rows.o[i][0] = rows.o[i][1] = rows.o[i][2] = rows.o[i][3] = 0.0f;
   int turn = 0;     // parity of the turns of this warpgroup
-  int stored = -1;  // the stage of queries from which results are on their way
+  int stored = -1;  // the stage of queries whose results are being copied
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
   const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
   const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
@@ -71,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto wait_turn = [&]() {
     if (TURNS) ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0));
   };
-  auto pass_turn = [&](int groups) {  // to the next of so many warpgroups
+  auto pass_turn = [&](int groups) {  // to the next of `groups` warpgroups
     if (TURNS) {
       __syncwarp();  // all lanes have had their turn
       arrive(barriers.turn + (group + 1 < groups ? group + 1 : 0));
@@ -86,19 +88,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     stored = -1;
   };
-  auto skip = [&](int blocks) {  // keys that this warpgroup does not need
+  auto skip = [&](int blocks) {  // blocks of keys that this warpgroup does not need
     for (; blocks > 0; blocks--, ring.next()) {
       ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
       arrive(barriers.empty + ring.stage);
     }
   };
-  int first, groups;  // of the item in hand
+  int first, groups;  // of the current item
   auto look = [&]() {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
     first = told[q_ring.stage].first;
     groups = told[q_ring.stage].groups;
   };
-  auto skip_items = [&](int before) {  // to the next item in which this warpgroup has a tile; how many had one before
+  // Skips items without a tile for this warpgroup. Returns the number of warpgroups with a tile in the item before.
+  auto skip_items = [&](int before) {
     while (groups > 0 && group >= groups) {
       __syncwarp();  // all lanes have looked
       arrive(barriers.q_empty + q_ring.stage);
@@ -119,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::wgmma_fence();
     scores();
     ptx::wgmma_commit();
-    pass_turn(max(before, groups));  // some make the last products of the item before in the same round
+    pass_turn(max(before, groups));  // some compute the last products of the previous item in this round
     ptx::wgmma_wait<0>(rows.s);
   };
 
@@ -149,12 +152,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   while (groups > 0) {
     const int tile = first + group, blocks = blocks_for(T, tile + 1), all_blocks = blocks_for(T, first + groups);
     const int row = tile * 64 + warp_rows + lane / 4;  // this thread's first
-    // The block that scores are there of is in `ring`; that of the values before it is `before`.
+    // `ring` is at the block whose scores are computed. `before` is the stage of the previous block, for its values.
     if (blocks == 1 || CAUSAL) rows.hide<BLOCK>(T, row);
     rows.begin<BLOCK>(scale);
     rows.go_on<BLOCK>(scale);
     release();
-    const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is apart
+    const int plain = LAST == BLOCK ? blocks : blocks - 1;  // a shorter last block is separate
     int j = 1;
     for (; j < plain; j++) {
       const int before = advance();

@@ -1,4 +1,4 @@
-// The warps that do not multiply tiles: one asks for copies, three do the tail.
+// The warps that do not multiply tiles: one requests copies, three compute the tail.
 #pragma once
 #include "block.cuh"
 
@@ -41,7 +41,8 @@ __device__ __forceinline__ void load(const Block& block, const ptx::TensorMap& q
   ptx::mbarrier_arrive(barriers.q_full + q_ring.stage);
 }
 
-// By TAIL_WARPS warps, of which this is one: the odd queries. All read all items, as those who copy count on them.
+// The odd queries, computed by TAIL_WARPS warps, of which this is one. All of them read all items, because the producer
+// waits for them.
 __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsigned* o) {
   typedef float State[STATE][32];
   State* const states = reinterpret_cast<State*>(block.few + Q_STAGES * TAIL_BYTES);
@@ -68,7 +69,7 @@ __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsig
       const int valid = mine ? min(T - j * BLOCK, BLOCK) : 0;
 #pragma unroll 1
       for (int at = share * 16; at < valid; at += TAIL_WARPS * 16) tail.step(keys, values, at, valid - at, block.scale);
-      if (++share == TAIL_WARPS) share = 0;  // another one has the odd 16 keys of the next block
+      if (++share == TAIL_WARPS) share = 0;  // another warp starts with the first 16 keys of the next block
       arrive(barriers.empty + ring.stage);
     }
     if (!mine) continue;

@@ -2,12 +2,12 @@
 #pragma once
 #include <mini_dnn/ptx_attention.cuh>
 
-constexpr float LIMIT = 8192.0f;  // a thread's sum of powers of a block: all of them fit halves, by far
+constexpr float LIMIT = 8192.0f;  // for a thread's sum of the powers of a block: all of them then fit in halves
 
 // A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1.
-// Powers are 2^(scale s - reference). The reference is the row's largest score of the first block, and stays until the
-// sum of a block's powers passes LIMIT: there is no maximum to take in the loop. As the reference is never above the
-// true maximum, no power is lost that counts.
+// Powers are 2^(scale s - reference). The reference is the row's largest score of the first block. It changes only if
+// the sum of a block's powers exceeds LIMIT, so the loop computes no maximum. The reference is never above the true
+// maximum, so no power that matters is lost.
 struct Rows {
   static constexpr int GROUPS = BLOCK / 8, COLUMNS = D / 8;
   float s[GROUPS][4];
@@ -15,8 +15,8 @@ struct Rows {
   unsigned p[GROUPS / 2][4];  // powers of the block before, as the left operand of the product with its values
   float reference[2], sum[2];
 
-  // Keys that do not count: beyond `valid`, and of row r beyond r with a causal mask. Both are counted from the
-  // block's first key on, and `row` is that of this thread's first row.
+  // Hides the keys that do not count: those beyond `valid` and, with a causal mask, those beyond r in row r. Both are
+  // counted from the block's first key on, and `row` is that of this thread's first row.
   template <int keys>
   __device__ __forceinline__ void hide(int valid, int row) {
     const int t = threadIdx.x % 4;
@@ -44,7 +44,7 @@ struct Rows {
     }
   }
 
-  // Powers of a block, packed to halves. True: all are small enough.
+  // Computes the powers of a block, packed as halves. Returns true if all are small enough.
   template <int keys>
   __device__ __forceinline__ bool power(float (&total)[2], float scale) {
     total[0] = total[1] = 0.0f;
@@ -61,14 +61,15 @@ struct Rows {
     return total[0] < LIMIT && total[1] < LIMIT;
   }
 
-  // Before a row's first block of keys: any reference does that is not above the largest score, nor far below.
+  // Called before a row's first block of keys. A reference must not be above the largest score, nor far below it.
   template <int keys>
   __device__ __forceinline__ void begin(float scale) {
     largest<keys>(reference, scale);
     sum[0] = sum[1] = 0.0f;
   }
 
-  // Powers of a block; o is complete up to the block before, or of no meaning if this is the first.
+  // Computes the powers of a block. o is complete up to the previous block, and has no meaning if this is the first
+  // one.
   template <int keys>
   __device__ __forceinline__ void go_on(float scale) {
     float total[2];
@@ -90,7 +91,7 @@ struct Rows {
     sum[1] += total[1];
   }
 
-  // Queries at `q` times keys at `k`. A tile's next 64 columns are so many bytes away.
+  // Multiplies queries at `q` by keys at `k`. q_part and k_part are the bytes to a tile's next 64 columns.
   template <int keys>
   __device__ __forceinline__ void times_keys(unsigned long long q, unsigned long long k) {
     constexpr unsigned q_part = GROUP_COUNT * 64 * 128, k_part = BLOCK * 128;
@@ -101,14 +102,14 @@ struct Rows {
                                     k + ((i / 4 * k_part + i % 4 * 32) >> 4));
   }
 
-  // Adds powers times values at `v`, or starts with them.
+  // Adds powers times values at `v` to o, or replaces o by them.
   template <int keys>
   __device__ __forceinline__ void plus_values(unsigned long long v, bool add) {
 #pragma unroll
     for (int i = 0; i < keys / 16; i++) ptx::wgmma_values<D>(o, p[i], v + i * (2048 >> 4), add || i > 0);
   }
 
-  // The output, in halves, to 16 rows in shared memory, as the tensor map of o has them.
+  // Writes the output, as halves, to 16 rows in shared memory, in the layout of the tensor map of o.
   __device__ __forceinline__ void put(char* rows) const {
     const int lane = threadIdx.x % 32, row = lane % 16;
     constexpr int part = GROUP_COUNT * 64 * 128, pitch = D < 64 ? 2 * D : 128;

@@ -1,4 +1,4 @@
-// The at most 8 queries past the last full tile of 64, by three warps that share the keys.
+// The at most 8 queries after the last full tile of 64, computed by three warps that share the keys.
 #pragma once
 #include "rows.cuh"
 
@@ -58,10 +58,10 @@ struct Tail {
     return total[0] < LIMIT && total[1] < LIMIT;
   }
 
-  // 16 keys, from row `at` of a block on, of which `valid` count.
+  // Processes 16 keys, starting at row `at` of a block, of which `valid` count.
   __device__ __forceinline__ void step(const char* keys, const char* values, int at, int valid, float scale) {
     const int lane = threadIdx.x % 32;
-    float s[4] = {}, other[4] = {}, total[2];  // two sums, as a product waits for the one before in the same
+    float s[4] = {}, other[4] = {}, total[2];  // two sums, because a product waits for the previous one to the same sum
     unsigned a[4], p[2];
 #pragma unroll
     for (int k = 0; k < D / 16; k += 2) {
@@ -113,7 +113,7 @@ struct Tail {
     }
   }
 
-  // To global memory: `rows` queries, `pitch` pairs of halves apart.
+  // Writes `rows` queries to global memory, `pitch` pairs of halves apart.
   __device__ __forceinline__ void put(unsigned* out, int rows, int pitch) const {
     const int lane = threadIdx.x % 32;
     float factor[2];

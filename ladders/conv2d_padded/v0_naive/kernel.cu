@@ -4,8 +4,8 @@
 //           image, and adds bias and residual to its sum before anything is written.
 // Layout    x, w, residual and y as in the problem, channels first or last; sums and bias in fp32.
 // Mapping   a thread -> an element of y, in the order of y in memory.
-// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32, and 51 MB. Two loads per
-//           product, from L1 and L2: at one load per clock and lane, some 2 ms.
+// Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32, and 51 MB. Each product
+//           needs two loads from L1 and L2, which take some 2 ms at one load of a warp per clock and SM.
 // Gain      none: this is the first rung.
 // Limits    fewer than 2^31 blocks.
 // Hazards   none: threads share nothing.

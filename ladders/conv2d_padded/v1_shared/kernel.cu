@@ -1,16 +1,17 @@
 // conv2d_padded/v1_shared: the convolution as a product of matrices, in tiles in shared memory.
 //
-// Idea      A row for each pixel of y, with its window, times a column for each filter is a product of matrices. The
-//           rows are never stored (implicit GEMM): a block finds the elements of a tile in x when it fills shared
-//           memory. Each element of x is used for 64 channels, and each of w for 64 pixels.
+// Idea      The convolution is a product of two matrices. The first has a row for each pixel of y, its window of x, and
+//           the second has a column for each filter. The rows are never stored (implicit GEMM): a block finds the
+//           elements of a tile in x when it fills shared memory. Each element of x is used for 64 channels, and each of
+//           w for 64 pixels.
 // Layout    x, w, residual and y as in the problem, channels first or last; sums and bias in fp32. x_tile [t][pixel]
 //           and w_tile [t][channel], float; t is the position in a filter, in the order of w. PITCH is a multiple of 32
-//           plus four: columns that are four apart are in different banks.
-// Mapping   block -> TILE pixels, of all images one after the other, and TILE channels. Thread -> 4 x 4 of them.
+//           plus four, so that columns that are four apart are in different banks.
+// Mapping   block -> TILE pixels, counted through all images, and TILE channels. Thread -> 4 x 4 of them.
 // Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.22 ms at 67 TFLOP/s of fp32; 51 MB, 0.012 ms at 4.3 TB/s.
-//           Two loads of 16 bytes from shared memory for 16 FMAs: at best half of that rate.
-// Gain      over conv2d_padded/v0_naive: 5. Instead of two loads from global memory per product, there is one for 32
-//           products.
+//           Each 16 FMAs need two loads of 16 bytes from shared memory, so at best half of that rate is reached.
+// Gain      over conv2d_padded/v0_naive: a factor of 5. Instead of two loads from global memory per product, there is
+//           one for 32 products.
 // Limits    fewer than 2^31 pixels of y.
 // Hazards   __syncthreads: after the positions of the pixels are computed, after tiles are filled, before they are
 //           filled again. Elements outside the image, beyond the filter or beyond y are 0 in the tile.
@@ -32,7 +33,7 @@ struct Window {
   int n, h, w;
 };
 
-// One of the products of a sum: which pixel of the window, which channel.
+// One of the products of a sum: the pixel of the window and the channel.
 struct Tap {
   int c, r, s;
   __device__ __forceinline__ Tap(int t, int C) {
@@ -59,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int pixel = first + i, q = pixel % Q, p = pixel / Q % P;
     windows[i] = {pixel < pixels ? pixel / (P * Q) : -1, p * stride - padding, q * stride - padding};
   }
-  __syncthreads();  // all windows are there
+  __syncthreads();  // the positions of all windows are stored
 
   float acc[SIDE][SIDE] = {};
   const int ty = threadIdx.x / 16 * SIDE, tx = threadIdx.x % 16 * SIDE;

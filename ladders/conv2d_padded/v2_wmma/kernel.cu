@@ -4,14 +4,16 @@
 //           one pixel of the window are C adjacent elements in x and in w: eight of them are one load of 16 bytes, and
 //           one test determines for all eight whether that pixel is outside the image.
 // Layout    x (N,H,W,C), w (K,R,R,C), residual and y (N,P,Q,K), halves; sums and bias in fp32. x_tile [pixel][t] and
-//           w_tile [channel][t], half; PAD, 16 bytes, puts pieces that are read at once into different banks.
-// Mapping   block -> TILE_P pixels, of all images one after the other, and TILE_C channels; warp -> 32 x 32 of them. A
-//           thread fills one piece of several rows, so that it divides by C once per step. Sums pass through a patch of
-//           16 x 16 floats per warp, because CUDA does not specify which thread has which sum.
+//           w_tile [channel][t], half. Each line is followed by PAD, 16 bytes, so that pieces that are read at once are
+//           in different banks.
+// Mapping   block -> TILE_P pixels, counted through all images, and TILE_C channels; warp -> 32 x 32 of them. A thread
+//           fills one piece of several rows, so that it divides by C once per step. Sums pass through a patch of 16 x
+//           16 floats per warp, because CUDA does not specify which thread has which sum.
 // Roofline  layer1 of ResNet-18 with 64 images: 14.8 GFLOP, 0.015 ms at 990 TFLOP/s; 51 MB, 0.012 ms at 4.3 TB/s. For
 //           16 products of a sum, a warp reads 2 KB from shared memory for 16,384 FMAs: 2,048 per SM and clock at 128
 //           bytes, the rate of the tensor cores.
-// Gain      over conv2d_padded/v1_shared: 6. A block loads, waits, multiplies and waits: 150 TFLOP/s.
+// Gain      over conv2d_padded/v1_shared: a factor of 6, to 150 TFLOP/s. A block still loads, waits, multiplies, and
+//           waits again.
 // Limits    halves, channels last; fewer than 2^31 pixels of y. If C is not divisible by 8, as in an image of three
 //           colours, elements are loaded one at a time.
 // Hazards   __syncthreads as in v1. Pointers of fragments are aligned to 32 bytes, pitches to 16. Each warp has its own
@@ -52,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     const int pixel = first + i, q = pixel % Q, p = pixel / Q % P;
     windows[i] = {pixel < pixels ? pixel / (P * Q) : -1, p * stride - padding, q * stride - padding};
   }
-  __syncthreads();  // all windows are there
+  __syncthreads();  // the positions of all windows are stored
 
   const int warp = threadIdx.x / 32, warp_row = warp / 2 * WARP, warp_col = warp % 2 * WARP;
   const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * IN_WIDE;

@@ -10,16 +10,16 @@
 // Layout    x (N,H,W,C), w (K,R,R,C), residual and y (N,P,Q,K) halves, bias (K) fp32, C order; sums in fp32.
 // Mapping   a block -> a tile of ROWS windows by COLUMNS channels, or tile after tile; a warpgroup -> 64 windows; a
 //           cluster of SPLIT blocks -> one tile. A step is 64 channels at one position in the filter.
-// Roofline  ResNet-18, 64 images, at 600 TFLOP/s: 14.8 GFLOP per layer, 0.025 ms, on 52, 26, 13 and 6.4 MB of x and y:
-//           at most 0.012 ms at 4.3 TB/s. A block loads (ROWS + COLUMNS) 128 bytes per step from L2, for which the
-//           products of a tile of 128 x 64 allow 256 clocks, 96 bytes per clock: more than the 55 that L2 delivers, so
-//           64 channels are bound by L2.
-// Gain      over conv2d_padded/v2_wmma: 4 and more, because products run while the next pixels are loaded, and no
-//           thread computes positions.
+// Roofline  ResNet-18, 64 images: 14.8 GFLOP per layer, 0.025 ms at 600 TFLOP/s; x and y are 52, 26, 13 and 6.4 MB, at
+//           most 0.012 ms at 4.3 TB/s. A block loads (ROWS + COLUMNS) 128 bytes per step from L2. For a tile of 128 x
+//           64, the products of a step take 256 clocks, so L2 would have to deliver 96 bytes per clock. It delivers 55,
+//           so layers of 64 channels are bound by L2.
+// Gain      over conv2d_padded/v2_wmma: a factor of 4 and more, because products run while the next pixels are loaded,
+//           and no thread computes positions.
 // Limits    sm_90a, halves, layout nhwc; C and K are multiples of 64, the stride at most 8.
 // Hazards   A stage is filled again when every warp has read it. The residual is loaded to the memory from which sums
 //           are stored, so it may be requested only after the previous tile has been stored; y may be the same array.
-//           Weights and bias are read before the previous kernel has ended: it must not write them. A block of a
+//           Weights and bias are read before the previous kernel has ended, so it must not write them. A block of a
 //           cluster must not send sums before the others have started, nor exit while others send.
 // Source    PTX ISA, "Tensors: Im2col mode"; CUDA driver API, cuTensorMapEncodeIm2col; CUTLASS, "Implicit GEMM".
 #include <mini_dnn/implicit.cuh>

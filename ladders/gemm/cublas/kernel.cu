@@ -8,7 +8,7 @@
 //           graph can record it. It adds to c in place: if c0 is used, it is copied to c first.
 // Roofline  m = n = k = 4096: 137 GFLOP, in half 0.14 ms at 990 TFLOP/s, in float 2.05 ms at 67; 101 MB, 0.023 ms at
 //           4.3 TB/s.
-// Gain      over gemm/v0_naive: the largest gain that can be expected: 0.18 ms in half, 750 TFLOP/s.
+// Gain      over gemm/v0_naive: the largest gain that can be expected, 0.18 ms in half, 750 TFLOP/s.
 // Limits    a GPU only. Sizes and leading dimensions below 2^31. c has the type of a and b, or float. The library is
 //           slow if the lines of an operand do not start at multiples of 16 bytes, for example if their length is odd.
 // Hazards   none: the stream orders the steps.

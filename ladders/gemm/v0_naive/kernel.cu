@@ -2,8 +2,8 @@
 //
 // Idea      All elements are independent. Each thread computes one of them, from a row of a and a column of b.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
-//           Each array has strides, as in NumPy: a transposed operand exchanges those of rows and columns, and a gap
-//           after each row increases one of them. The code is the same.
+//           Each array has strides, as in NumPy. If an operand is transposed, its strides are exchanged, and a gap
+//           after each row makes one of them larger. The code is the same.
 // Mapping   threadIdx.x -> row, threadIdx.y -> column in a tile of TILE x TILE; blockIdx.x -> tile, down the columns of
 //           tiles; blockIdx.z -> entry of the batch. A warp has 32 rows: its loads of a are k apart.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. When a warp loads

@@ -3,16 +3,17 @@
 // Idea      Neighbouring threads compute neighbouring columns: a warp loads 128 contiguous bytes of b, stores 128
 //           contiguous bytes of c, and all its threads use the same element of a. Two words of v0 are exchanged.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
-//           Each array has strides, as in NumPy: a transposed operand exchanges those of rows and columns, and a gap
-//           after each row increases one of them. The code is the same.
+//           Each array has strides, as in NumPy. If an operand is transposed, its strides are exchanged, and a gap
+//           after each row makes one of them larger. The code is the same.
 // Mapping   threadIdx.x -> column, threadIdx.y -> row in a tile of TILE x TILE; blockIdx.x -> tile, along the rows of
 //           tiles; blockIdx.z -> entry of the batch.
-// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. Two loads for 32
-//           FMAs of a warp: at one load per clock and SM, 16 FMAs per clock, 18 ms at 1.8 GHz, 7.6 TFLOP/s.
-// Gain      over gemm/v0_naive: 16 if the load units are the only limit. Half of that is likely, because each load
-//           waits for the L1 cache: seven FMAs per clock and SM, 40 ms.
+// Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s. A warp needs two
+//           loads for 32 FMAs. At one load of a warp per clock and SM, these are 16 FMAs per clock, which take 18 ms at
+//           1.8 GHz, 7.6 TFLOP/s.
+// Gain      over gemm/v0_naive: a factor of 16 if the load units are the only limit. Half of that is likely, seven FMAs
+//           per clock and SM, 40 ms, because each load waits for the L1 cache.
 // Limits    a grid has at most 2^31 - 1 tiles. If b is transposed, its loads are k apart, like those of a in v0. If a
-//           thread uses more than 32 registers, an SM holds one block: half of the warps that it could have.
+//           thread uses more than 32 registers, an SM holds only one block, half of the warps that it could hold.
 // Hazards   none: threads share nothing.
 // Source    CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
 #include <cuda_bf16.h>

@@ -3,18 +3,18 @@
 // Idea      The threads of a block need the same TILE rows of a and TILE columns of b. Together they load a piece of
 //           each, one element per thread. Each element is then read TILE times from shared memory.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; halves, bfloat16 or floats, sums in float.
-//           Operands have strides, and a transposed operand exchanges two of them. a_tile [row][l], b_tile [l][column],
-//           float, with zeros beyond the operands.
+//           Operands have strides, which are exchanged if an operand is transposed. a_tile [row][l], b_tile
+//           [l][column], float, with zeros beyond the operands.
 // Mapping   threadIdx.x -> column, threadIdx.y -> row in a tile of TILE x TILE; blockIdx.x -> tile, along the rows of
 //           tiles; blockIdx.z -> entry of the batch. A warp reads one element of a_tile, or 32 neighbours of b_tile: no
 //           bank conflict.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; each operand is
-//           loaded m / TILE = 128 times from L2, 17 GB, 1.7 ms at 10 TB/s. Shared memory: one load of b_tile and a
-//           quarter of one of a_tile (four at once) for 32 FMAs: at most 26 FMAs per clock and SM, 11 ms.
-// Gain      over gemm/v1_coalesced: 2, to 20 ms. Global memory and the L1 cache are no longer the limit, but there are
-//           still 1.25 loads per FMA, and the barriers.
+//           loaded m / TILE = 128 times from L2, 17 GB, 1.7 ms at 10 TB/s. For 32 FMAs, a warp needs one load of b_tile
+//           and a quarter of a load of a_tile (which loads four elements): at most 26 FMAs per clock and SM, 11 ms.
+// Gain      over gemm/v1_coalesced: a factor of 2, to 20 ms. Global memory and the L1 cache are no longer the limit,
+//           but there are still 1.25 loads per FMA, and the barriers.
 // Limits    a grid has at most 2^31 - 1 tiles. Loads of a transposed operand are not coalesced. An SM holds two blocks
-//           of 1,024 threads: half of it waits at each barrier.
+//           of 1,024 threads, so half of its threads wait at each barrier.
 // Hazards   both __syncthreads: the first before the tiles are read, the second before they are overwritten. Threads
 //           outside c also reach both: no early return.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 5: tiling.

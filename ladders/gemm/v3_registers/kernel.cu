@@ -5,15 +5,15 @@
 //           elements.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; halves, bfloat16 or floats, sums in float. a_tile [l][row], b_tile [l][column], float, also for
-//           transposed operands, so that four rows or columns are one load. PITCH is a multiple of 32 plus four: of the
-//           stores that transpose an operand, two use the same bank instead of four.
+//           transposed operands, so that four rows or columns are one load. PITCH is a multiple of 32 plus four: when
+//           stores transpose an operand, two of them use the same bank, and without it four would.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
-//           + 67, columns likewise: the 16 float4 of b_tile that half a warp reads are contiguous.
+//           + 67, and columns likewise, so that the 16 float4 of b_tile that half a warp reads are contiguous.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; each operand is
 //           loaded 32 times from L2, 4.3 GB, 0.4 ms at 10 TB/s. For each l, the 64 FMAs of a warp take 16 clocks of an
 //           SM, and its four loads from shared memory six.
-// Gain      over gemm/v2_tiled: 6. FMAs are the limit for the first time. 60 % of their peak are likely, 3.4 ms, 40
-//           TFLOP/s: two blocks per SM hide only a part of the wait between a load and the barrier.
+// Gain      over gemm/v2_tiled: a factor of 6. FMAs are the limit for the first time. 60 % of their peak are likely,
+//           3.4 ms, 40 TFLOP/s, because two blocks per SM hide only a part of the wait between a load and the barrier.
 // Limits    a grid has at most 2^31 - 1 tiles; small c fill few SMs. Lines whose length or pitch is not a multiple of
 //           four are loaded one element at a time.
 // Hazards   both __syncthreads, as in v2. A wide access needs an aligned address: rows, and so entries of the batch,
@@ -37,8 +37,8 @@ struct alignas(count * sizeof(T)) Wide {  // the elements of one load or store
   T part[count];
 };
 
-// Loads tile[l][side] of an operand: side is a row of a or a column of b, of which there are `sides`. In memory
-// neighbours are adjacent along k, or along the side.
+// Loads tile[l][side] of an operand. A side is a row of a or a column of b, and there are `sides` of them. In memory,
+// neighbours are adjacent either along k or along the sides.
 template <bool along_k, int wide>
 __device__ void load(float (&tile)[TILE_K][PITCH], const In* operand, int pitch, int side0, int sides, int l0, int k) {
   constexpr int length = along_k ? TILE_K : TILE;

@@ -8,12 +8,13 @@
 //           how it is read. PAD, 16 bytes, puts the eight 16-byte pieces that are read at once into different
 //           banks.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Warp -> 64 rows and 32 columns of it. CUDA
-//           does not specify which thread has which sum: they pass through a patch of 16 x 16 floats in shared memory.
+//           does not specify which thread has which sum, so sums pass through a patch of 16 x 16 floats in shared
+//           memory.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded
 //           32 times from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 values of k, a warp reads 3 KB from shared memory for
 //           32,768 FMAs: 1,365 per SM and clock at 128 bytes, two thirds of the rate of the tensor cores.
-// Gain      over gemm/v3_registers: 7, on the same halves. 0.5 ms, 270 TFLOP/s: a block loads, waits, multiplies and
-//           waits; the other block of its SM fills half of the gaps.
+// Gain      over gemm/v3_registers: a factor of 7 on the same halves, to 0.5 ms, 270 TFLOP/s. A block loads, waits,
+//           multiplies, and waits again; the other block of its SM fills half of the gaps.
 // Limits    halves only. A grid has at most 2^31 - 1 tiles. Lines whose length or pitch is not a multiple of eight are
 //           loaded one element at a time, which is slower than the products.
 // Hazards   both __syncthreads, as in v2. Pointers of fragments are aligned to 32 bytes, pitches to 16. Each warp has
@@ -50,7 +51,7 @@ struct alignas(count * sizeof(half)) Wide {  // the elements of one load
   half part[count];
 };
 
-// Loads a part of an operand that has `lines` of `length` halves in memory, in the same order.
+// Loads a part of an operand, which has `lines` lines of `length` halves in memory, and keeps the order.
 template <int wide, int tile_lines, int tile_length>
 __device__ void load(half (&tile)[tile_lines][tile_length], const half* operand, int pitch, int line0, int lines,
                      int at0, int length) {

@@ -6,21 +6,23 @@
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Tiles have the order
 //           of their operands, in lines of chunks of eight elements. Chunk i of a line is at place i ^ line % 8
-//           (swizzle). An ldmatrix reads one chunk from each of eight lines. Without the swizzle, all would be in the
-//           same four banks; with it, they are in all 32. No padding is needed.
+//           (swizzle). An ldmatrix reads one chunk from each of eight lines. Without the swizzle, all eight would be in
+//           the same four banks; with it, they are spread over all 32. No padding is needed.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch; four warps, each 64 x 64 of it: 4 x 8 products
 //           of 16 x 8 x 16. A thread copies every THREADS-th piece of a tile.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, and 0.23 ms at the 600 that mma.sync reaches on an
 //           H200 in a loop without other instructions; 101 MB, 0.023 ms at 4.3 TB/s; each operand is loaded 32 times
 //           from L2, 2.1 GB, 0.2 ms at 10 TB/s. For 16 values of k, a warp reads 4 KB for 65,536 FMAs: shared memory
 //           allows the peak.
-// Gain      over gemm/v4_wmma: 1.7. Copies and products no longer take turns, and warps of 64 x 64 read a third less
-//           from shared memory. 0.3 ms, 450 TFLOP/s: L2 and mma.sync are both near their limits. More needs wgmma.
+// Gain      over gemm/v4_wmma: a factor of 1.7, to 0.3 ms, 450 TFLOP/s. Copies and products no longer take turns, and
+//           warps of 64 x 64 read a third less from shared memory. L2 and mma.sync are then both near their limits, and
+//           only wgmma is faster.
 // Limits    elements of 16 bits, sm_80, 96 KB of shared memory. A grid has at most 2^31 - 1 tiles. cp.async copies 4, 8
 //           or 16 bytes: lines of an odd length or pitch are loaded one element at a time, without running ahead.
-// Hazards   the __syncthreads of a tile: before it, each thread waits for its own copies of that tile, so after it all
-//           copies have arrived. Also, all threads have read the previous tile, which the next copies overwrite. Empty
-//           groups are committed, too, so that the wait counts tiles. ldmatrix needs all lanes of a warp.
+// Hazards   the __syncthreads of a tile. Before it, each thread waits for its own copies of that tile. After it, all
+//           copies have therefore arrived, and all threads have read the previous tile, which the next copies
+//           overwrite. Each thread commits a group for each tile, even an empty one, so that the wait can count tiles.
+//           ldmatrix needs all lanes of a warp.
 // Source    PTX ISA, "Matrix Fragments for mma.m16n8k16", "ldmatrix", "cp.async".
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -49,7 +51,8 @@ __device__ __forceinline__ int place(int line, int at) {
   return line * length + ((at / 8) ^ (line % 8)) * 8 + at % 8;
 }
 
-// Starts the copy of a part of an operand that has `lines` of `length` elements in memory; zeros beyond them.
+// Starts the copy of a part of an operand, which has `lines` lines of `length` elements in memory. Beyond them, it
+// writes zeros.
 template <int tile_length, int wide>
 __device__ __forceinline__ void copy(In* tile, const In* operand, int pitch, int line0, int lines, int at0,
                                      int length) {
@@ -67,8 +70,9 @@ __device__ __forceinline__ void copy(In* tile, const In* operand, int pitch, int
   }
 }
 
-// Four matrices of 8 x 8, 16 x 16 elements from line `line0` and place `at0` on. Matrix 1 is the next one along the
-// lines (`lines_first`) or in the line, matrix 2 the next one the other way; `turned`, each is transposed on its way.
+// Loads 16 x 16 elements from line `line0` and place `at0` on, as four matrices of 8 x 8. Matrix 1 follows matrix 0
+// along the lines (`lines_first`) or within the line, and matrix 2 follows it in the other direction. With `turned`,
+// each matrix is transposed.
 template <int length, bool turned, bool lines_first>
 __device__ __forceinline__ void matrices(unsigned (&d)[4], const In* tile, int line0, int at0) {
   const int lane = threadIdx.x % 32, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
@@ -116,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   for (int stage = 0; stage < STAGES - 1; stage++) fetch(stage * TILE_K, stage);
   for (int l0 = 0, stage = 0; l0 < k; l0 += TILE_K, stage = (stage + 1) % STAGES) {
     ptx::cp_async_wait<STAGES - 2>();
-    __syncthreads();  // this tile is there, and the one before has been read: its place is free
+    __syncthreads();  // this tile has arrived, and the previous one has been read: it may be overwritten
     fetch(l0 + (STAGES - 1) * TILE_K, (stage + STAGES - 1) % STAGES);
     const In *a_tile = shared + stage * 2 * ELEMENTS, *b_tile = a_tile + ELEMENTS;
 #pragma unroll

@@ -3,18 +3,18 @@
 //
 // Idea      One thread requests a whole tile (tensor copy): the engine computes the addresses, writes zeros beyond the
 //           matrix, swizzles, and counts the arrived bytes on an mbarrier. wgmma multiplies 64 x 16 by 16 x 128 in one
-//           instruction of four warps, directly from shared memory, and runs asynchronously until it is waited for. No
-//           operand passes through registers, and no thread computes the address of one.
+//           instruction of four warps, directly from shared memory. It runs asynchronously until a thread waits for it.
+//           No operand passes through registers, and no thread computes the address of one.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; a and b in half or bfloat16, c0 and c half, bfloat16 or float, sums in float. Shared memory holds
 //           STAGES tiles of each operand, of 64 terms of the sums. Tiles have the order of their operands, in rows of
-//           128 bytes: a row of `a` has 64 values of k. If k is not the direction of rows, a box is 64 rows or columns
-//           wide, and boxes follow each other.
+//           128 bytes: a row of `a` has 64 values of k. If the elements of a row are not consecutive in k, a box is 64
+//           rows of a or columns of b wide, and boxes follow each other.
 // Mapping   block -> TILE x TILE of c, blockIdx.y -> entry of the batch; two warpgroups of 64 rows each, a warp has 16.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. Each
 //           operand is loaded 32 times from L2, 2.1 GB, 0.35 ms at 6 TB/s: now L2 is the limit.
-// Gain      over gemm/v5_mma_async: 1.5, to 0.25 ms. mma.sync reaches at most 600 TFLOP/s.
-// Limits    16 bits, sm_90a. Lines of a and b start at multiples of 16 bytes, as the engine requires.
+// Gain      over gemm/v5_mma_async: a factor of 1.5, to 0.25 ms, because mma.sync reaches at most 600 TFLOP/s.
+// Limits    elements of 16 bits; needs sm_90a. Lines of a and b start at multiples of 16 bytes, as the engine requires.
 // Hazards   A stage is filled when the phase of its mbarrier is complete. It may be filled again when both warpgroups
 //           have read it, which __syncthreads waits for. The sums may be read after the wait for their products.
 // Source    PTX ISA, "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full + i, 1);
-    ptx::fence_proxy_async();  // the engine sees them
+    ptx::fence_proxy_async();  // the copy engine sees the mbarriers
     for (int step = 0; step < min(STAGES, steps); step++) fetch(step);
   }
   __syncthreads();
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                                                             step > 0 || i > 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>(d);
-    __syncthreads();  // both have read this stage
+    __syncthreads();  // both warpgroups have read this stage
     if (threadIdx.x == 0 && step + STAGES < steps) fetch(step + STAGES);
   }
 

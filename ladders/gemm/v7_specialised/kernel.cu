@@ -10,15 +10,15 @@
 // Mapping   a block on each multiprocessor; warpgroups 0 and 1 consume, 64 x 256 each, 128 sums per thread; warp 8
 //           produces. Tile i -> block i % blocks.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. L2
-//           delivers 48 KB for 128 x 256 x 64 products, which take 1,024 clocks: 47 bytes per clock, of about 64
-//           possible.
-// Gain      over gemm/v6_wgmma: 1.3, to 0.19 ms. Larger tiles need a quarter less from L2, and there is no barrier for
-//           all threads.
+//           has to deliver 48 KB for 128 x 256 x 64 products, which take 1,024 clocks. These are 47 bytes per clock,
+//           and about 64 are possible.
+// Gain      over gemm/v6_wgmma: a factor of 1.3, to 0.19 ms. Larger tiles need a quarter less from L2, and there is no
+//           barrier for all threads.
 // Limits    as gemm/v6_wgmma.
-// Hazards   The two waits of an mbarrier: the producer waits for `empty` with the parity of the previous phase, so that
-//           its first round passes immediately. A stage is released after the wait for its products, because the tensor
-//           cores read it until then. Warps arrive one by one, as each waits for its own products. The producer
-//           performs exactly the same steps as the consumers, so no stage stays half full.
+// Hazards   The producer waits for `empty` with the parity of the previous phase, so that its waits in the first round
+//           end immediately. A stage is released after the wait for its products, because the tensor cores read it
+//           until then. Warps arrive one by one, as each waits for its own products. The producer performs exactly the
+//           same steps as the consumers, so no stage stays half full.
 // Source    PTX ISA, "mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async", "stmatrix".
 #include <mini_dnn/sums.cuh>
 
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS};
   const int count = tiles.rows * tiles.columns * batch, steps = (k + TILE_K - 1) / TILE_K;
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       ptx::mbarrier_init(full + i, 1);
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   char* const staged = memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * STAGED_BYTES;
   for (int i = blockIdx.x; i < count; i += gridDim.x) {
     float d[COLUMNS / 8][4];
-    int before = 0;  // the stage of the step before
+    int before = 0;  // the stage of the previous step
 #pragma unroll 1
     for (int step = 0; step < steps; step++, stage.next()) {
       const char *const a_tile = memory + stage.index * (A_BYTES + B_BYTES), *const b_tile = a_tile + A_BYTES;
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         ptx::wgmma_m64k16<COLUMNS, Operand, A_TURNED, !B_TURNED>(d, left + j * (a_next >> 4), right + j * (b_next >> 4),
                                                                  step > 0 || j > 0);
       ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // the step before is done: its stage may be filled again
+      ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
       if (step > 0 && lane == 0) ptx::mbarrier_arrive(empty + before);
       before = stage.index;
     }

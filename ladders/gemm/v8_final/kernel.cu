@@ -4,31 +4,32 @@
 //           b that both need, for both (multicast), so that L2 delivers a third less. If there are fewer tiles than
 //           multiprocessors, tiles are smaller, or a cluster shares the k of a tile and adds its sums in shared memory.
 //           The copy engine requires lines that start at multiples of 16 bytes. Other operands are first copied to such
-//           lines, both in one launch; or, if that takes longer than the product, warpgroups load them by hand: two
-//           aligned pieces of 16 bytes for each eight elements, shifted in registers. c is stored from shared memory,
-//           for any pitch. A product with a vector uses no tensor cores: it reads the matrix once. A kernel that is
-//           launched early prepares while the previous one ends, and waits before it reads. variant.py chooses with a
-//           model of the time.
-// Layout    as gemm/v7_specialised. SHARE blocks of a cluster, below each other, share b: block i loads boxes i, i + 1,
-//           ... of each tile of b; blocks that share k have SPLIT parts of the steps. Boxes that are loaded by hand, 64
-//           lines of 64 elements, have the layout of the engine. Copies have lines of whole cache lines.
+//           lines, both in one launch. If that takes longer than the product, warpgroups load them by hand: they load
+//           two aligned pieces of 16 bytes for each eight elements, and shift them in registers. c is stored from
+//           shared memory, for any pitch. A product with a vector uses no tensor cores: it reads the matrix once. A
+//           kernel that is launched early is set up while the previous one ends, and waits before it reads. variant.py
+//           chooses among all of these by a model of the time.
+// Layout    as gemm/v7_specialised. The SHARE blocks of a cluster are below each other and share b: block i loads the
+//           i-th part of the boxes of each tile of b. If blocks share k, each of SPLIT blocks has a part of the steps.
+//           Boxes that are loaded by hand, 64 lines of 64 elements, have the layout of the engine. Copies have lines of
+//           whole cache lines.
 // Mapping   a block on each multiprocessor; ROWS / 64 warpgroups consume; one warp produces, or LOADERS warpgroups
 //           produce by hand, with alternating stages. Tiles are processed in bands of BAND rows of clusters, column by
 //           column. Vectors: a warp for a line, or a block for 64 of them.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. L2
 //           delivers 32 KB for 1,024 clocks of products. 512: 3 us, most of it for the launch and the first loads.
 //           Copies of odd operands: 0.034 ms at 4095.
-// Gain      over gemm/v7_specialised: none at 4096, where both are as fast as cuBLAS; 2.2 at 512 and 1024; support for
-//           odd sizes.
-// Limits    16 bits, sm_90a. By hand, pitches below 2^24.
+// Gain      over gemm/v7_specialised: none at 4096, where both are as fast as cuBLAS; a factor of 2.2 at 512 and 1024;
+//           support for odd sizes.
+// Limits    16 bits, sm_90a. Operands that are loaded by hand need pitches below 2^24.
 // Hazards   as gemm/v7_specialised. In addition: a stage is free when the consumers of both blocks have read it,
 //           because each of the two blocks fills stages of both. Warps therefore arrive in both. No block may exit
-//           while another one writes to it, or arrives there. That arrival is relaxed, because it publishes nothing,
-//           and a release is a fence of the whole GPU. An address in a cluster has the rank of the block in its upper
-//           bits, for which a matrix descriptor has no room. A kernel that is launched early must not access global
-//           memory before grid_wait(): producers wait, and the others wait for them. wgmma sees the writes of threads
-//           to a stage only after fence_proxy_async() by each of them. An operand may end within a piece of 16 bytes,
-//           which is then not read as a whole.
+//           while another one writes to it, or arrives there. This arrival is relaxed, because it publishes nothing,
+//           whereas a release would be a fence of the whole GPU. An address in a cluster has the rank of the block in
+//           its upper bits. A matrix descriptor has no room for them, so it needs the address within the block. A
+//           kernel that is launched early must not access global memory before grid_wait(): producers wait, and the
+//           others wait for them. wgmma sees the writes of threads to a stage only after fence_proxy_async() by each of
+//           them. If an operand ends within a piece of 16 bytes, this piece is not read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
 //           CUDA".
 #include <mini_dnn/lines.cuh>
@@ -96,9 +97,9 @@ __device__ __forceinline__ void add_up(float (&d)[GROUPS][4], float (&sum)[PART]
     }
 }
 
-// ---- Who brings a and b
+// ---- Loading a and b
 
-// One thread, by the copy engine.
+// One thread starts the copy engine.
 struct TensorLoads {
   static constexpr int ARRIVALS = 1;  // at a stage: it expects the bytes
   const ptx::TensorMap &a, &b;
@@ -140,20 +141,20 @@ struct TensorLoads {
   }
 };
 
-// An operand whose lines start anywhere; `whole`: elements of it in whole pieces of eight.
+// An operand whose lines may start anywhere. `whole` is the number of its elements in whole pieces of eight.
 struct Lines {
   const lines::Bits* from;
   int lines, length, pitch;
   long long whole;
 };
 
-// A thread's four parts of a box of 64 lines of 64 elements, on their way: 8 elements each of lines 16 apart, which all
-// begin at the same place in a piece.
+// A thread's four parts of a box of 64 lines of 64 elements, while they are being loaded. A part is 8 elements. The
+// lines of the parts are 16 apart, and all of them begin at the same place in a piece.
 struct Box {
   lines::Pieces part[4];
   long long start;  // element of the first part
-  int count, line;  // elements of a part that are there, its line
-  bool last;        // the operand's last elements may be in the box
+  int count, line;  // existing elements of a part, its line
+  bool last;        // the box may contain the operand's last elements
 
   __device__ __forceinline__ int count_of(const Lines& x, int i) const { return line + 16 * i < x.lines ? count : 0; }
   __device__ __forceinline__ void read(const Lines& x, int at_x, int at_y, int entry) {
@@ -182,7 +183,7 @@ struct Box {
   }
 };
 
-// Warpgroups that take turns, each with a pair of boxes on its way through its registers.
+// Warpgroups that load in turn, each a pair of boxes through its registers.
 struct LoadsByHand {
   static constexpr int ARRIVALS = 4;  // at a stage: warps
   Lines a, b;
@@ -192,7 +193,7 @@ struct LoadsByHand {
                                       int count, int rank, int first, int last) const {
     const int clusters = gridDim.x / CLUSTER;
     Stage stage;
-    int row, column, entry, turn = threadIdx.x / 128 - CONSUMERS;  // stages until this warpgroup's
+    int row, column, entry, turn = threadIdx.x / 128 - CONSUMERS;  // stages until this warpgroup's turn
     ptx::grid_wait();
     for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
       tiles.find(i, rank, row, column, entry);
@@ -229,9 +230,9 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
   const Tiles tiles{(m + SHARE * ROWS - 1) / (SHARE * ROWS), (n + COLUMNS - 1) / COLUMNS};
   const int count = tiles.rows * tiles.columns * batch, steps = (k + TILE_K - 1) / TILE_K;
   const int first = SPLIT > 1 ? steps * rank / SPLIT : 0, last = SPLIT > 1 ? steps * (rank + 1) / SPLIT : steps;
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   char* const staged = memory + STAGES * (A_BYTES + B_BYTES);
-  float4* const slots = reinterpret_cast<float4*>(staged);  // those who split do not stage
+  float4* const slots = reinterpret_cast<float4*>(staged);  // blocks that split sums do not stage results
   if (threadIdx.x == CONSUMERS * 128) {
     loads.prefetch();
     for (int i = 0; i < STAGES; i++) {
@@ -245,7 +246,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
   }
   __syncthreads();
   if (CLUSTER > 1) ptx::cluster_arrive_relaxed();
-  if (SHARE > 1) ptx::cluster_wait();  // others fill this block's stages at once; sums they send much later
+  if (SHARE > 1) ptx::cluster_wait();  // others fill this block's stages immediately, and send sums much later
   ptx::grid_launch_dependents();
 
   if (warpgroup >= CONSUMERS) {
@@ -266,7 +267,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
     char* const own = staged + threadIdx.x / 32 * STAGED_BYTES;
     for (int i = blockIdx.x / CLUSTER; i < count; i += clusters) {
       float d[GROUPS][4];
-      int before = 0;  // the stage of the step before
+      int before = 0;  // the stage of the previous step
 #pragma unroll 1
       for (int step = first; step < last; step++, stage.next()) {
         const char *const a_tile = memory + stage.index * (A_BYTES + B_BYTES), *const b_tile = a_tile + A_BYTES;
@@ -280,7 +281,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
           ptx::wgmma_m64k16<COLUMNS, Operand, A_TURNED, !B_TURNED>(d, left + j * (a_next >> 4),
                                                                    right + j * (b_next >> 4), step > first || j > 0);
         ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();  // the step before is done: its stage may be filled again
+        ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
         if (step > first) release(before);
         before = stage.index;
       }
@@ -292,7 +293,7 @@ __device__ __forceinline__ void product(const Loads& loads, const ptx::TensorMap
       const sums::Matrix<Out> to{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta};
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
-        ptx::cluster_wait();  // the others are there, and their mbarriers
+        ptx::cluster_wait();  // the other blocks have started, and their mbarriers are initialised
         add_up(d, sum, slots, &landed, rank);
         sums::store<C_PAIRS>(sum, to, row + warp_row, column + rank * PART * 8);
       } else if constexpr (STORE == BY_TENSOR) {
@@ -331,8 +332,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// ---- Lines of any pitch to lines that start with a line of the cache, filled up with zeros to eight elements: of one
-// operand or of both, whose blocks follow each other. A thread has COPIED parts of eight elements on their way.
+// ---- Copies lines of any pitch to lines that start with a cache line, padded with zeros to a multiple of eight
+// elements. One launch copies one operand or both; the blocks of the second follow those of the first. A thread has
+// COPIED parts of eight elements in flight.
 struct Packed {
   const lines::Bits* from;
   uint4* to;
@@ -379,10 +381,10 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     of_b.copy(block - of_b_from);
 }
 
-// ---- The product of a matrix and a vector: sums over k of x[line][k] v[k], a line of c each
+// ---- The product of a matrix and a vector: for each line, the sum over k of x[line][k] v[k]
 using In = sums::Element<IN_TYPE>;
 
-struct Vector {  // v, the sums, and where c0 and c have them: elements from one to the next
+struct Vector {  // v, c0 and c; a step is the distance between two elements
   const In* v;
   const Out* c0;
   Out* c;
@@ -400,7 +402,7 @@ struct alignas(16) Eight {
   In part[8];
 };
 
-// Lines of k elements, one after the other: a warp for each.
+// Lines of k elements, one after the other. A warp has one line.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_rows(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
              int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
@@ -436,8 +438,8 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   if (lane == 0) vector.put(line, sum);
 }
 
-// Adjacent lines, k after k: a cluster for 64 of them, whose blocks share k; in a block 8 threads have 8 lines
-// each, and 32 rows of threads share its k again.
+// Adjacent lines, k after k. A cluster has 64 lines, and its blocks share k. In a block, a row of 8 threads has 8 lines
+// per thread, and 32 such rows share the block's k.
 extern "C" __global__ void __launch_bounds__(COPIERS)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {

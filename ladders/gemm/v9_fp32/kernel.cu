@@ -1,10 +1,11 @@
 // gemm/v9_fp32: the accuracy of fp32 at several times its speed, from three products of halves.
 //
 // Idea      A float is nearly the sum of two halves, high and low, with 11 bits each: a b = high_a high_b + high_a
-//           low_b + low_a high_b, and the rest is 2^-24 of it. Halves have the range 6e-8 to 65,504, so each line of an
-//           operand is first multiplied by a power of two that brings its largest element to 2^14 (exact, undone at the
-//           end). Tensor cores truncate sums where fp32 arithmetic rounds: the errors have one sign and grow with k.
-//           They therefore sum only 64 terms, and these sums are added in registers, with rounding.
+//           low_b + low_a high_b. The rest is 2^-24 of the product. Halves have the range 6e-8 to 65,504, so each line
+//           of an operand is first multiplied by a power of two that brings its largest element to 2^14 (exact, undone
+//           at the end). Tensor cores truncate sums, whereas fp32 arithmetic rounds. The errors of truncation all have
+//           the same sign and grow with k. The tensor cores therefore add only 64 terms, and these sums are added in
+//           registers, with rounding.
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; float. A line is a row of a or a column of b. First, both are split into boxes of 64 lines and 32
 //           k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box after box
@@ -13,19 +14,19 @@
 // Mapping   split_rows: a block for each line, which it reads once; split_columns: a block for 64 lines and 64 k, after
 //           find_ranges, a separate pass; 8 elements per thread at a time. gemm: as gemm/v7_specialised, with 128 rows
 //           and 192 or 128 columns: wide tiles first, and narrow ones if they make the last round shorter (variant.py).
-//           A thread has 96 sums of the tensor cores and 96 of its own. For 32 k a stage has 40 KB, and 6 instructions
-//           per warpgroup: a third less to load per product than with halves alone.
+//           A thread has 96 sums of the tensor cores and 96 of its own. A stage of 32 k has 40 KB, and needs 6
+//           instructions per warpgroup. This is a third less to load per product than with halves alone.
 // Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 because power lowers the clock;
 //           splitting moves 268 MB, 0.063 ms at 4.3 TB/s. Strict fp32, 67 TFLOP/s: 2.05 ms at least.
-// Gain      over gemm/v7_specialised: floats, at a third of its speed; over gemm/v3_registers: 5, to 0.62 ms.
+// Gain      over gemm/v7_specialised: support for floats, at a third of its speed. Over gemm/v3_registers: a factor of
+//           5, to 0.62 ms.
 // Limits    sm_90a. The halves need as much memory as the operands.
 // Hazards   as gemm/v7_specialised. In addition: find_ranges adds to the output of clear, an earlier launch.
-//           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if
-//           the largest products determine the sum; it does if small elements of a meet large ones of b, or
-//           the reverse. Sums of a row and a column whose elements are both more than 2^30 apart are
-//           therefore computed again from a and b in fp32: slow, rare and right. So are sums that are not
-//           finite: lines with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 get NaN as
-//           their factor.
+//           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if the
+//           largest products determine the sum; it does if small elements of a meet large ones of b, or the reverse. If
+//           the elements of a row and those of a column are both more than 2^30 apart, their sum is therefore computed
+//           again from a and b in fp32. This is slow, but rare. Sums that are not finite are also computed again: lines
+//           with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 have the factor NaN.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>
@@ -38,7 +39,7 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 
 // ---- Floats to halves
 
-// The power of two that brings a magnitude, given as the bits of a float, to 2^14 at least and below 2^15.
+// The power of two that brings a magnitude, given as the bits of a float, into the range from 2^14 to below 2^15.
 __device__ __forceinline__ float factor_of(unsigned largest) {
   const int exponent = int(largest >> 23) - 127;
   if (largest == 0) return 1.0f;
@@ -46,7 +47,7 @@ __device__ __forceinline__ float factor_of(unsigned largest) {
   return __uint_as_float(unsigned(127 + 14 - exponent) << 23);
 }
 
-// The largest magnitude of a line and the least one but zero, as bits of floats.
+// The largest magnitude of a line and the least one that is not zero, as bits of floats.
 struct Range {
   unsigned largest = 0, least = ~0u;
   __device__ __forceinline__ void add(float x) {
@@ -58,7 +59,7 @@ struct Range {
     largest = max(largest, other.largest);
     least = min(least, other.least);
   }
-  __device__ __forceinline__ Range of_lane(int mask) const {  // of the lane whose number differs so
+  __device__ __forceinline__ Range of_lane(int mask) const {  // the range of the lane whose number differs in `mask`
     Range other;
     other.largest = __shfl_xor_sync(~0u, largest, mask);
     other.least = __shfl_xor_sync(~0u, least, mask);
@@ -67,7 +68,7 @@ struct Range {
   __device__ __forceinline__ bool is_wide() const { return largest != 0 && (largest >> 23) - (least >> 23) > SPREAD; }
 };
 
-// Eight elements to eight high halves and eight low ones.
+// Splits eight elements into eight high halves and eight low ones.
 __device__ __forceinline__ void split(const float (&x)[8], const float (&factor)[8], uint4& high, uint4& low) {
   unsigned h[4], l[4];
 #pragma unroll
@@ -81,7 +82,7 @@ __device__ __forceinline__ void split(const float (&x)[8], const float (&factor)
   low = make_uint4(l[0], l[1], l[2], l[3]);
 }
 
-// Eight elements from x on, of which `left` are there (or fewer than none); the others are zero.
+// Loads eight elements from x on. Only `left` of them exist (it may be negative); the others are zero.
 __device__ __forceinline__ void read(const float* x, int left, bool quads, float (&to)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i += 4) {
@@ -232,7 +233,7 @@ struct Ring {
   __device__ __forceinline__ char* b(int stage) const { return a(stage) + A_BYTES; }
 };
 
-// Starts the three products of a stage, 32 k: d = or with `accumulate` += them.
+// Starts the three products of a stage, 32 k. They replace d or, with `accumulate`, are added to it.
 template <int groups>
 __device__ __forceinline__ void multiply(float (&d)[groups][4], const char* a, const char* b, bool accumulate) {
   constexpr int a_low = A_LINES ? BOX_BYTES / 2 : 64, a_next = A_LINES ? 2048 : 32;  // bytes to low, to the next 16 k
@@ -250,7 +251,7 @@ __device__ __forceinline__ void multiply(float (&d)[groups][4], const char* a, c
     }
 }
 
-// total += the sums of a tile, but for factors.
+// Adds the sums of a tile to total. They still have the factors of their lines.
 template <int groups>
 __device__ __forceinline__ void sum_up(float (&total)[groups][4], const Ring& ring, Stage& stage, int chunks) {
   const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32;
@@ -272,7 +273,7 @@ __device__ __forceinline__ void sum_up(float (&total)[groups][4], const Ring& ri
 #pragma unroll
     for (int i = 0; i < groups; i++)
 #pragma unroll
-      for (int j = 0; j < 4; j++) total[i][j] += d[i][j];  // rounded, not cut off
+      for (int j = 0; j < 4; j++) total[i][j] += d[i][j];  // rounded, not truncated
   }
 }
 
@@ -281,13 +282,13 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// For the lines of an entry of the batch: the inverses of their factors, and which of them are wide.
+// For the lines of an entry of the batch: the inverses of their factors, and which lines have a wide range.
 struct Lines {
   const float* factors;
   const int* wide;
 };
 
-// An element of c as fp32 arithmetic has it.
+// An element of c, computed in fp32.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
@@ -308,7 +309,7 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
   unsigned largest = 0;
 #pragma unroll
-  for (int i = 0; i < groups; i++) {  // factors of lines beyond a and b are there, too
+  for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
     const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
 #pragma unroll
     for (int j = 0; j < 4; j++) {

@@ -1,4 +1,4 @@
-// What becomes of a warp's sums: norm, bias, GELU, residual, moments, and their way out. kernel.cu has the rest.
+// The operations on a warp's sums (norm, bias, GELU, residual, moments), and their stores. kernel.cu has the rest.
 //
 // Fragments are those of mini_dnn/sums.cuh: lane 4 g + t has columns 8 i + 2 t and 8 i + 2 t + 1 of rows g and g + 8.
 #pragma once
@@ -10,7 +10,8 @@ typedef half Out;
 typedef float Out;
 #endif
 
-// tanh by the special function unit: off by 2^-11 of itself at most, as much as rounding to half is. "tanh.approx".
+// tanh, computed by the special function unit ("tanh.approx"). Its relative error is at most 2^-11, like that of
+// rounding to half.
 __device__ __forceinline__ float fast_tanh(float x) {
 #ifdef MINI_DNN_EMULATOR
   return tanhf(x);
@@ -21,20 +22,21 @@ __device__ __forceinline__ float fast_tanh(float x) {
 #endif
 }
 
-// Over the four lanes that have a row together.
+// The sum over the four lanes that share a row.
 __device__ __forceinline__ float sum_of_row(float value) {
   value += __shfl_xor_sync(~0u, value, 1);
   return value + __shfl_xor_sync(~0u, value, 2);
 }
 
-constexpr float PART_OF_SUM = GELU ? 0.5f : 1.0f;  // that GELU is given
+constexpr float PART_OF_SUM = GELU ? 0.5f : 1.0f;  // the argument of `finish` is this part of the sum
 
-// Of the sums of a lane's two rows: one over the deviation of a row of x.
+// Factors of the sums in a lane's two rows: 1 / the deviation of the row of x.
 struct Factors {
   float of_row[2] = {PART_OF_SUM, PART_OF_SUM};
 };
 
-// From the mean and the sum of squared distances of each 64 elements of a row of k: a lane has X_MOMENTS of them.
+// Computes the factors from the moments of each 64 elements of a row: their mean, and the sum of their squared
+// distances from it. A lane reads X_MOMENTS of them.
 __device__ __forceinline__ Factors find_factors(const float2* moments, int row, int m, int k) {
   const int lane = threadIdx.x % 32, groups = (k + 63) / 64;
   const float each = 1.0f / k;
@@ -84,14 +86,14 @@ struct Epilogue {
   }
 
  private:
-  // Two neighbours of an array of n numbers, 0 behind its end.
+  // Two neighbours in an array of n numbers; 0 beyond its end.
   template <bool whole>
   __device__ __forceinline__ float2 two(const float* from, int at) const {
     if (whole) return *reinterpret_cast<const float2*>(from + at);
     return make_float2(at < n ? from[at] : 0.0f, at + 1 < n ? from[at + 1] : 0.0f);
   }
 
-  // A lane's 8 pairs of the residual in each of its two rows, from column `first` on; nothing beyond y.
+  // Fetches a lane's 8 pairs of the residual in each of its two rows, from column `first` on; zeros beyond y.
   template <bool whole>
   __device__ __forceinline__ void fetch(unsigned (&pairs)[8][2], const half* const (&of_rows)[2], int first) const {
 #pragma unroll
@@ -103,12 +105,12 @@ struct Epilogue {
       }
   }
 
-  // Parts of 64 columns. The values to add to the next part are fetched before this part is stored.
+  // Processes parts of 64 columns. The residual of the next part is fetched before this part is stored.
   template <bool whole>
   __device__ __forceinline__ void all_parts(const float (&d)[groups][4], const Factors& factors,
                                             const ptx::TensorMap& y_map, char* staged) const {
     const int lane = threadIdx.x % 32;
-    const half* of_rows[2] = {};  // none behind y's last line: the residual may be y, and another warp's there
+    const half* of_rows[2] = {};  // null beyond the last line: the residual may be y, where another warp writes
     unsigned added[8][2];
     if (RESIDUAL) {
       for (int h = 0; h < 2; h++) {
@@ -152,8 +154,8 @@ struct Epilogue {
     }
   }
 
-  // The sum as it is, or GELU: with h half of x, x (1 + tanh(...)) / 2 is h + h tanh(...). Factor and b are halved
-  // then.
+  // Adds the bias, and applies GELU if needed. With h = x / 2, x (1 + tanh(...)) / 2 is h + h tanh(...); factor and b
+  // are already halved for this.
   __device__ __forceinline__ float finish(float sum, float factor, float b) const {
     const float h = NORM || GELU ? fmaf(sum, factor, b) : sum + b;
     return GELU ? fmaf(h, fast_tanh(h * fmaf(0.2854192651f, h * h, 1.5957691216f)), h) : h;
@@ -165,27 +167,27 @@ struct Epilogue {
     if (at + 1 < n) y[(long long)line * n + at + 1] = Out(high);
   }
 
-  // Through shared memory.
+  // Stores rows of 64 columns through shared memory.
   __device__ __forceinline__ void send(const unsigned (&pairs)[8][2], int first, const ptx::TensorMap& y_map,
                                        char* staged) const {
     const int lane = threadIdx.x % 32;
     if (lane == 0) ptx::bulk_wait_read<0>();  // the previous contents have been read
-    __syncwarp();                             // all know
+    __syncwarp();                             // all lanes know
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       const unsigned both[4] = {pairs[i][0], pairs[i][1], pairs[i + 1][0], pairs[i + 1][1]};
       ptx::stmatrix(staged + lane % 16 * 128 + ((i + lane / 16) ^ lane % 8) * 16, both);
     }
     ptx::fence_proxy_async();
-    __syncwarp();  // all 16 rows are there
+    __syncwarp();  // all 16 rows are complete
     if (lane == 0) {
       ptx::tensor_store(y_map, first, row, staged);
       ptx::bulk_commit();
     }
   }
 
-  // Of `count` elements. Sums of squares lose no more here than rounding y to halves does: each is off by 2^-24 of the
-  // mean's square, and an element by 2^-11 of the mean.
+  // Stores the moments of `count` elements. The subtraction of squares loses no more than rounding y to halves: its
+  // error is 2^-24 of the mean's square, and that of an element is 2^-11 of the mean.
   __device__ __forceinline__ void put_moments(const float (&sum)[2], const float (&squares)[2], int first,
                                               int count) const {
     const int lane = threadIdx.x % 32;

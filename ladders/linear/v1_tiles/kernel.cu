@@ -1,22 +1,21 @@
 // linear/v1_tiles: the product of gemm/v8_final, in tiles that fit a transformer; all other operations are applied to
 // its sums.
 //
-// Idea      Tiles of 192 x 192: the 32 x 197 tokens of ViT-B/16 are 33 of them, and 768, 2304 and 3072 columns are
-//           4, 12 and 16, so that each product is 1, 3 or 4 full rounds on 132 multiprocessors. The operations
-//           around the product are applied to sums in registers (epilogue.cuh). This includes the layer norm before
-//           it, as a factor of each line. A norm therefore needs no separate kernel, and its result is never
-//           written.
+// Idea      Tiles are 192 x 192. The 32 x 197 tokens of ViT-B/16 are 33 tiles high, and 768, 2304 and 3072 columns are
+//           4, 12 and 16 tiles wide, so each product is 1, 3 or 4 full rounds on 132 multiprocessors. The operations
+//           around the product are applied to sums in registers (epilogue.cuh). This includes the layer norm before it,
+//           as a factor of each line. A norm therefore needs no separate kernel, and its result is never written.
 // Layout    x (m,k), w (n,k), residual and y as in the problem. Shared memory: STAGES of 64 k of ROWS lines of x and of
 //           COLUMNS lines of w, in rows of 128 bytes with 128-byte swizzle; 2 KB per warp for its results.
 // Mapping   a block on each multiprocessor processes tile after tile, down a column of tiles; ROWS / 64 warpgroups
-//           multiply; one more copies, and has given them its registers. With SHARE = 2, two adjacent blocks share
-//           lines of x: each loads half of them for both (multicast).
+//           multiply; one more copies, and gives most of its registers to the others. With SHARE = 2, two adjacent
+//           blocks share lines of x: each loads half of them for both (multicast).
 // Roofline  32 x 197 tokens, 768 -> 3072: 30 GFLOP, 0.032 ms at 945 TFLOP/s, 0.042 ms at 700; 53 MB, 0.012 ms at 4.3
 //           TB/s, but most of them stay in L2. A step of 192 x 192 x 64 is 1,152 clocks of tensor cores and 36 KB from
 //           L2.
-// Gain      over linear/v0_naive: tensor cores, 10 times and more. Over gemm/v8_final, whose tiles of 128 x 256 are 75
-//           pairs, with room for 66 pairs at a time: 1.7 for 768 columns, 1.1 for 3072, and no kernels between
-//           products.
+// Gain      over linear/v0_naive: a factor of 10 and more, by the tensor cores. Over gemm/v8_final: 1.7 for 768 columns
+//           and 1.1 for 3072, because its 75 pairs of tiles of 128 x 256 need two rounds on an H200, which has room for
+//           66 pairs; and no kernels between products.
 // Limits    sm_90a; k, and n if y is in halves, are multiples of 8, and so are pitches.
 // Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, because each of the two
 //           blocks fills stages of both. Nothing is read before grid_wait(): the copying thread waits, and the others
@@ -42,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / SHARE;
   const int rows = (m + ROWS - 1) / ROWS, count = rows * ((n + SHARE * COLUMNS - 1) / (SHARE * COLUMNS));
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp agrees
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   if (threadIdx.x == CONSUMERS * 128) {
     ptx::tensor_prefetch(x);
     ptx::tensor_prefetch(w);
@@ -53,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
-  __syncthreads();  // the mbarriers are there
+  __syncthreads();  // the mbarriers are initialised
   if (SHARE > 1) {  // for the other block, too
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();
@@ -62,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   Stage stage;
   if (warpgroup == CONSUMERS) {
-    if (CONSUMERS == 3) ptx::setmaxnreg_dec<32>();  // of 128, for those who have 96 sums each
+    if (CONSUMERS == 3) ptx::setmaxnreg_dec<32>();  // of 128: the others need them for 96 sums each
     if (threadIdx.x == CONSUMERS * 128) {
       ptx::grid_wait();
       for (int i = blockIdx.x / SHARE; i < count; i += clusters) {
@@ -96,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int i = blockIdx.x / SHARE; i < count; i += clusters) {
       const int row = i % rows * ROWS + warp_row, column = (i / rows * SHARE + rank) * COLUMNS;
       float d[GROUPS][4];
-      int before = 0;  // the stage of the step before
+      int before = 0;  // the stage of the previous step
 #pragma unroll 1
       for (int at = 0; at < k; at += 64, stage.next()) {
         const char *const x_tile = memory + stage.index * (X_BYTES + W_BYTES), *const w_tile = x_tile + X_BYTES;
@@ -108,18 +107,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int j = 0; j < 4; j++)  // 16 of k are 32 bytes
           ptx::wgmma_m64k16<COLUMNS, ptx::Half, false, false>(d, left + 2 * j, right + 2 * j, at > 0 || j > 0);
         ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();  // the step before is done: its stage may be filled again
+        ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
         if (at > 0) release(before);
         before = stage.index;
       }
-      // What does not depend on the sums is fetched while the last products run.
+      // Data that do not depend on the sums are fetched while the last products run.
       const Epilogue<GROUPS> epilogue{bias, residual, y, y_moments, m, n, r_pitch, r_lines, row, column};
       const Factors factors = NORM ? find_factors(x_moments, row, m, k) : Factors{};
       ptx::wgmma_wait<0>(d);
       release(before);
       epilogue(d, factors, y_map, own);
     }
-    if (OUT_HALF && lane == 0) ptx::bulk_wait_read<0>();  // before the block's memory is another one's
+    if (OUT_HALF && lane == 0) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
   }
   if (SHARE > 1) {  // the other block may still write to this one, or arrive here
     ptx::cluster_arrive_relaxed();

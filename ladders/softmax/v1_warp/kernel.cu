@@ -15,9 +15,9 @@ constexpr unsigned ALL = 0xffffffff;  // lanes
 extern "C" __global__ void softmax(const float* x, float* y, int N, int L) {
   const int n = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (n >= N) return;
-  const float* row = x + (long long)n * L;  // 64 bits: N L may pass 2^31
+  const float* row = x + (long long)n * L;  // 64 bits: N L may exceed 2^31
 
-  float top = row[0], sum = 0.0f;  // every lane starts with a value of the row: exp(-inf + inf) is no number
+  float top = row[0], sum = 0.0f;  // every lane starts with a value of the row, because exp(-inf + inf) is NaN
   for (int l = lane; l < L; l += 32) {
     const float higher = fmaxf(top, row[l]);
     sum = sum * expf(top - higher) + expf(row[l] - higher);

@@ -7,9 +7,10 @@
 //           of a grid); blockIdx.z -> n. Neighbouring threads read neighbouring x (coalesced) and the same w.
 // Roofline  bytes 4 (N C H W + M K + N M P Q), FLOPs 2 M K N P Q. At the course's shapes, N = 10,000, on a GPU of 4.3
 //           TB/s and 67 TFLOP/s, layer 1 moves 1.32 GB (0.31 ms) for 25 GFLOP (0.37 ms), and layer 2 moves 1.00 GB
-//           (0.23 ms) for 72 GFLOP (1.08 ms). Each FMA needs two loads in this kernel: 3 and 9 ms at one per clock and
-//           SM (132 SMs, 1.98 GHz). However, nvcc does not know S, so the 7 products of a filter row take some 105
-//           instructions, most of them 64-bit addresses and loop tests: 6.4 and 17.6 ms at four per clock and SM.
+//           (0.23 ms) for 72 GFLOP (1.08 ms). Each FMA needs two loads in this kernel: 3 and 9 ms at one load of a warp
+//           per clock and SM (132 SMs, 1.98 GHz). However, nvcc does not know S, so the 7 products of a filter row take
+//           some 105 instructions, most of them for 64-bit addresses and loop tests: 6.4 and 17.6 ms at four
+//           instructions per clock and SM.
 // Gain      over m1/cpu: some ten thousand threads instead of a few cores, and memory that is fifty times faster.
 // Limits    none on the shape. Only the caches provide reuse.
 // Hazards   none: threads share nothing.

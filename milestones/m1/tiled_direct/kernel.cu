@@ -6,18 +6,19 @@
 //           halo of CHUNK_R - 1 rows below it and CHUNK_S - 1 columns to the right of it. Longer filters are processed
 //           in chunks.
 // Mapping   blockIdx.x -> a tile of TILE_P x TILE_Q outputs; blockIdx.y -> m (and m + gridDim.y ...); blockIdx.z -> n.
-//           Thread (tx, ty) -> one output of the tile, and the inputs that are TILE_Q and TILE_P apart, starting at
-//           (ty, tx). The tiles divide P and Q into equal parts of at most 512 outputs: 12 x 40 and 12 x 34 in the
-//           course's layers.
+//           Thread (tx, ty) -> one output of the tile; it copies the input at (ty, tx) of x_tile and every input that
+//           is a multiple of TILE_P rows and TILE_Q columns away. The tiles divide P and Q into equal parts of at most
+//           512 outputs: 12 x 40 and 12 x 34 in the course's layers.
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
-//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. A tile has M blocks, one per output
-//           channel, and each loads the tile and its halo: 1.7 and 1.8 loads per output and channel. This is 1.9 and
-//           5.5 GB, 6 and 22 times the size of x, most of it from L2. Each FMA still needs two loads, one of them from
-//           shared memory: about 3 and 9 ms at one per clock and SM.
+//           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. For each tile there are M blocks, one per
+//           output channel, and each of them loads the tile and its halo: 1.7 and 1.8 loads per output and channel.
+//           This is 1.9 and 5.5 GB, 6 and 22 times the size of x, most of it from L2. Each FMA still needs two loads,
+//           one of them from shared memory: about 3 and 9 ms at one per clock and SM.
 // Gain      over m1/direct: none on a GPU that caches global loads; a loss is more likely. The loads of x in m1/direct
-//           hit L1, which is the same memory as shared memory and equally fast. The kernel saves tags and rows that
-//           touch two cache lines; the halo and two barriers per channel are additional costs. The tile pays if a
-//           thread uses the values that it reads several times, from registers.
+//           hit L1, which is the same memory as shared memory and equally fast. Shared memory saves only the look-ups
+//           of tags, and the second access if a load touches two cache lines. The halo and two barriers per channel are
+//           additional costs. The tile would pay if a thread used the values that it reads several times, from
+//           registers.
 // Limits    none on the shape. A plane of few pixels leaves threads idle. If the filter is as large as the image, the
 //           tile is mostly halo.
 // Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, also by the next

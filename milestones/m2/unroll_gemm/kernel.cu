@@ -7,8 +7,8 @@
 //           gemm: a block -> a TILE x TILE tile of gemm_out, a thread -> one element of it.
 //           permute: thread -> pixel, blockIdx.y -> m, blockIdx.z -> image.
 // Roofline  the FLOPs are those of m1/direct, but the bytes are not: col is written once and read ceil(M / TILE) times,
-//           and gemm_out is written and read. Layer 1, N = 10,000: 12.5 GB written, 12.5 GB read, 3 GB for the rest: 28
-//           GB, 6.6 ms at 4.3 TB/s. Layer 2: 9 + 9 + 2.5 GB, 4.8 ms.
+//           and gemm_out is written and read. Layer 1, N = 10,000: 12.5 GB written, 12.5 GB read and 3 GB for the rest
+//           are 28 GB, 6.6 ms at 4.3 TB/s. Layer 2: 9 + 9 + 2.5 GB, 4.8 ms.
 // Gain      over m1/direct: none on a GPU with large caches, because the traffic of col outweighs the reuse. The gain
 //           is the form: every later milestone starts from this product.
 // Limits    memory for col. If C or M exceeds the limit of a grid's y axis, a block processes every gridDim.y-th row.

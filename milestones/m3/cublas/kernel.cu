@@ -6,7 +6,7 @@
 // Mapping   unroll and permute: as m2. The product: the kernel that the library chooses for M x cols x K.
 // Roofline  the traffic of m2 remains: 28 GB for layer 1 and 20 GB for layer 2 at N = 10,000, 6.6 and 4.8 ms at 4.3
 //           TB/s; 25.1 and 72.5 GFLOP are 0.37 and 1.08 ms at 67 TFLOP/s (strict fp32, no TF32).
-// Gain      over m2/unroll_gemm: its GEMM is far from the speed of memory, and that of the library should be near it.
+// Gain      over m2/unroll_gemm: the GEMM of m2 is far from the speed of memory, and the library's should be near it.
 //           However, M = 4 and 16 are small for a library whose tiles have 32 rows and more: most of each tile is
 //           padding.
 // Limits    a GPU only. cols below 2^31 (cuBLAS uses ints). The limits of m2 for unroll and permute.

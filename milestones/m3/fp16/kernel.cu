@@ -11,16 +11,16 @@
 //           row.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB in
 //           each direction) and gemm_out, 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5
-//           GFLOP, padded to 131 and 77: 1.0 and 0.6 ms at the 134 TFLOP/s of half2, twice the 67 of fp32; but five
-//           shared-memory loads for four __hfma2 (those of w load four values) take about 5 and 3 ms at one load of a
-//           warp per clock and SM.
-// Gain      at most 2 over m2/unroll_gemm, in unroll and gemm; permute is unchanged. The GEMM remains bound by shared
-//           memory.
-// Limits    half overflows above 65,504, has subnormals below 6e-5 and 11 significant bits. A sum of all K products in
-//           half would lose everything below 1/2048 of the sum, and overflow for large K. Therefore only the TILE
-//           products of a tile are summed in half, and the sums of the tiles in float. The sum of a tile also overflows
-//           above 65,504. precision is "fp16_sum": the check expects the rounding errors of half sums. M up to 16 x
-//           65,535.
+//           GFLOP, padded to 131 and 77: 1.0 and 0.6 ms at the 134 TFLOP/s of half2, twice the 67 of fp32. The limit is
+//           shared memory: four __hfma2 need five loads, four of col and one of four values of w. At one load of a warp
+//           per clock and SM, they take about 5 and 3 ms.
+// Gain      over m2/unroll_gemm: a factor of at most 2, in unroll and gemm; permute is unchanged. The GEMM remains
+//           bound by shared memory.
+// Limits    a half has 11 significant bits, overflows above 65,504, and is subnormal below 6e-5. A sum of all K
+//           products in half would lose everything below 1/2048 of the sum, and overflow for large K. Therefore only
+//           the TILE products of a tile are summed in half, and the sums of the tiles in float. The sum of a tile also
+//           overflows above 65,504. precision is "fp16_sum": the check expects the rounding errors of half sums. M up
+//           to 16 x 65,535.
 // Hazards   both __syncthreads in gemm, as in m2. 64-bit indices into col and gemm_out.
 // Source    CUDA Math API, "Half2 Arithmetic Functions": __hfma2 rounds once.
 #include <cuda_fp16.h>

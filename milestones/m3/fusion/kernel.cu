@@ -9,13 +9,13 @@
 // Roofline  bytes 4 (N C H W + M K + N M P Q). Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms
 //           at 67 TFLOP/s. Layer 2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. There is no other traffic: the R S repeated
 //           reads of x hit the caches. The FLOPs grow with the padding of M and K to TILE: to 131 G, because M = 4
-//           fills a quarter of a tile, and to 78 G. Instructions are the limit: a warp issues 111 per step of k, of
-//           which 16 are FMAs and 20 are shared loads, or 58 if its rows of the tile are beyond K. Before and after the
-//           loop it issues some 100. With 4 and 13 steps, this takes 15.0 and 8.4 ms at four per clock and SM (132 SMs,
-//           1.98 GHz; counted in sm_90's machine code).
+//           fills a quarter of a tile, and to 78 G. Instructions are the limit. A warp issues 111 per step of k, of
+//           which 16 are FMAs and 20 are shared loads. It issues only 58 if its rows of the tile are beyond K. Before
+//           and after the loop it issues some 100. With 4 and 13 steps, this takes 15.0 and 8.4 ms at four instructions
+//           per clock and SM (132 SMs, 1.98 GHz; counted in sm_90's machine code).
 // Gain      over m2/unroll_gemm: two kernels fewer, and 27 and 20 GB less traffic, which take at least 6.3 and 4.5 ms.
-//           The time of the GEMM itself remains. The cost is two integer divisions per element in the loader, half of
-//           the instructions.
+//           The time of the GEMM itself remains. The cost is two integer divisions per element in the loader, which are
+//           half of all instructions.
 // Limits    M at most TILE x 65,535. Planes much smaller than TILE pixels leave threads idle.
 // Hazards   both __syncthreads: the first before tiles are read, the second before they are overwritten. Threads
 //           outside y still load and wait: no early return. N C H W exceeds 2^31 at large batches: 64-bit offsets.

@@ -5,9 +5,9 @@
 // Mapping   unroll and permute: as m2. The product: the launches of the rung, from its own kernel file.
 // Roofline  the traffic of m2 remains: 28 GB for layer 1 and 20 GB for layer 2 at N = 10,000, 6.6 and 4.8 ms at 4.3
 //           TB/s; 25.1 and 72.5 GFLOP are 0.37 and 1.08 ms at 67 TFLOP/s.
-// Gain      over m3/cublas: none is likely. gemm/v3_registers has tiles of 128 rows, and M = 4 and 16: it computes 32
-//           and 8 times more than necessary, 12 and 9 ms if its FMAs are the limit. A rung with small tiles would be
-//           better.
+// Gain      over m3/cublas: none is likely. gemm/v3_registers has tiles of 128 rows, whereas M is 4 and 16. It computes
+//           32 and 8 times as much as necessary, which takes 12 and 9 ms if its FMAs are the limit. A rung with small
+//           tiles would be better.
 // Limits    those of the rung; the limits of m2 for unroll and permute.
 // Hazards   none: the stream orders the three steps.
 // Source    ladders/gemm/README.md.

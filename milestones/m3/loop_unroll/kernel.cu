@@ -8,8 +8,8 @@
 //           a thread -> one element of y.
 // Roofline  as m3/fusion. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s. Layer
 //           2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions are the limit: 87 per warp and
-//           step of k instead of 111, and some 90 around the loop: 12.5 and 6.7 ms instead of 15.0 and 8.4. Shared
-//           loads are the next limit, 10 and 6 ms.
+//           step of k instead of 111, and some 90 before and after the loop: 12.5 and 6.7 ms instead of 15.0 and 8.4.
+//           Shared loads are the next limit, 10 and 6 ms.
 // Gain      over m3/fusion: up to a fifth, nearly all of it from the divisions. nvcc already unrolls the loop over the
 //           tile in m3/fusion, because its bounds are known.
 // Limits    M at most TILE x 65,535. One compilation per filter size.

@@ -8,14 +8,15 @@
 //           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column, so
 //           that loads and stores of a warp are 128 contiguous bytes. TILE_M follows M: 4 and 16 in the course's
 //           layers. No two threads of a block need the same value of col, so shared memory would not help for it.
-// Roofline  the bytes of m2, because col and gemm_out remain: N = 10,000, layer 1: at least 1.32 GB (0.31 ms at 4.3
-//           TB/s), 28.5 GB with col (12.5 GB written, 12.5 read) and gemm_out, 6.6 ms; layer 2: at least 0.996 GB (0.23
-//           ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are padding.
-// Gain      over m2/unroll_gemm: its gemm, with 1.25 shared loads per FMA and three quarters of its tile empty at M =
-//           4, takes 10 and 6 ms for these loads alone. Here 16 FMAs need 5 loads (M = 4) and 64 need 8 (M = 16), so
-//           that memory is the limit, 3.2 and 2.3 ms. unroll and permute are unchanged, and become half of the time.
-// Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums per thread leave room
-//           for few warps; instead, each thread has many loads in flight.
+// Roofline  the bytes of m2, because col and gemm_out remain. Layer 1, N = 10,000, has to move 1.32 GB (0.31 ms at 4.3
+//           TB/s). With col (12.5 GB written, 12.5 read) and gemm_out, these are 28.5 GB, 6.6 ms. Layer 2: 0.996 GB
+//           (0.23 ms) become 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms; none are
+//           padding.
+// Gain      over m2/unroll_gemm: the gemm of m2 has 1.25 shared loads per FMA, and three quarters of its tile are empty
+//           at M = 4, so these loads alone take 10 and 6 ms. Here 16 FMAs need 5 loads (M = 4) and 64 need 8 (M = 16).
+//           Memory is then the limit, 3.2 and 2.3 ms. unroll and permute are unchanged, and become half of the time.
+// Limits    col is read ceil(M / TILE_M) times; M at most 16 x 65,535. TILE_M x THREAD_COLS sums per thread leave
+//           registers for few warps; instead, each thread has many loads in flight.
 // Hazards   both __syncthreads in gemm: the first before w_tile is read, the second before it is overwritten. Threads
 //           outside col also reach both: no early return. col has more than 2^31 elements: 64-bit indices.
 // Source    D. Kirk, W. Hwu, "Programming Massively Parallel Processors": joint register and shared-memory tiling.

@@ -7,8 +7,8 @@
 // Mapping   blockIdx.x -> TILE pixels of an output plane, blockIdx.y -> TILE channels m, blockIdx.z -> image;
 //           a thread -> one element of y.
 // Roofline  as m3/fusion. Layer 1, N = 10,000: 1.32 GB, 0.31 ms at 4.3 TB/s; 25.1 GFLOP, 0.37 ms at 67 TFLOP/s. Layer
-//           2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions are the limit, as many as there:
-//           15.0 and 8.4 ms.
+//           2: 0.996 GB, 0.23 ms; 72.5 GFLOP, 1.08 ms. No extra traffic. Instructions are the limit, as many as in
+//           m3/fusion: 15.0 and 8.4 ms.
 // Gain      over m3/fusion: none expected. The kernel stores once, after its last load, so no store delayed a load; and
 //           since sm_70 ordinary global loads are also cached in L1, so the read-only path is not faster. The promise
 //           pays in kernels that store in a loop between loads.

@@ -1,13 +1,12 @@
 // m3/sliding_window: unroll -> GEMM -> permute fused into one kernel on the tensor cores (WMMA).
 //
-// Idea      The unrolled matrix repeats itself. With its rows in the order (r, c, s), the part of output row p starts
-//           at row p STRIDE of one taller matrix x_tile, whose row (h, c, s) is image row h of channel c, shifted by s.
-//           Shared memory therefore holds S shifted copies of the image instead of R S, the operand of each output row
-//           is a window that slides down over it, and a warp uses the values that it has loaded for one output row also
-//           for the next R - 1.
+// Idea      The unrolled matrix repeats itself. Let row (h, c, s) of a matrix x_tile be image row h of channel c,
+//           shifted by s. If the filters have the order (r, c, s), the operand of output row p is a window of x_tile
+//           that starts at row p STRIDE. Shared memory therefore holds S shifted copies of the image instead of R S. A
+//           warp uses the values that it has loaded for one output row also for the next R - 1.
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. x_tile [row][PITCH] half, row = (h C + c) SHIFTS + s
-//           with S padded to SHIFTS, a multiple of 8: a window starts at a whole or a half step of 16. w_tile holds
-//           the filters for both phases, [phase][TILE_M][STEPS 16] half, zero in the padding.
+//           with S padded to SHIFTS, a multiple of 8: a window starts at the beginning or in the middle of a step of
+//           16. w_tile holds the filters for both phases, [phase][TILE_M][STEPS 16] half, zero in the padding.
 // Mapping   a block -> ROWS output rows x TILES_Q TILE_Q columns of an image, TILE_M channels; a warp -> TILE_Q of the
 //           columns. It keeps the filters and all its accumulators in registers, and continues with the same rows of
 //           image n + gridDim.z: the filters are loaded once for several images.
@@ -15,11 +14,11 @@
 //           shared memory are processed in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
 // Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. FLOPs
 //           on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, less than 0.3 ms
-//           in total. Instructions are the limit: the copies into shared memory, two halves at a time (8 for each pair
-//           of inputs, and again for halo rows), and the path of each result through shared memory.
-// Gain      over m3/stack_2: two sevenths of the copies into shared memory (14 copies of each input instead of 49), or
-//           about a third with Q padded to whole tiles. Shared memory is read about a quarter as often, and filters are
-//           read once for 8 images.
+//           in total. Instructions are the limit. Each pair of inputs is stored to shared memory 8 times, once per
+//           shift, and those of halo rows again by the next block. Each result also passes through shared memory.
+// Gain      over m3/stack_2: 14 copies of each input into shared memory instead of 49, two sevenths, or about a third
+//           with Q padded to whole tiles. Shared memory is read about a quarter as often, and filters are read once for
+//           8 images.
 // Limits    operands are rounded to FP16: values beyond 65,504 become infinite. An infinity or NaN in the input also
 //           reaches outputs next to its own (zero weights in the padding times infinity).
 // Hazards   the rows of x_tile beyond the image must be finite, because they are multiplied by zero weights: they are
@@ -34,7 +33,7 @@ using namespace nvcuda;
 constexpr int STEP = 16;  // of k in one product
 constexpr int SHIFTS = (CHUNK_S + 7) / 8 * 8;
 constexpr int STRIDE = CHUNK_C * SHIFTS;            // rows of x_tile from one image row to the next
-constexpr int PHASES = STRIDE % STEP == 0 ? 1 : 2;  // an output row's window starts at a step, or in its middle too
+constexpr int PHASES = STRIDE % STEP == 0 ? 1 : 2;  // 2 if some windows start in the middle of a step
 constexpr int STEPS = (CHUNK_R * STRIDE + (PHASES - 1) * STEP / 2 + STEP - 1) / STEP;  // of a window
 constexpr int X_STEPS = (ROWS - 1) * STRIDE / STEP + STEPS;                            // of all windows together
 constexpr int WARPS = TILES_Q, COLUMNS = TILES_Q * TILE_Q;
@@ -44,9 +43,9 @@ typedef wmma::fragment<wmma::matrix_a, TILE_M, TILE_Q, STEP, half, wmma::row_maj
 typedef wmma::fragment<wmma::matrix_b, TILE_M, TILE_Q, STEP, half, wmma::row_major> XFragment;
 typedef wmma::fragment<wmma::accumulator, TILE_M, TILE_Q, STEP, float> Accumulator;
 
-// Rows of x_tile for the chunk that starts at channel c0, image row h0, column q0: a warp per image row and channel, a
-// lane per pair of columns. It reads each input once, all loads of a line in flight together, and writes the pair to
-// every shift's row: the pair that starts at an even column for even shifts, the one a column on for odd shifts.
+// Fills x_tile for the chunk that starts at channel c0, image row h0, column q0. A warp has an image row of a channel,
+// and a lane a pair of columns. Each input is read once, and all loads of a row are in flight together. The lane writes
+// its pair to the rows of all even shifts, and the pair that starts a column later to those of all odd shifts.
 __device__ void unroll(const float* __restrict__ x, half* x_tile, int h0, int q0, int c0, int H, int W) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   constexpr unsigned PAIRS = (COLUMNS + SHIFTS + 63) / 64;  // of a lane
@@ -111,7 +110,8 @@ __device__ void multiply(Accumulator (&acc)[ROWS], const WFragment (&w_fragment)
   }
 }
 
-// permute: a row of results leaves through shared memory, where each lane finds its own pixel. y: channel 0, column 0.
+// Permute: a row of results passes through shared memory, from where each lane stores a pixel. y points at the row's
+// column 0 of channel 0.
 __device__ void store(float* __restrict__ y, float* staged, const Accumulator& acc, int m0, int q, int Q, int PQ) {
   const int lane = threadIdx.x % 32;
   constexpr int AT_ONCE = 32 / TILE_Q, USED_M = M < TILE_M ? M : TILE_M;  // channels
@@ -123,7 +123,7 @@ __device__ void store(float* __restrict__ y, float* staged, const Accumulator& a
     const int m = i * AT_ONCE + lane / TILE_Q;
     if (q < Q && m < USED_M && (M % TILE_M == 0 || m0 + m < M)) *out = staged[i * 32 + lane];
   }
-  __syncwarp();  // staged is free for the next row
+  __syncwarp();  // the next row may overwrite staged
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
@@ -166,6 +166,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
       float* const out = y + (long long)n * M * P * Q + (long long)p * Q;
       store(out, staged, acc[row], m0, q0 + column + threadIdx.x % TILE_Q, Q, P * Q);
     }
-    __syncthreads();  // the results have left: their place is x_tile's again
+    __syncthreads();  // the results have been read: x_tile may overwrite them
   }
 }

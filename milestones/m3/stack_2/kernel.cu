@@ -8,18 +8,19 @@
 // Layout    x (N,C,H,W), w (M,C,R,S), y (N,M,P,Q), fp32, C order. w_tile [m][k] and col_tile [k][column] half, k = (c,
 //           r, s) within a chunk of CHUNK_C channels, CHUNK_R filter rows and CHUNK_S filter columns (one channel of 7
 //           x 7 in the course's layers), then zeros to a multiple of 16. Columns are output pixels, and their rows are
-//           padded to whole pairs. 8 halves after each row of a tile put the eight 16-byte pieces of rows that an
-//           ldmatrix reads at once into different banks.
+//           padded to whole pairs. Each row of a tile is followed by 8 unused halves, so that the eight 16-byte pieces
+//           of rows that an ldmatrix reads at once are in different banks.
 // Mapping   a block of TILE_COLS / 2 threads -> TILE_M channels (blockIdx.y) x TILE_COLS pixels of image blockIdx.z; a
 //           thread gathers the columns of two neighbouring pixels; a warp multiplies the 64 columns of its own
 //           threads: four m16n16k16 products, or, for M up to 8, two m8n32k16 with half the padding.
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: bytes 1.32 and 0.996 GB, 0.31 and 0.23 ms, as the parent.
 //           FLOPs 25.1 and 72.5 G at 990 TFLOP/s, 0.03 and 0.07 ms; padded (M = 4 to 8, 49 to 64, P Q to whole tiles)
-//           66 and 105 G, 0.07 and 0.11 ms. The limit is still the operand, gathered 49 times: 6.3 and 5.0 GB of halves
-//           are written to shared memory and, with the padding, 8.2 and 6.6 GB are read from it, about 0.2 ms each at
-//           128 B per clock and SM; 8 loads from the L1 cache for 14 values, each of two or three lines, 0.5 and 0.4
-//           ms; instructions, some 770 and 2,200 per warp, 0.7 and 0.4 ms at four per clock and SM.
-// Gain      over m3/stack_1: up to 3.5 times, because its instructions take 2.6 and 1.6 ms: those of the gather fall
+//           66 and 105 G, 0.07 and 0.11 ms. The limit is still the operand, which is gathered 49 times. 6.3 and 5.0 GB
+//           of halves are written to shared memory and, with the padding, 8.2 and 6.6 GB are read from it: about 0.2 ms
+//           each at 128 B per clock and SM. 14 values need 8 loads from the L1 cache, each of which touches two or
+//           three lines: 0.5 and 0.4 ms. A warp issues some 770 and 2,200 instructions: 0.7 and 0.4 ms at four per
+//           clock and SM.
+// Gain      over m3/stack_1: up to 3.5 times. Instructions take 2.6 and 1.6 ms there. Here those of the gather fall
 //           from some 12 per element of col_tile to less than 2, and shared memory moves half the bytes.
 //           m3/sliding_window then removes the 49-fold copy.
 // Limits    one compilation per C, M, R, S. Inputs above 65,504 become infinite. M up to 8 or 16 x 65,535. Every block
@@ -44,8 +45,8 @@ constexpr int W_PITCH = CHUNK_K + 8, PITCH = TILE_COLS + 8;
 static_assert((TILE_M == 8 || TILE_M == 16) && TILE_COLS % 64 == 0, "tiles are whole products");
 static_assert(TILE_M % WARPS == 0, "warps load equal parts of w_tile");
 
-// The chunk's inputs of two neighbouring output pixels; x points at the first one's for c = r = s = 0. pair is 1 where
-// the output row has a second one, else 0.
+// Gathers the chunk's inputs of two neighbouring output pixels. x points at the input of the first pixel for c = r = s
+// = 0. pair is 1 if the output row has a second pixel, and 0 otherwise.
 __device__ void unroll(const float* __restrict__ x, half (*col_tile)[PITCH], int c0, int r0, int s0, int pair, int H,
                        int W) {
 #pragma unroll
@@ -66,7 +67,7 @@ __device__ void unroll(const float* __restrict__ x, half (*col_tile)[PITCH], int
     }
 }
 
-// The chunk's weights; zeros where the channels or the filter end, and in the padding.
+// Loads the chunk's weights. There are zeros beyond the channels and the filter, and in the padding.
 __device__ void load_w(const float* __restrict__ w, half (*w_tile)[W_PITCH], int m0, int c0, int r0, int s0) {
   for (int k = threadIdx.x % 32; k < CHUNK_K; k += 32) {
     const int s = s0 + k % CHUNK_S, r = r0 + k / CHUNK_S % CHUNK_R, c = c0 + k / CHUNK_S / CHUNK_R;
@@ -84,10 +85,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __shared__ __align__(128) half w_tile[TILE_M][W_PITCH], col_tile[ROWS][PITCH];
   const int P = H - R + 1, Q = W - S + 1;
   const int pairs_q = (Q + 1) / 2, pairs = P * pairs_q;               // of an output row, and of the plane
-  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: of the warp's columns in the tile
+  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: the warp's first column in the tile
   x += (long long)blockIdx.z * C * H * W;
   y += (long long)blockIdx.z * M * P * Q;
-  const int own = blockIdx.x * THREADS + threadIdx.x, near = min(own, pairs - 1);  // past the plane its last pair again
+  const int own = blockIdx.x * THREADS + threadIdx.x, near = min(own, pairs - 1);  // beyond the plane: its last pair
   const int q_near = near % pairs_q * 2;
   const float* const corner = x + (long long)(near / pairs_q) * W + q_near;
 

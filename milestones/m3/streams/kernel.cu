@@ -10,11 +10,11 @@
 //           and 18.6 ms. Layer 2: 0.26 and 0.74 GB, 4.7 and 13.5 ms. Both directions run at once: the slower one is the
 //           limit.
 // Gain      over m3/stack_2: nothing in op time, because the kernel is the same. The layer time from host to host falls
-//           from the sum of the three steps to little more than the slower copy, which hides the kernel and the other
-//           direction, except the first part's copy in and launch. The faster the kernel, the larger is the share of
-//           copies in a layer.
+//           from the sum of the three steps to little more than the slower copy. Meanwhile the kernel and the other
+//           copy run, and only the first part's copy in and launch are not hidden. The faster the kernel is, the larger
+//           is the share of the copies in a layer.
 // Limits    a clock that stops when the last launch has been submitted to the GPU measures nothing: the layer time here
-//           ends when the last image has arrived. Host memory for x and y is pinned.
+//           ends when the last image has arrived. x and y must be in pinned memory.
 // Hazards   the stream orders the steps of a part; parts share no memory, so streams need not wait for each other. The
 //           filters are copied before the first part. 64-bit offsets as in m3/stack_2.
 // Source    CUDA C++ Programming Guide, "Page-Locked Host Memory" and "Asynchronous Concurrent Execution".
@@ -33,8 +33,8 @@ constexpr int W_PITCH = CHUNK_K + 8, PITCH = TILE_COLS + 8;
 static_assert((TILE_M == 8 || TILE_M == 16) && TILE_COLS % 64 == 0, "tiles are whole products");
 static_assert(TILE_M % WARPS == 0, "warps load equal parts of w_tile");
 
-// The chunk's inputs of two neighbouring output pixels; x points at the first one's for c = r = s = 0. pair is 1 where
-// the output row has a second one, else 0.
+// Gathers the chunk's inputs of two neighbouring output pixels. x points at the input of the first pixel for c = r = s
+// = 0. pair is 1 if the output row has a second pixel, and 0 otherwise.
 __device__ void unroll(const float* __restrict__ x, half (*col_tile)[PITCH], int c0, int r0, int s0, int pair, int H,
                        int W) {
 #pragma unroll
@@ -55,7 +55,7 @@ __device__ void unroll(const float* __restrict__ x, half (*col_tile)[PITCH], int
     }
 }
 
-// The chunk's weights; zeros where the channels or the filter end, and in the padding.
+// Loads the chunk's weights. There are zeros beyond the channels and the filter, and in the padding.
 __device__ void load_w(const float* __restrict__ w, half (*w_tile)[W_PITCH], int m0, int c0, int r0, int s0) {
   for (int k = threadIdx.x % 32; k < CHUNK_K; k += 32) {
     const int s = s0 + k % CHUNK_S, r = r0 + k / CHUNK_S % CHUNK_R, c = c0 + k / CHUNK_S / CHUNK_R;
@@ -73,10 +73,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __shared__ __align__(128) half w_tile[TILE_M][W_PITCH], col_tile[ROWS][PITCH];
   const int P = H - R + 1, Q = W - S + 1;
   const int pairs_q = (Q + 1) / 2, pairs = P * pairs_q;               // of an output row, and of the plane
-  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: of the warp's columns in the tile
+  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: the warp's first column in the tile
   x += (long long)blockIdx.z * C * H * W;
   y += (long long)blockIdx.z * M * P * Q;
-  const int own = blockIdx.x * THREADS + threadIdx.x, near = min(own, pairs - 1);  // past the plane its last pair again
+  const int own = blockIdx.x * THREADS + threadIdx.x, near = min(own, pairs - 1);  // beyond the plane: its last pair
   const int q_near = near % pairs_q * 2;
   const float* const corner = x + (long long)(near / pairs_q) * W + q_near;
 

@@ -1,16 +1,16 @@
 // m3/sweep: m3/register_tiling with a search of its block and thread sizes; variant.py has the candidates and the best.
 //
 // Idea      More columns per thread use each load of w for more products and keep more loads in flight, but need
-//           registers, so fewer threads fit on an SM. With more columns per block, w_tile is filled less often, but
-//           fewer blocks can be balanced. No formula gives the best pair, so it is measured.
+//           registers, so fewer threads fit on an SM. With more columns per block, w_tile is filled less often, but the
+//           SMs share fewer blocks less evenly. No formula gives the best pair, so it is measured.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 //           w_tile [TILE_K][TILE_M].
 // Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.
-//           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column.
-//           Swept: TILE_COLS and THREAD_COLS, hence THREADS, their quotient: 32 to 1024.
-// Roofline  as m3/register_tiling. N = 10,000, layer 1: at least 1.32 GB (0.31 ms at 4.3 TB/s), 28.5 GB with col and
-//           gemm_out, 6.6 ms; layer 2: at least 0.996 GB (0.23 ms), 20.6 GB, 4.8 ms. FLOPs at 67 TFLOP/s: 25.1 G, 0.37
-//           ms, and 72.5 G, 1.08 ms.
+//           gemm: a block -> TILE_M x TILE_COLS of gemm_out, a thread -> all its rows and every THREADS-th column. The
+//           search varies TILE_COLS and THREAD_COLS. THREADS is their quotient, 32 to 1024.
+// Roofline  as m3/register_tiling. Layer 1, N = 10,000, has to move 1.32 GB (0.31 ms at 4.3 TB/s). With col and
+//           gemm_out, these are 28.5 GB, 6.6 ms. Layer 2: 0.996 GB (0.23 ms) become 20.6 GB, 4.8 ms. FLOPs at 67
+//           TFLOP/s: 25.1 G, 0.37 ms, and 72.5 G, 1.08 ms.
 // Gain      over m3/register_tiling: hardly any. Reading col limits the gemm, and each candidate that keeps some 20 KB
 //           of loads in flight on an SM reads at full speed. The extremes show the value of the choice: with one column
 //           per thread, each load of w is used once and few loads are in flight; with eight, there are 8 TILE_M sums in

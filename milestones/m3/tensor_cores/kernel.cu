@@ -3,22 +3,23 @@
 // Idea      m2's GEMM needs five shared-memory loads for four FMAs. A warp's WMMA product of 16 x 8 by 8 x 16 reads
 //           256 values for 2,048 FMAs, and the tensor cores do these in a few clocks.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
-//           w_tile [TILE_M][W_PITCH], col_tile [TILE_K][COL_PITCH], rounded to TF32 where they are written:
-//           once, whereas rounding the fragments would round those of w again in every warp. The pitches, 4 and
-//           8 more than a multiple of 32, put the words that one load of a fragment touches into 32 different
-//           banks.
+//           w_tile [TILE_M][W_PITCH], col_tile [TILE_K][COL_PITCH]. Values are rounded to TF32 when they are written to
+//           the tiles. If the fragments were rounded instead, every warp would round those of w again. The pitches are
+//           4 and 8 more than a multiple of 32, so that the words that one load of a fragment touches are in 32
+//           different banks.
 // Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image. gemm: a block of
-//           TILE_COLS threads -> TILE_M x TILE_COLS of gemm_out. A thread copies one column of col_tile, coalesced with
-//           its neighbours; with five blocks per SM it has 96 registers, so that all TILE_K loads are in flight at
-//           once. A warp multiplies the 32 columns of its own threads.
-// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms), but col is written
-//           and read (12.5 GB each way) and gemm_out too: 28.5 GB, 6.6 ms. Layer 2: 0.996 GB (0.23 ms); 20.6 GB, 4.8
-//           ms. 25.1 and 72.5 GFLOP at 495 TFLOP/s: 0.05 and 0.15 ms; with M = 4 padded to 16 and K to whole tiles 131
-//           and 83 GFLOP, 0.26 and 0.17 ms.
-// Gain      over m2/unroll_gemm: gemm was bound by shared memory (about 10 and 6 ms), and is now bound by reading col
-//           and writing gemm_out (3.2 and 2.3 ms); unroll and permute are unchanged. M = 4 fills a quarter of the rows
-//           of a product, which costs nothing while the tensor cores wait for memory.
-// Limits    sm_80. TF32 keeps 10 fraction bits of an operand. col is read ceil(M / TILE_M) times; M up to 16 x 65,535.
+//           TILE_COLS threads -> TILE_M x TILE_COLS of gemm_out. A thread copies one column of col_tile, and the loads
+//           of neighbours are coalesced. With five blocks per SM, a thread has 96 registers, so all of its TILE_K loads
+//           can be in flight at once. A warp multiplies the 32 columns of its own threads.
+// Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms). col (12.5 GB in each
+//           direction) and gemm_out are also written and read: 28.5 GB, 6.6 ms. Layer 2: 0.996 GB (0.23 ms); 20.6 GB,
+//           4.8 ms. 25.1 and 72.5 GFLOP at 495 TFLOP/s: 0.05 and 0.15 ms; with M = 4 padded to 16 and K to whole tiles
+//           131 and 83 GFLOP, 0.26 and 0.17 ms.
+// Gain      over m2/unroll_gemm: the gemm of m2 is bound by shared memory (about 10 and 6 ms), and this one by reading
+//           col and writing gemm_out (3.2 and 2.3 ms). unroll and permute are unchanged. M = 4 fills a quarter of the
+//           rows of a product, which costs nothing while the tensor cores wait for memory.
+// Limits    needs sm_80. TF32 keeps 10 fraction bits of an operand. col is read ceil(M / TILE_M) times; M up to 16 x
+//           65,535.
 // Hazards   both __syncthreads in gemm, as in m2; threads beyond the last column also reach both. The results replace
 //           col_tile, each warp in its own columns, so __syncwarp is sufficient between its store and its loads. col
 //           has more than 2^31 elements: 64-bit indices.
@@ -51,7 +52,7 @@ extern "C" __global__ void unroll(const float* x, float* col, int N, int C, int 
 extern "C" __global__ void __launch_bounds__(TILE_COLS, 5)
     gemm(const float* w, const float* col, float* gemm_out, int M, long long cols, int K) {
   __shared__ __align__(128) float w_tile[TILE_M][W_PITCH], col_tile[TILE_K][COL_PITCH];
-  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 32;  // first: of the warp's columns in the tile
+  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 32;  // first: the warp's first column in the tile
   const long long j = (long long)blockIdx.x * TILE_COLS + threadIdx.x;
 
   wmma::fragment<wmma::accumulator, SIDE, SIDE, STEP, float> acc[TILES];
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(TILE_COLS, 5)
     __syncthreads();  // the tiles have been read
   }
 
-  // rows of gemm_out are neither aligned nor whole tiles: no place for store_matrix_sync
+  // store_matrix_sync cannot write to gemm_out, whose rows are neither aligned nor whole tiles
   for (int t = 0; t < TILES; t++)
     wmma::store_matrix_sync(&col_tile[0][first + t * SIDE], acc[t], COL_PITCH, wmma::mem_row_major);
   __syncwarp();

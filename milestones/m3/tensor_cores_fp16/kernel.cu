@@ -5,8 +5,8 @@
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), gemm_out (M, 2 N pairs), y (N,M,P,Q), fp32, C order; col (K, N pairs) of
 //           half2 in a float32 buffer, where each element has room for two halves. pairs = ceil(P Q / 2): the columns
 //           of an image are padded to an even number, so that no half2 belongs to two images. w_tile [m][k] and
-//           col_tile [k][column] half; 8 halves after each row put the eight 16-byte pieces of rows that an ldmatrix
-//           reads at once into different banks.
+//           col_tile [k][column] half; Each row of a tile is followed by 8 unused halves, so that the eight 16-byte
+//           pieces of rows that an ldmatrix reads at once are in different banks.
 // Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m, blockIdx.z ->
 //           image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread copies two
 //           columns of col_tile as half2, 4 bytes at a time, as in the parent; a warp multiplies the 64 columns of its
@@ -14,9 +14,9 @@
 // Roofline  at the course's shapes, N = 10,000, 4.3 TB/s: layer 1 has to move 1.32 GB (0.31 ms); with col (6.3 GB in
 //           each direction) and gemm_out, 15.9 GB, 3.7 ms. Layer 2: 0.996 GB (0.23 ms); 11.5 GB, 2.7 ms. 25.1 and 72.5
 //           GFLOP at 990 TFLOP/s: 0.03 and 0.07 ms; padded 66 and 83 GFLOP, 0.07 and 0.08 ms.
-// Gain      over m3/tensor_cores: 1.8 if both wait only for memory, 28.5 to 15.9 and 20.6 to 11.5 GB; more if the
-//           parent is limited by its loads and stores of col, which are twice as many. The doubled rate of the tensor
-//           cores and the flat product for M = 4 gain nothing here.
+// Gain      over m3/tensor_cores: a factor of 1.8 if both wait only for memory, because 28.5 and 20.6 GB become 15.9
+//           and 11.5; more if the parent is limited by its loads and stores of col, which are twice as many. The
+//           doubled rate of the tensor cores and the flat product for M = 4 gain nothing here.
 // Limits    half overflows above 65,504 and has subnormals below 6e-5, whereas TF32 has the range of float. col is read
 //           ceil(M / TILE_M) times; M up to 8 or 16 x 65,535.
 // Hazards   both __syncthreads in gemm; threads beyond the last column also reach both. The results replace col_tile, a
@@ -54,7 +54,7 @@ extern "C" __global__ void unroll(const float* x, half2* col, int N, int C, int 
 extern "C" __global__ void __launch_bounds__(TILE_COLS / 2, 5)
     gemm(const float* w, const half2* col, float* gemm_out, int M, long long pairs, int K) {
   __shared__ __align__(128) half w_tile[TILE_M][W_PITCH], col_tile[TILE_K][PITCH];
-  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: of the warp's columns in the tile
+  const int m0 = blockIdx.y * TILE_M, first = threadIdx.x / 32 * 64;  // first: the warp's first column in the tile
   const long long pair0 = (long long)blockIdx.x * (TILE_COLS / 2), pair = pair0 + threadIdx.x;
 
   wmma::fragment<wmma::accumulator, TILE_M, TILE_N, STEP, float> acc[TILES];
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(TILE_COLS / 2, 5)
     __syncthreads();  // the tiles have been read
   }
 
-  // rows of gemm_out are neither aligned nor whole tiles: no place for store_matrix_sync
+  // store_matrix_sync cannot write to gemm_out, whose rows are neither aligned nor whole tiles
   float* const out_tile = reinterpret_cast<float*>(col_tile) + first;  // [TILE_M][PITCH], this warp's columns
   for (int t = 0; t < TILES; t++) wmma::store_matrix_sync(out_tile + t * TILE_N, acc[t], PITCH, wmma::mem_row_major);
   __syncwarp();

@@ -1,14 +1,14 @@
-// A convolution as a product of matrices that is never written out: #include <mini_dnn/implicit.cuh>
+// A convolution as a product of matrices of which one is never stored: #include <mini_dnn/implicit.cuh>
 //
 // y (N P Q, K) = windows (N P Q, R R C) x weights, in halves with sums in fp32. A tile is ROWS windows by COLUMNS
-// output channels; a step is one place in the filter and 64 channels. One warp brings the pixels that ROWS windows see
-// at that place, 128 bytes each, and 64 weights of each output channel; warpgroups multiply 64 windows each. Behind the
-// last place there may be steps of a second convolution of one pixel, of other images with windows of its own: a
-// network's shortcut. Bias is where sums begin; residual and ReLU follow. Where tiles are few, a cluster of SPLIT
-// blocks shares the steps of one, and each block finishes a part of its columns.
+// output channels. A step is one position in the filter and 64 channels. For each step, one warp loads the pixels of
+// ROWS windows at this position, 128 bytes each, and 64 weights of each output channel. Warpgroups multiply 64 windows
+// each. After the last position there may be steps of a second convolution of one pixel, with other images and other
+// windows: the shortcut of a network. Sums start with the bias, and residual and ReLU are applied at the end. If there
+// are few tiles, a cluster of SPLIT blocks shares the steps of a tile, and each block completes a part of its columns.
 //
-// Weights, bias and places do not depend on the kernel ahead: the first weights are on their way before the wait for
-// it.
+// Weights, bias and positions do not depend on the previous kernel, so the first weights are requested before the wait
+// for it.
 #pragma once
 #include <mini_dnn/ptx_im2col.cuh>
 
@@ -38,9 +38,9 @@ struct Tile {
   static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_, SPLIT = SPLIT_;
   static constexpr int CONSUMERS = ROWS / 64, WARPS = CONSUMERS * 4, THREADS = CONSUMERS * 128 + 32;
   static constexpr int A_BYTES = ROWS * STEP * 2, B_BYTES = COLUMNS * STEP * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // of 8 columns; of those that a block finishes
+  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // of 8 columns; of those that a block completes
   static constexpr int SLOT = CONSUMERS * 128;                         // a place for each thread
-  static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // of a warp's 16 rows, on their way out
+  static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // of a warp's 16 rows, before they are stored
   static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0 && GROUPS % SPLIT == 0, "whole boxes, equal parts");
 };
 
@@ -58,7 +58,7 @@ struct Barriers {
   ptx::mbarrier full[T::STAGES], empty[T::STAGES], landed, residual[T::WARPS];
 };
 
-// A step's place in the filter, and its channels.
+// A step's position in the filter, and its channels.
 struct Place {
   int r, s, c;
   __device__ __forceinline__ Place(const Problem& p, int step) {
@@ -72,7 +72,7 @@ struct Place {
   }
 };
 
-// One thread: all tiles of this block, step by step.
+// One thread requests all tiles of this block, step by step.
 template <class T>
 __device__ __forceinline__ void produce(const Problem& p, const Arrays& at, char* memory, Barriers<T>& barriers,
                                         int count, int across, int first, int last) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void produce(const Problem& p, const Arrays& at, char
   }
 }
 
-// Two sums of this thread, with what is added to them, as halves.
+// Two sums of this thread plus the residual, as halves.
 __device__ __forceinline__ unsigned finish(const Problem& p, float low, float high, unsigned residual) {
   if (p.residual) {
     const float2 more = ptx::unpack_halves(residual);
@@ -123,12 +123,12 @@ __device__ __forceinline__ unsigned finish(const Problem& p, float low, float hi
   return ptx::pack_halves(low, high);
 }
 
-// The sums of 64 windows: bias, and all steps.
+// Computes the sums of 64 windows: the bias and all steps.
 template <class T>
 __device__ __forceinline__ void multiply(float (&d)[T::GROUPS][4], const char* memory, Barriers<T>& barriers,
                                          Stage<T::STAGES>& stage, const float* bias, int first, int last) {
   const int lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
-  int before = 0;  // the stage of the step before
+  int before = 0;  // the stage of the previous step
 #pragma unroll
   for (int i = 0; i < T::GROUPS; i++) {
     const float2 two = first == 0 ? *reinterpret_cast<const float2*>(bias + 8 * i + lane % 4 * 2) : float2{0, 0};
@@ -145,7 +145,7 @@ __device__ __forceinline__ void multiply(float (&d)[T::GROUPS][4], const char* m
     for (int j = 0; j < STEP / 16; j++)
       ptx::wgmma_m64k16<T::COLUMNS, ptx::Half, false, false>(d, left + 2 * j, right + 2 * j, true);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();  // the step before is done: its stage may be filled again
+    ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
     if (step > first && lane == 0) ptx::mbarrier_arrive(barriers.empty + before);
     before = stage.index;
   }
@@ -153,7 +153,7 @@ __device__ __forceinline__ void multiply(float (&d)[T::GROUPS][4], const char* m
   if (lane == 0) ptx::mbarrier_arrive(barriers.empty + before);
 }
 
-// A warp's 16 rows go out through its part of shared memory, where their residual has come to.
+// Stores a warp's 16 rows through its part of shared memory, to which their residual was loaded.
 template <class T>
 __device__ __forceinline__ void store(const Problem& p, const Arrays& at, const float (&d)[T::GROUPS][4], char* own,
                                       int row, int column) {
@@ -174,12 +174,12 @@ __device__ __forceinline__ void store(const Problem& p, const Arrays& at, const 
   }
 }
 
-// The blocks of a cluster hand each other parts of their sums; each adds up its own columns and writes them.
+// The blocks of a cluster send each other parts of their sums. Each block adds up its own columns and writes them.
 template <class T>
 __device__ __forceinline__ void add_up(const Problem& p, const Arrays& at, float (&d)[T::GROUPS][4], float4* slots,
                                        ptx::mbarrier* landed, int rank, int row, int column) {
   const int lane = threadIdx.x % 32;
-  ptx::cluster_wait();  // the others are there, and their mbarriers
+  ptx::cluster_wait();  // the other blocks have started, and their mbarriers are initialised
 #pragma unroll
   for (int block = 0; block < T::SPLIT; block++) {
     if (block == rank) continue;
@@ -223,7 +223,8 @@ __device__ __forceinline__ void add_up(const Problem& p, const Arrays& at, float
   }
 }
 
-// A block's tiles. `memory`: stages, then what warps send out or sums of other blocks; at a multiple of 1024.
+// Processes a block's tiles. `memory` has the stages, then the results of warps or sums of other blocks; it is aligned
+// to 1024 bytes.
 template <class T>
 __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, char* memory) {
   __shared__ Barriers<T> barriers;
@@ -246,7 +247,7 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
     if (T::SPLIT > 1) ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
-  __syncthreads();  // the mbarriers are there
+  __syncthreads();  // the mbarriers are initialised
   if (T::SPLIT > 1) ptx::cluster_arrive_relaxed();
   ptx::grid_launch_dependents();
 
@@ -262,7 +263,7 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
     for (int i = blockIdx.x / T::SPLIT; i < count; i += gridDim.x / T::SPLIT, phase ^= 1) {
       const int row = i / across * T::ROWS + warp * 16, column = i % across * T::COLUMNS;
       if (T::SPLIT == 1 && lane == 0) {
-        ptx::bulk_wait_read<0>();  // what went out from here is read
+        ptx::bulk_wait_read<0>();  // the previous contents have been read
         if (p.residual) {
           ptx::grid_wait();
           ptx::mbarrier_arrive_expect_tx(barriers.residual + warp, T::PIECES * T::PIECE_BYTES);
@@ -281,7 +282,7 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
         add_up<T>(p, at, d, reinterpret_cast<float4*>(staged), &barriers.landed, rank, row, column);
       }
     }
-    if (T::SPLIT == 1 && lane == 0) ptx::bulk_wait<0>();  // what went out is there
+    if (T::SPLIT == 1 && lane == 0) ptx::bulk_wait<0>();  // all results are stored
   }
   if (T::SPLIT > 1) {  // others may still write to this block
     ptx::cluster_arrive_relaxed();

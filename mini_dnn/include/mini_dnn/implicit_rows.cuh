@@ -1,15 +1,17 @@
-// A convolution of 3 x 3 with 64 channels in and out, whose pixels come once: #include <mini_dnn/implicit_rows.cuh>
+// A 3 x 3 convolution with 64 channels in and out, whose pixels are loaded once: #include
+// <mini_dnn/implicit_rows.cuh>
 //
-// With 64 output channels a product has too little work for what it takes from L2: implicit.cuh brings each pixel nine
-// times, for nine places in the filter. Here some rows of an image come once, with a column of zeros on each side and
-// the row above and below, and lie one after the other, 128 bytes a pixel. What lies r rows and s columns further is
-// what the filter's place (r, s) sees, for all pixels at once: the same matrix, r PITCH + s lines further on. The
-// swizzle does not mind, as it looks at addresses. Pixels are the columns of the product, 120 of them, and output
-// channels its 64 rows: both operands then come from shared memory at the tensor cores' full rate. The price are two
-// columns in PITCH that nobody wants. All weights, 72 KB, stay in shared memory.
+// With 64 output channels, a product has too little work for the bytes that it loads from L2: implicit.cuh loads each
+// pixel nine times, once for each position in the filter. Here some rows of an image are loaded once, with a column of
+// zeros on each side and with the rows above and below, one after the other, 128 bytes per pixel. Position (r, s) of
+// the filter needs the pixels that are r rows and s columns further. For all pixels at once, these are the same matrix,
+// r PITCH + s lines further. The swizzle still fits, because it depends only on addresses. Pixels are the columns of
+// the product, 120 of them, and output channels are its 64 rows: both operands then arrive from shared memory at the
+// tensor cores' full rate. The cost is two unused columns in each PITCH. All weights, 72 KB, stay in shared memory.
 //
-// Sums lie channel by channel in registers, and go out pixel by pixel: stmatrix turns them, where their residual came
-// to, which ldmatrix turned. Two warpgroups take tiles in turn: while one sends out, the other one multiplies.
+// Sums are channel by channel in registers, and are stored pixel by pixel. stmatrix transposes them into the memory
+// that holds the residual, which ldmatrix has transposed in the same way. Two warpgroups process tiles in turn: while
+// one stores its results, the other one multiplies.
 #pragma once
 #include <mini_dnn/implicit.cuh>
 #include <mini_dnn/ptx_columns.cuh>
@@ -20,7 +22,7 @@ namespace implicit_rows {
 constexpr int CHANNELS = 64, PIXELS = 120, GROUPS = PIXELS / 8, LINE = 128;  // bytes of a pixel
 constexpr int WARPGROUPS = 2, THREADS = WARPGROUPS * 128 + 32, STAGES = 4, TAPS = 9;
 constexpr int WEIGHT_BYTES = CHANNELS * LINE;                       // of a place in the filter
-constexpr int STAGE_BYTES = 240 * LINE, OUT_BYTES = PIXELS * LINE;  // 120 pixels, and those that they see
+constexpr int STAGE_BYTES = 240 * LINE, OUT_BYTES = PIXELS * LINE;  // 120 pixels, and all pixels of their windows
 constexpr int SHARED_BYTES = TAPS * WEIGHT_BYTES + STAGES * STAGE_BYTES + WARPGROUPS * OUT_BYTES;
 static_assert(STAGE_BYTES % 1024 == 0 && OUT_BYTES % 1024 == 0, "swizzled lines start there");
 
@@ -60,8 +62,8 @@ __device__ __forceinline__ void produce(const Problem& p, const Maps& maps, char
   }
 }
 
-// Where lane l of a warp finds the row of stmatrix or ldmatrix: of four matrices of 8 pixels, two for channels of the
-// warp, then the next 8 pixels.
+// The position of lane l's row for stmatrix or ldmatrix. There are four matrices of 8 pixels: two for channels of the
+// warp, and two for the next 8 pixels.
 __device__ __forceinline__ char* turned(char* out, int group) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int pixel = 8 * (group + lane / 16) + lane % 8, part = 2 * warp + lane / 8 % 2;
@@ -111,7 +113,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Maps& maps, cons
   for (int i = blockIdx.x + warpgroup * gridDim.x; i < count; i += WARPGROUPS * gridDim.x, phase ^= 1) {
     const int n = i / tiles, top = (i - n * tiles) * rows, here = min(rows, p.H - top);
     if (sends) {
-      ptx::bulk_wait_read<0>();  // what went out from here is read
+      ptx::bulk_wait_read<0>();  // the previous contents have been read
       if (p.residual) {
         ptx::grid_wait();
         ptx::mbarrier_arrive_expect_tx(barriers.residual + warpgroup, here * p.W * LINE);
@@ -154,7 +156,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Maps& maps, cons
   if (sends) ptx::bulk_wait<0>();
 }
 
-// A block's tiles. `memory`: weights, stages, what goes out; at a multiple of 1024.
+// Processes a block's tiles. `memory` has weights, stages and results; it is aligned to 1024 bytes.
 __device__ __forceinline__ void convolve(const Problem& p, const Maps& maps, const float* bias, char* memory,
                                          Barriers& barriers) {
   char *const pixels = memory + TAPS * WEIGHT_BYTES, *const out = pixels + STAGES * STAGE_BYTES;
@@ -175,14 +177,14 @@ __device__ __forceinline__ void convolve(const Problem& p, const Maps& maps, con
     for (int i = 0; i < TAPS; i++)
       ptx::tensor_load(memory + i * WEIGHT_BYTES, maps.w, i * CHANNELS, 0, &barriers.weights);
   }
-  // what pixels behind the last one see, and what is added to those beside an image: read, but not wanted
+  // Pixels beyond the last one, and residuals beside an image, are read but not used.
   const int first = (p.rows() + 2) * p.pitch() * (LINE / 16), left = STAGE_BYTES / 16 - first;
   for (int i = threadIdx.x; i < STAGES * left; i += THREADS)
     reinterpret_cast<uint4*>(pixels + i / left * STAGE_BYTES)[first + i % left] = make_uint4(0, 0, 0, 0);
   for (int i = threadIdx.x; i < WARPGROUPS * OUT_BYTES / 16; i += THREADS)
     reinterpret_cast<uint4*>(out)[i] = make_uint4(0, 0, 0, 0);
   ptx::fence_proxy_async();
-  __syncthreads();  // the mbarriers are there, and those zeros
+  __syncthreads();  // the mbarriers are initialised, and those zeros are written
   ptx::grid_launch_dependents();
   if (warpgroup >= WARPGROUPS) {
     if (threadIdx.x % 32 == 0) produce(p, maps, pixels, barriers, count);

@@ -1,8 +1,9 @@
-// A softmax along keys that come block by block, for a warp's 16 queries: #include <mini_dnn/online_softmax.cuh>
+// A softmax over keys that are processed block by block, for a warp's 16 queries: #include
+// <mini_dnn/online_softmax.cuh>
 //
 // In fragments as of ptx::mma_m16n8k16: lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1. A row's
 // output is a sum of values with weights 2^(score - top), where top is the largest score so far. When a block raises
-// it, output and sum shrink by the power of the difference. M. Milakov, N. Gimelshein, arXiv:1805.02867.
+// top, output and sum are multiplied by 2^(old top - new top). M. Milakov, N. Gimelshein, arXiv:1805.02867.
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx_attention.cuh>

@@ -1,12 +1,12 @@
 // Convolutions of three or four channels as products of a warpgroup: #include <mini_dnn/pairs.cuh>
 //
-// wgmma reads its operand b from shared memory by itself, wherever rows of 16 bytes lie: here two pixels of 4 channels
-// that lie together, a pair. Column n of a product takes the pairs from n's own on, so that what unrolling would copy
-// is an address: core matrices overlap. One product makes 2 x 2 pixels of 16 channels for 8 pairs of columns and any
-// number of pairs of rows: 64 rows of a, with the filter moved by a pixel in both directions. A filter of 7 x 7 takes
-// 8 x 8 pixels then, 16 products of k = 16. Rows come in pairs, too: even and odd ones lie in planes of their own.
-// Where fewer than 8 pairs of columns are left at the right edge, a copy that lies column by column serves them: there
-// the 8 columns of a core matrix are pairs of rows.
+// wgmma reads its operand b directly from shared memory, in rows of 16 bytes. Here such a row is a pair: two adjacent
+// pixels of 4 channels. Column n of a product starts at pair n. Core matrices overlap, so an address replaces what
+// unrolling would copy. One product computes 2 x 2 pixels of 16 channels, for 8 pairs of columns and any number of
+// pairs of rows. Its a has 64 rows, with the filter moved by up to one pixel in both directions. A filter of 7 x 7 then
+// uses 8 x 8 pixels, 16 products of k = 16. Rows are also paired: even and odd rows have separate planes. If fewer than
+// 8 pairs of columns are left at the right edge, a copy in column order is used, in which the 8 columns of a core
+// matrix are pairs of rows.
 #pragma once
 #include <mini_dnn/quads.cuh>
 
@@ -19,10 +19,10 @@ constexpr int edge_groups = 3, edge_n = 8 * edge_groups;  // pairs of rows that 
 // The fragments of a convolution (M,C,R,S) for a warpgroup, whose warp w has channels w, w + 4, w + 8 and w + 12.
 template <int c_size, int m_size, int r_size, int s_size>
 struct Filter {
-  static constexpr int rows = r_size + 1, steps = (s_size + 1 + 3) / 4;  // with room to move by a pixel
+  static constexpr int rows = r_size + 1, steps = (s_size + 1 + 3) / 4;  // includes the shift by one pixel
   static constexpr int width = 2, height = 2, tile_m = 16;
 
-  // What row g of a warp's is: output channel, pixel row of the pair. Row g + 8 is the pixel to the right.
+  // The meaning of a warp's row g < 8: output channel and pixel row of the pair. Row g + 8 is the pixel to the right.
   static __device__ int m(int g) { return threadIdx.x / quads::lanes % 4 + 4 * (g % 4); }
   static __device__ int dy(int g) { return g / 4; }
 
@@ -39,26 +39,27 @@ struct Filter {
 
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 
-// How the pairs of a band lie in shared memory, in slots of 16 bytes: planes [2][rows / 2][pitch], for groups of 8
-// columns; behind them the copy for the edge [column - first][2][edge_pitch].
+// The layout of a band's pairs in shared memory, in slots of 16 bytes: planes [2][rows / 2][pitch] for groups of 8
+// columns, followed by the copy for the edge, [column - first][2][edge_pitch].
 struct Layout {
-  int columns, full, rest;      // pairs of columns of the band, groups of 8 of the output, what they leave over
+  int columns, full, rest;      // pairs of columns of the band, groups of 8 in the output, remaining pairs
   int pitch, plane;             // of a row, of a plane
-  int first, edge, edge_pitch;  // first column of the copy, where it begins, of a column and parity
+  int first, edge, edge_pitch;  // first column of the copy, its start, the pitch of a column and parity
   int size;
 
   // For a band of output rows of Q pixels, whole tiles of `groups` pairs of rows.
   template <class Filter>
   __device__ static constexpr Layout of(int band, int Q, int groups) {
-    constexpr int more = 2 * Filter::steps - 1;  // pairs that a filter needs beside its own
+    constexpr int more = 2 * Filter::steps - 1;  // pairs that a filter needs in addition to its own
     const int out = (Q + 1) / 2, plane_rows = (band + Filter::rows - 1) / 2;
     Layout at{};
     at.columns = out + more, at.full = out / group, at.rest = out % group;
     at.pitch = at.full ? at.full * group + more : 0, at.plane = plane_rows * at.pitch;
     at.first = at.full * group, at.edge = 2 * at.plane;
-    at.edge_pitch = plane_rows;  // products read on into the next column, and behind the last one
+    at.edge_pitch = plane_rows;  // products also read the next column, and beyond the last one
     at.size = at.edge + (at.rest ? (at.rest + more) * 2 * at.edge_pitch : 0);
-    // The last products' operands find room, also where they are taken for one piece, as compute-sanitizer does.
+    // Leaves room for the operands of the last products, even if they are counted as one piece, as compute-sanitizer
+    // does.
     const int beside = (Filter::rows - 1) / 2, edge_rows = (band / 2 - 1) / edge_n * edge_n;
     const int last = at.plane + (band / 2 - groups + beside) * at.pitch + (at.full - 1) * group + more - 1;
     const int last_edge = at.edge + (2 * (at.rest + more) - 3) * at.edge_pitch + edge_rows + beside;
@@ -73,8 +74,8 @@ struct Layout {
   }
 };
 
-// An operand b: its first core matrix, and how many slots further it is for the other parity of rows, for the next two
-// rows, for the next four pixels.
+// An operand b: its first core matrix, and the distances in slots to the other parity of rows, to the next two rows,
+// and to the next four pixels.
 struct Operand {
   unsigned long long descriptor;
   int parity, rows, step;
@@ -113,7 +114,7 @@ __device__ __forceinline__ void multiply(float (&acc)[groups][4], const Filter& 
   ptx::wgmma_wait<0>(acc);
 }
 
-// The same as quads::multiply_split, see there. `to_low`: slots from a high pair to its low one.
+// The same as quads::multiply_split. `to_low` is the distance in slots from a high pair to its low one.
 template <int groups, class Filter>
 __device__ __forceinline__ void multiply_split(float (&acc)[groups][4], const Filter& high, const Filter& low,
                                                const Operand& b, int to_low) {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void multiply_split(float (&acc)[groups][4], const Fi
     ptx::wgmma_fence();
     ptx::wgmma_m64k16<n, false>(part, high.a[r][0], b.at(r, 0));
     if (r == 0) ptx::wgmma_m64k16<n, false>(small, low.a[0][0], b.at(0, 0));
-    if (r > 0) ptx::wgmma_m64k16<n, true>(small, low.a[r][0], b.at(r, 0));  // between products of one sum another one's
+    if (r > 0) ptx::wgmma_m64k16<n, true>(small, low.a[r][0], b.at(r, 0));  // products of two sums alternate
 #pragma unroll
     for (int s = 1; s < Filter::steps; s++) ptx::wgmma_m64k16<n, true>(part, high.a[r][s], b.at(r, s));
     ptx::wgmma_commit();

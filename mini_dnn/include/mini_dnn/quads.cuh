@@ -1,10 +1,11 @@
 // Convolutions of up to four channels as products on tensor cores, without unrolling: #include <mini_dnn/quads.cuh>
 //
-// A quad is four values that lie together: a pixel of 4 channels, 1 x 2 pixels of 2, or 2 x 2 pixels of 1. With quads
-// for pixels (space to depth) all of these are one convolution: of 4 values a quad, to 16 sums a quad, which are its
-// pixels for each output channel. Filter row r of it is a matrix A (16, 4 per quad) that stays in registers; B is the
-// image: column n of a product takes the quads from n's own on, and mma.m16n8k16 four of them a step. Slots 2t, 2t + 1,
-// 2t + 8, 2t + 9 of k are quad t, so that lane 4 g + t needs quad t of column g: one load of 8 bytes.
+// A quad is four adjacent values: one pixel of 4 channels, 1 x 2 pixels of 2 channels, or 2 x 2 pixels of 1 channel. If
+// quads take the place of pixels (space to depth), all of these are the same convolution, from 4 values per quad to 16
+// sums per quad. These sums are the pixels of the quad, for each output channel. Filter row r of this convolution is a
+// matrix A (16, 4 per quad), which stays in registers. B is the image: column n of a product starts at quad n, and a
+// step of mma.m16n8k16 uses four quads. Slots 2t, 2t + 1, 2t + 8 and 2t + 9 of k are quad t, so lane 4 g + t needs quad
+// t of column g, which is one load of 8 bytes.
 #pragma once
 #include <mini_dnn/ptx.cuh>
 
@@ -12,15 +13,15 @@ namespace quads {
 
 constexpr int lanes = 32, tile_n = 8, per_step = 4;  // lanes, columns of a product, quads of a product
 
-// What rounding two values to halves leaves out, times `scale`.
+// The part of two values that rounding to halves removes, times `scale`.
 __device__ __forceinline__ unsigned pack_rest(float a, float b, float scale) {
   const float2 kept = ptx::unpack_halves(ptx::pack_halves(a, b));
   return ptx::pack_halves((a - kept.x) * scale, (b - kept.y) * scale);
 }
 
-// The fragments of a filter w (M,C,R,S), row by row and product by product: value k of register i is the weight at
-// where(row, step, i, k), or zero where the filter has none. With `low` what rounding to halves leaves out of it, times
-// `scale`.
+// The fragments of a filter w (M,C,R,S), row by row and product by product. Value k of register i is the weight at
+// where(row, step, i, k), or zero outside the filter. With `low`, it is the part of the weight that rounding to halves
+// removes, times `scale`.
 struct Weight {
   int m, c, r, s;
 };
@@ -51,17 +52,17 @@ struct Filter {
   static_assert(c_size <= 4, "a quad has four values");
   static constexpr int width = c_size <= 2 ? 2 : 1, height = c_size == 1 ? 2 : 1;  // pixels of a quad
   static constexpr int tile_m = 16 / (width * height);                             // output channels of a product
-  static constexpr int rows = (r_size + 2 * (height - 1)) / height;  // with room to move by height - 1 pixels
+  static constexpr int rows = (r_size + 2 * (height - 1)) / height;  // includes the shift by up to height - 1 pixels
   static constexpr int steps =
       ((s_size + 2 * (width - 1)) / width + per_step - 1) / per_step;  // products of a filter row
 
-  // Where value e of a quad is: channel, pixel row and column.
+  // The position of value e of a quad: channel, pixel row and column.
   static constexpr __device__ int channel(int e) { return e % (4 / (width * height)); }
   static constexpr __device__ int y(int e) { return e / (4 / height) % height; }
   static constexpr __device__ int x(int e) { return e / (4 / (width * height)) % width; }
 
-  // What row g of a product is, lower half: output channel, pixel row of the quad. Row g + 8 is the pixel to the right,
-  // or where quads are one pixel wide the channel 8 further.
+  // The meaning of row g < 8 of a product: output channel and pixel row of the quad. Row g + 8 is the pixel to the
+  // right or, if quads are one pixel wide, the channel 8 further.
   static __device__ int m(int g) { return g % tile_m; }
   static __device__ int dy(int g) { return g / tile_m % height; }
 
@@ -78,7 +79,7 @@ struct Filter {
   }
 };
 
-// The quad of four values, and with `low` what it leaves out of them, times `scale`.
+// The quad of four values or, with `low`, the part of them that rounding removes, times `scale`.
 __device__ __forceinline__ uint2 pack(const float (&v)[4]) {
   return make_uint2(ptx::pack_halves(v[0], v[1]), ptx::pack_halves(v[2], v[3]));
 }
@@ -96,9 +97,10 @@ __device__ __forceinline__ void load_row(unsigned (&b)[steps][2], const uint2* q
   }
 }
 
-// `strip` rows of 8 columns of quads. Rows of the input come one after the other, each to all output rows that it
-// serves. done(p, sums) gets row p: of lane (g, t) sums[0..1] for rows g, sums[2..3] for rows g + 8, columns 2t, 2t
-// + 1. `quad`: in shared memory, the first row's quad t of column g; rows are `pitch` quads apart.
+// Multiplies `strip` rows of 8 columns of quads. Rows of the input are loaded one after the other, and each is used for
+// all output rows that need it. done(p, sums) receives row p: lane (g, t) has columns 2t and 2t + 1, sums[0..1] for row
+// g and sums[2..3] for row g + 8. `quad` points at quad t of column g of the first row in shared memory; rows are
+// `pitch` quads apart.
 template <int strip, class Filter, class Done>
 __device__ __forceinline__ void multiply(const Filter& filter, const uint2* quad, int pitch, Done done) {
   unsigned next[Filter::steps][2];
@@ -109,10 +111,10 @@ __device__ __forceinline__ void multiply(const Filter& filter, const uint2* quad
     unsigned b[Filter::steps][2];
 #pragma unroll
     for (int step = 0; step < Filter::steps; step++) b[step][0] = next[step][0], b[step][1] = next[step][1];
-    if (h + 1 < strip + Filter::rows - 1) load_row(next, quad += pitch);  // on their way during these products
+    if (h + 1 < strip + Filter::rows - 1) load_row(next, quad += pitch);  // in flight during these products
     if (h < strip) acc[h][0] = acc[h][1] = acc[h][2] = acc[h][3] = 0.0f;
 #pragma unroll
-    for (int step = 0; step < Filter::steps; step++)  // outside: products that follow each other are of different sums
+    for (int step = 0; step < Filter::steps; step++)  // outermost: consecutive products have different sums
 #pragma unroll
       for (int r = Filter::rows - 1; r >= 0; r--)
         if (h - r >= 0 && h - r < strip) ptx::mma_m16n8k16(acc[h - r], filter.a[r][step], b[step]);
@@ -122,10 +124,9 @@ __device__ __forceinline__ void multiply(const Filter& filter, const uint2* quad
 
 constexpr float low_scale = 2048.0f;  // 2^11: keeps low halves as far from the subnormal numbers as the high ones
 
-// The same of operands that are two halves each, v = high + low / low_scale: high high + (high low + low high) /
-// low_scale, with the small terms in sums of their own. `low` is where the low quads lie, seen from the high ones. A
-// filter row of the high products is summed by itself: the tensor cores cut sums off, an addition outside of them
-// rounds.
+// The same for operands of two halves each, v = high + low / low_scale: high high + (high low + low high) / low_scale.
+// The small terms have separate sums. `low` is the distance from the high quads to the low ones. The high products of a
+// filter row are summed separately, because the tensor cores truncate sums, whereas an addition outside of them rounds.
 template <int strip, class Filter, class Done>
 __device__ __forceinline__ void multiply_split(const Filter& high, const Filter& low, const uint2* quad, int to_low,
                                                int pitch, Done done) {
@@ -161,8 +162,8 @@ __device__ __forceinline__ void multiply_split(const Filter& high, const Filter&
   }
 }
 
-// How 8 columns of a product lie on an image of `columns` quad columns cut into `strips` of rows: 8 columns of one
-// strip, and where fewer than 8 are left at the edge, 2 or 4 of several strips each.
+// Assigns the 8 columns of a product to an image of `columns` quad columns, divided into `strips` of rows: 8 columns of
+// one strip or, if fewer than 8 are left at the edge, 2 or 4 columns of several strips.
 struct Jobs {
   int strips, columns, full, width, count;
   __device__ Jobs(int strips, int columns) : strips(strips), columns(columns) {

@@ -1,4 +1,4 @@
-// What a residual network needs beside its convolutions: #include <mini_dnn/residual.cuh>
+// The layers of a residual network other than convolutions: #include <mini_dnn/residual.cuh>
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/stem.cuh>

@@ -1,15 +1,17 @@
-// A residual network's first layers, as one kernel: #include <mini_dnn/stem.cuh>
+// The first layers of a residual network in one kernel: #include <mini_dnn/stem.cuh>
 //
-// Convolution of 7 x 7 and stride 2, bias, ReLU, and the maximum of 3 x 3 and stride 2. A block makes POOL_ROWS x
-// POOL_COLUMNS pixels of what comes out, and the convolution around them: what two blocks need is computed by both.
+// These are a convolution of 7 x 7 with stride 2, bias, ReLU, and a maximum of 3 x 3 with stride 2. A block computes
+// POOL_ROWS x POOL_COLUMNS pixels of the output, and all pixels of the convolution that these need. If two blocks need
+// a pixel, both compute it.
 //
-// There is no matrix of windows. In shared memory a pixel is four channels, 8 bytes, and two pixels are a unit of 16:
-// eight k of a product. Windows are two pixels apart, so the next row of the product starts one unit further, and a
-// filter row is four units from there: the rows overlap, and a matrix descriptor says just that, 16 bytes from row to
-// row and 16 from eight k to the next. Rows of the image lie apart by parity, as windows are two rows apart, too; then
-// the window below is a row of units further, and a tile of 64 windows runs on over rows. Windows that begin behind
-// the last one of a row are computed and not used: three in a row. k is 7 x 32, of which 147 are not zero:
-// the fourth channel is, and the first of eight columns, with which pairs of pixels start at even columns.
+// There is no matrix of windows. In shared memory, a pixel is four channels, 8 bytes, and two pixels are a unit of 16
+// bytes, eight k of a product. Windows are two pixels apart, so the next row of the product starts one unit further. A
+// filter row is four units from there, so the rows overlap. A matrix descriptor can describe this: 16 bytes from row to
+// row, and 16 bytes from eight k to the next eight. Windows are also two rows apart, so even and odd rows of the image
+// are stored separately. The window below is then one row of units further, and a tile of 64 windows continues across
+// rows. Windows that start after the last one of a row, three per row, are computed and not used. k is 7 x 32, of which
+// 147 are not zero: the fourth channel is zero, and so is the first of eight columns, because pairs of pixels start at
+// even columns.
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
@@ -43,11 +45,11 @@ struct alignas(8 * sizeof(Pixel) < 16 ? 8 * sizeof(Pixel) : 16) Eight {
   Pixel part[8];
 };
 
-// A pixel of the image as the convolution takes it.
+// A pixel of the image in the form that the convolution uses.
 template <class Pixel>
 struct Source {
   const Pixel* images;
-  const float *mean, *deviation;  // of channels: read where pixels are bytes
+  const float *mean, *deviation;  // of channels: used if pixels are bytes
   __device__ __forceinline__ float get(Pixel pixel, int channel) const {
     if constexpr (sizeof(Pixel) == 1)
       return (float(pixel) * (1 / 255.0f) - mean[channel]) / deviation[channel];
@@ -56,8 +58,8 @@ struct Source {
   }
 };
 
-// Rows of the image from `row` on, by a thread eight pixels at a time: the first eight start two columns before the
-// first unit, where they are aligned. What is not in the image is zero.
+// Loads rows of the image from `row` on. A thread loads eight pixels at a time. The first eight start two columns
+// before the first unit, so that they are aligned. Pixels outside the image are zero.
 template <class T, class Pixel>
 __device__ __forceinline__ void load(const Source<Pixel>& from, const Sizes& s, uint4* planes, int n, int row,
                                      int column) {
@@ -95,12 +97,13 @@ __device__ __forceinline__ void load(const Source<Pixel>& from, const Sizes& s, 
                            ptx::pack_halves(right[0], right[1]), ptx::pack_halves(right[2], right[3]));
     }
   }
-  for (int parity = 0; parity < 2; parity++)  // behind the last row
+  for (int parity = 0; parity < 2; parity++)  // after the last row
     for (int i = (T::IMAGE_ROWS + 1 - parity) / 2 * T::UNITS + threadIdx.x; i < T::PLANE; i += blockDim.x)
       planes[parity * T::PLANE + i] = make_uint4(0, 0, 0, 0);
 }
 
-// 64 windows: products, bias, ReLU, and as halves to shared memory, 128 bytes a window, their parts of 16 exchanged.
+// Processes 64 windows: products, bias and ReLU. The results go to shared memory as halves, 128 bytes per window, with
+// swizzled pieces of 16 bytes.
 template <class T>
 __device__ __forceinline__ void convolve(const char* weights, const uint4* planes, char* to, int tile,
                                          const float* bias) {
@@ -130,7 +133,7 @@ __device__ __forceinline__ void convolve(const char* weights, const uint4* plane
   }
 }
 
-// Maxima of 3 x 3 windows of what lies there; beside the convolution's output there is nothing, which ReLU makes 0.
+// Maxima of 3 x 3 windows of these results. Outside the convolution's output they count as 0, the minimum after ReLU.
 template <class T>
 __device__ __forceinline__ void pool(const char* from, const Sizes& s, uint4* y, int n, int top, int left,
                                      int channel) {
@@ -155,9 +158,9 @@ __device__ __forceinline__ void pool(const char* from, const Sizes& s, uint4* y,
   }
 }
 
-// Pixels from row `top` and column `left` of image n of the output on, channels from `channel` on; all threads of a
-// block, of which some may be no warpgroup. `memory`: the convolution, the image, weights, whose mbarrier has this
-// parity, and was made by thread 0.
+// Computes pixels of image n of the output, from row `top` and column `left` on, and channels from `channel` on. All
+// threads of a block call it, even those that belong to no warpgroup. `memory` has the convolution, the image and the
+// weights. Thread 0 has initialised the mbarrier of the weights, which has this parity.
 template <class T, class Pixel>
 __device__ __forceinline__ void make(const Source<Pixel>& from, const char* weights, const float* bias, const Sizes& s,
                                      uint4* y, char* memory, ptx::mbarrier* ready, int parity, int n, int top, int left,
@@ -172,13 +175,13 @@ __device__ __forceinline__ void make(const Source<Pixel>& from, const char* weig
   ptx::grid_wait();
   load<T>(from, s, planes, n, 4 * top - 5, 4 * left - 6);
   ptx::fence_proxy_async();
-  __syncthreads();  // the image is there
+  __syncthreads();  // the image is complete
   ptx::grid_launch_dependents();
   ptx::mbarrier_wait(ready, parity);
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   for (int tile = warpgroup; warpgroup < T::WARPGROUPS && tile < T::TILES; tile += T::WARPGROUPS)
     convolve<T>(filters, planes, convolved, tile, bias + channel);
-  __syncthreads();  // all windows are there
+  __syncthreads();  // all windows are complete
   pool<T>(convolved, s, y, n, top, left, channel);
 }
 

@@ -1,18 +1,18 @@
-// A residual network's first layers in strips: #include <mini_dnn/stem_strips.cuh>
+// The first layers of a residual network in strips: #include <mini_dnn/stem_strips.cuh>
 //
-// The same layers as in stem.cuh, from the same weights and with images laid out in the same way, for images whose
-// sides 8 divides. Here a warpgroup walks down a strip of 14 columns of what comes out. In a step it makes four rows
-// of the convolution, 32 windows each of which 29 are needed, and two rows of what comes out.
+// The layers, weights and layout of images are those of stem.cuh, for images whose sides are divisible by 8. Here a
+// warpgroup moves down a strip of 14 columns of the output. A step computes four rows of the convolution, of 32 windows
+// each (29 of them are needed), and two rows of the output.
 //
-// Operands are turned: rows of the product are channels, and columns are windows. A thread has all rows of its
-// columns, so that a maximum over rows is one of its own registers; that over columns takes one value from the
-// neighbour. A bias is the same for all pixels of a channel: it is added behind the maximum, and so is ReLU. Nothing
-// but what comes out goes through shared memory. The last row of a step belongs to the next maximum, too, and stays in
+// Operands are transposed: rows of the product are channels, and columns are windows. A thread has all rows of its
+// columns, so a maximum over rows uses its own registers only, and a maximum over columns needs one value from the
+// neighbour. The bias is the same for all pixels of a channel, so it is added after the maximum, and so is ReLU. Only
+// the output passes through shared memory. The last row of a step is also needed for the next maximum, and stays in
 // registers.
 //
-// A step's image is 13 rows in one of two buffers. Rows that two steps need are written to both. While products run,
-// the next rows are on their way to registers. Everything else in a step waits for something, so a multiprocessor has
-// four such blocks; weights lie in shared memory, where they cost less than registers.
+// The image of a step is 13 rows in one of two buffers. Rows that two steps need are written to both. While products
+// run, the next rows are loaded to registers. All other parts of a step wait for something, so a multiprocessor has
+// four such blocks. Weights are in shared memory, because registers would allow fewer blocks.
 #pragma once
 #include <mini_dnn/stem.cuh>
 

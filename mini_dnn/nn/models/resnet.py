@@ -223,7 +223,9 @@ class ResNetSizes:
             raise ShapeError(f'a description of a network is an object with "format": "{FORMAT}"')
         fields = [field.name for field in dataclasses.fields(cls)]
         if surplus := sorted(set(found) - set(fields)):
-            raise ShapeError(f"no field {', '.join(surplus)} in a description; there are {', '.join(fields)}")
+            raise ShapeError(
+                f"no field {', '.join(surplus)} in a description; expected one of {', '.join(fields)}"
+            )
         lists: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
         }

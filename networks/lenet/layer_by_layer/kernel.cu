@@ -6,9 +6,10 @@
 // Mapping   a thread -> an element of the layer's output; a thread -> an image in softmax.
 // Roofline  every array is written and read once, and once more by ReLU: 8 GB at N = 10,000, 1.9 ms at 4.3 TB/s. The
 //           convolutions need two loads per FMA: 7 and 19 ms, as m1/direct.
-// Gain      over m1/direct, with the rest of the network on the host: this saves the copies of both layers' x and y,
-//           2.3 GB or 42 ms at 55 GB/s, and the time of the other layers on a CPU.
-// Limits    sizes are compile-time constants, as in models/lenet.py. N C P Q / THREADS blocks, below 2^31.
+// Gain      over m1/direct with the rest of the network on the host: no copies of both layers' x and y, 2.3 GB or 42 ms
+//           at 55 GB/s, and no other layers on a CPU.
+// Limits    sizes are compile-time constants, as in models/lenet.py. The number of blocks, N C P Q / THREADS, is below
+//           2^31.
 // Hazards   none: threads share nothing, and a launch starts after the previous one has ended.
 // Source    LeCun et al., "Gradient-based learning applied to document recognition", 1998.
 extern "C" __global__ void normalise(const unsigned char* bytes, float* x, long long count) {
@@ -60,7 +61,7 @@ extern "C" __global__ void linear(const float* x, const float* weight, const flo
   y[i] = acc;
 }
 
-// In place; the largest score is taken off first, so that no exponential overflows.
+// In place. The largest score is subtracted first, so that no exponential overflows.
 extern "C" __global__ void softmax(float* y, int N, int classes) {
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   if (n >= N) return;

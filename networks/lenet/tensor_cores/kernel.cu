@@ -9,18 +9,19 @@
 //           pairs or quads with zeros below, and the fragments of the first layer's filters.
 // Mapping   features: persistent blocks fetch images from a counter, or with FEW images have one each; pixels.cuh packs
 //           them. In the first layer, a warp processes jobs of 8 columns of quads and 20 rows (10 jobs). In the second
-//           layer, a warpgroup processes tiles of 8 pairs of columns and 9 of rows, two below each other, and one tile
-//           for the pair of columns at the right edge; before sm_90a, a warp processes 12 rows of quads (13 jobs).
-//           classify, linear.cuh: a block -> 32 images, its 8 warps -> parts of the 1,296 features, added at the end.
-// Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products: 800 of
-//           mma.sync and 64 + 16 of wgmma (n = 72, 24) per image, 0.06 + 0.11 ms at the 0.6 and 0.9 PFLOP/s of loops
-//           without other instructions.
-// Gain      over networks/lenet/whole, which is bound by 1.5 ms of fp32 FMAs: 0.28 ms expected, because layers/fused
-//           keeps the tensor cores busy two thirds of the time. One image: twelve warps instead of four, and no
-//           counter.
-// Limits    values beyond 65,504 become infinite; the pixels and pool1 are rounded to halves, 11 bits.
-// Hazards   two barriers per image: pixels are packed, so the next image may arrive; pool1 is complete. The last
-//           products read rows below pool1, for sums that are ignored: they are zeros.
+//           layer, a warpgroup processes tiles of 8 pairs of columns and 9 pairs of rows, two tiles below each other,
+//           and one tile for the pair of columns at the right edge. Before sm_90a, a warp processes jobs of 12 rows of
+//           quads (13 jobs). classify, linear.cuh: a block -> 32 images, its 8 warps -> parts of the 1,296 features,
+//           added at the end.
+// Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products per image: 800
+//           of mma.sync and 64 + 16 of wgmma (n = 72, 24). They take 0.06 + 0.11 ms at 0.6 and 0.9 PFLOP/s, the rates
+//           of loops without other instructions.
+// Gain      over networks/lenet/whole: 0.28 ms expected instead of at least 1.5 ms of fp32 FMAs, because layers/fused
+//           keeps the tensor cores busy two thirds of the time. A single image gets twelve warps instead of four, and
+//           needs no counter.
+// Limits    values beyond 65,504 become infinite; pixels and pool1 are rounded to halves (11 bits).
+// Hazards   two barriers per image. After the first, pixels are packed, so the next image may arrive. After the second,
+//           pool1 is complete. The last products read rows below pool1 for sums that are ignored; these rows are zeros.
 // Source    as layers/custom and networks/lenet/whole.
 #include <cuda_fp16.h>
 #include <mini_dnn/pairs.cuh>
@@ -43,10 +44,10 @@ constexpr int BYTES_OF_POOL1 = pairs::slot_bytes * pool1_at.size;
 #else
 typedef quads::Filter<4, 16, 7, 7> Filter2;
 constexpr int STRIP2 = 12, STRIPS2 = 3;  // rows of quads of a job of the second layer, and jobs below each other
-constexpr int BYTES_OF_POOL1 = 8 * ((STRIPS2 * STRIP2 + 6) * SIDE1 + 1);  // and the quad behind the rows of zeros
+constexpr int BYTES_OF_POOL1 = 8 * ((STRIPS2 * STRIP2 + 6) * SIDE1 + 1);  // and a quad after the rows of zeros
 #endif
 
-// Behind the image and its quads.
+// After the image and its quads.
 constexpr int AT_POOL1 = AT_QUADS + round_up(8 * QUADS * QUADS);
 constexpr int AT_FILTER1 = AT_POOL1 + round_up(BYTES_OF_POOL1);
 static_assert(AT_FILTER1 + 4 * 32 * int(sizeof(Filter1::a) / 4) <= SHARED_BYTES, "variant.py asks for enough");
@@ -76,7 +77,7 @@ __device__ __forceinline__ void layer1(const Filter1& filter, const uint2* quad,
   });
 }
 
-// Second convolution, ReLU and 4 x 4 maximum, windows at the lower and right edge cut short; (16,9,9) features.
+// Second convolution, ReLU and 4 x 4 maximum; windows at the lower and right edges are truncated. (16,9,9) features.
 #ifdef PTX_WGMMA
 __device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1, __half* features) {
   constexpr pairs::Layout at = pool1_at;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1,
   }
 #pragma unroll 1
   for (int column = mine; column < at.full; column += WARPGROUPS) {
-    float top = 0.0f;  // the least that ReLU leaves
+    float top = 0.0f;  // the minimum after ReLU
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
       float acc[GROUPS][4];
@@ -128,7 +129,7 @@ __device__ __forceinline__ void layer2(const Filter2& filter, const void* pool1,
   const bool two_lanes = jobs.width > 2 || job < jobs.full;  // a window has its columns in two lanes
   const bool stores = to.strip < STRIPS2 && to.column % 4 == 0;
   __half* const out = features + g * SIDE2 * SIDE2 + first / 4 * SIDE2 + to.column / 4;
-  float top[2] = {};  // of channels g and g + 8; 0 is the least that ReLU leaves
+  float top[2] = {};  // of channels g and g + 8; 0 is the minimum after ReLU
   auto pool = [&](int p, const float (&sum)[4]) {
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -177,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int i = 0; i < A; i++) fragments[i][lane] = a[i];
   for (int i = 4 * threadIdx.x; i < BYTES_OF_POOL1; i += 4 * THREADS) *reinterpret_cast<int*>(pool1 + i) = 0;
   ptx::fence_proxy_async();
-  __syncthreads();  // the first image is known, fragments and mbarrier are there
+  __syncthreads();  // the first image is known, fragments and mbarrier are initialised
   if (ids[0] >= N) return;
 #ifndef PTX_BULK
   start_load(memory, images + (long long)ids[0] * SIZE, &landed);
@@ -192,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ptx::mbarrier_wait(&landed, k & 1);
 #else
     ptx::cp_async_wait<0>();
-    __syncthreads();  // the image has landed for all
+    __syncthreads();  // the copies of all threads have arrived
 #endif
 #endif
     to_quads(memory, images + (long long)n * SIZE);
@@ -201,14 +202,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       if (!FEW) ahead = atomicAdd(next, 1);
     }
     ptx::fence_proxy_async();
-    __syncthreads();  // quads are there, the image has been read, pool1 too (by the last turn's second layer)
+    __syncthreads();  // quads are packed, the image has been read, and so has the previous image's pool1
     const int following = ids[(k + 1) & 1];
     if (following < N) start_load(memory, images + (long long)following * SIZE, &landed);
     for (int i = 0; i < A; i++) a[i] = fragments[i][lane];
     for (int job = warp; job < 2 * SIDE1 / quads::tile_n; job += WARPS)
       layer1(filter1, quad, reinterpret_cast<__half*>(pool1), job);
     ptx::fence_proxy_async();
-    __syncthreads();  // pool1 is there, the quads have been read
+    __syncthreads();  // pool1 is complete, the quads have been read
 #ifdef PTX_WGMMA
     layer2(filter2, pool1, features + (long long)n * FEATURES);
 #else

@@ -3,15 +3,15 @@
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 
-// The linear layers and softmax of 32 images a block of 8 warps; features in fours.
+// The linear layers and softmax: 32 images per block of 8 warps; features are loaded four at a time.
 extern "C" __global__ void __launch_bounds__(256)
     classify(const uint2* __restrict__ features, const float* __restrict__ weight1, const float* bias1,
              const float* weight2, const float* bias2, float* probabilities, int N) {
   constexpr int WARPS = 8, IMAGES = 32, STEPS = FEATURES / 16;
-  constexpr int AT_ONCE = FEW ? 6 : 2;  // steps whose operands are on their way: with few images nobody else hides that
+  constexpr int AT_ONCE = FEW ? 6 : 2;               // steps in flight: more if no other block hides the latency
   __shared__ float part[WARPS][IMAGES][HIDDEN + 1];  // + 1: lanes write rows that lie in different banks
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n0 = blockIdx.x * IMAGES;
-  // Slots 2t, 2t + 1, 2t + 8, 2t + 9 of a step are four features that lie together: the order of a sum is free.
+  // Slots 2t, 2t + 1, 2t + 8 and 2t + 9 of a step are four adjacent features, because the order of a sum is free.
   const uint2* row[IMAGES / 8];
   const float4* column[HIDDEN / 8];
 #pragma unroll
@@ -44,8 +44,8 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int j = 0; j < HIDDEN / 8; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) part[warp][16 * i + e / 2 * 8 + g][8 * j + 2 * t + e % 2] = acc[i][j][e];
-  __syncthreads();                       // all parts are there
-  const int k = min(lane, CLASSES - 1);  // lanes past the classes repeat the last one
+  __syncthreads();                       // all parts are complete
+  const int k = min(lane, CLASSES - 1);  // lanes beyond the classes repeat the last one
   alignas(16) float weights[HIDDEN];
 #pragma unroll
   for (int j = 0; j < HIDDEN; j += 4)

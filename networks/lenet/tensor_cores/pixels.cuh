@@ -1,12 +1,12 @@
-// The image's way into shared memory: as quads (mini_dnn/quads.cuh), from fp32, bytes or smaller bytes; kernel.cu has
-// the sizes.
+// How an image gets into shared memory, as quads (mini_dnn/quads.cuh), from fp32, bytes, or bytes of a smaller image.
+// kernel.cu has the sizes.
 #pragma once
 #include <mini_dnn/quads.cuh>
 #ifdef RESIZE
 #include <mini_dnn/bilinear.cuh>
 #endif
 
-// In bytes, from the front of the block's shared memory.
+// Offsets in the block's shared memory, in bytes.
 constexpr int round_up(int bytes) { return (bytes + 127) / 128 * 128; }
 constexpr int AT_IMAGE = 0;
 #if defined(RESIZE)
@@ -21,13 +21,13 @@ constexpr int AT_QUADS = round_up(BYTES_OF_IMAGE);
 
 #if defined(BYTES)
 typedef unsigned char Pixel;
-// Of all 256 bytes, this product rounds to the same half as the quotient.
+// For all 256 values of a byte, this product rounds to the same half as the quotient.
 __device__ __forceinline__ float value(Pixel byte) { return byte * (1 / 255.0f); }
 #else
 typedef float Pixel;
 #endif
 
-// Pixels to quads: each of these leaves the image's quads for those who pass the barrier that follows.
+// These functions convert pixels to quads. The quads are complete after the next barrier.
 
 #if defined(RESIZE)
 __device__ void to_quads(char* memory, const Pixel* image) {
@@ -36,7 +36,7 @@ __device__ void to_quads(char* memory, const Pixel* image) {
   auto* const wide = reinterpret_cast<unsigned char*>(memory + AT_WIDE);  // (SMALL,SIDE)
   uint2* const quad = reinterpret_cast<uint2*>(memory + AT_QUADS);
   for (int i = threadIdx.x; i < SMALL * SMALL; i += THREADS) small[i] = image[i];
-  __syncthreads();  // the small image is there
+  __syncthreads();  // the small image is complete
   for (int i = threadIdx.x; i < SMALL * SIDE; i += THREADS)
     wide[i] = bilinear::resized(small + i / SIDE * SMALL, 1, i % SIDE);
   __syncthreads();  // its rows have been resized

@@ -1,21 +1,23 @@
 // networks/lenet/whole: LeNet in two kernels: images to 1,296 features each, one image per block; features to classes.
 //
-// Idea      One image and its pooled maps fit in shared memory: from pixels to features, only the features leave the
-//           multiprocessor. Linear layers need the opposite, many images for each loaded weight, so they are a separate
-//           kernel, with 32 images per block.
+// Idea      One image and its pooled maps fit in shared memory, so only the features leave the multiprocessor. Linear
+//           layers, in contrast, should use each loaded weight for many images. They are therefore a separate kernel,
+//           with 32 images per block.
 // Layout    images (N,1,86,86) bytes or fp32, or (N,1,28,28) bytes; features (N,1296), weights as in models/lenet.py,
 //           fp32, C order. Dynamic shared memory holds an image (86,86) and pool1 (4,40,40), constant memory the
 //           filters.
 // Mapping   features: a block -> an image. First layer: a thread -> pooled pixels of all 4 channels. Second: a warp ->
 //           2 channels, its lanes -> pooled pixels. classify: a lane -> an output, a warp -> 4 images.
 // Roofline  bytes: images in, features out and in: 0.4 GB at N = 10,000, 0.1 ms at 4.3 TB/s (0.18 GB if images are
-//           bytes). 97.6 GFLOP in fp32: 1.5 ms at 67 TFLOP/s; 8 of 10 lanes have a pixel in the second layer.
-// Gain      over networks/lenet/fused_pool: windows overlap in shared memory instead of caches; at most 1.5 times,
-//           because FMAs are the limit.
+//           bytes). 97.6 GFLOP in fp32 take 1.5 ms at 67 TFLOP/s, and more because in the second layer only 8 of 10
+//           lanes have a pixel.
+// Gain      over networks/lenet/fused_pool: a factor of at most 1.5, because FMAs are the limit. Overlapping windows
+//           are read from shared memory instead of caches.
 // Limits    55,184 bytes of shared memory per block: one block per multiprocessor on sm_75, two (by registers) on
 //           others.
-// Hazards   a barrier after the image has arrived, one after pool1 is complete. Windows at the lower and right edges
-//           are truncated: rows and columns beyond the map are not read, and their results are ignored.
+// Hazards   one barrier waits until the image has arrived, and another one until pool1 is complete. Windows at the
+//           lower and right edges are truncated: rows and columns beyond the map are not read, and their results are
+//           ignored.
 // Source    CUDA C++ Programming Guide, "Shared Memory", "Warp Shuffle Functions"; the resizing computes what Pillow
 //           does with bytes (Resample.c), so that both give the same pixels.
 #ifdef RESIZE
@@ -40,13 +42,13 @@ __device__ float value(Pixel pixel) { return pixel; }
 #ifdef RESIZE
 constexpr int SMALL = bilinear::from_side;
 
-// The block's image, resized in `memory`, which is free until pool1 comes there.
+// The block's image, resized in `memory`, which pool1 does not use yet.
 __device__ void load(const Pixel* images, float* image, float* memory) {
   unsigned char* const small = reinterpret_cast<unsigned char*>(memory);
   unsigned char* const wide = small + SMALL * SMALL;  // (SMALL,SIDE)
   const Pixel* const pixels = images + (long long)blockIdx.x * SMALL * SMALL;
   for (int i = threadIdx.x; i < SMALL * SMALL; i += blockDim.x) small[i] = pixels[i];
-  __syncthreads();  // the small image is there
+  __syncthreads();  // the small image is complete
   for (int i = threadIdx.x; i < SMALL * SIDE; i += blockDim.x)
     wide[i] = bilinear::resized(small + i / SIDE * SMALL, 1, i % SIDE);
   __syncthreads();  // its rows have been resized
@@ -109,14 +111,14 @@ extern "C" __global__ void features(const Pixel* images, float* features) {
   float* const out = features + (long long)blockIdx.x * FEATURES;
 
   load(images, image, pool1);
-  __syncthreads();  // the image is there
+  __syncthreads();  // the image is complete
   for (int i = threadIdx.x; i < SIDE1 * SIDE1; i += blockDim.x) {
     float largest[4];
     conv_relu_pool<1, SIDE, SIDE, 2, 4>(image, w1, i / SIDE1, i % SIDE1, largest);
 #pragma unroll
     for (int m = 0; m < 4; m++) pool1[m * SIDE1 * SIDE1 + i] = largest[m];
   }
-  __syncthreads();  // pool1 is there
+  __syncthreads();  // pool1 is complete
   constexpr int TILE_M = 2;
   for (int m0 = threadIdx.x / WARP * TILE_M; m0 < 16; m0 += blockDim.x / WARP * TILE_M)
     for (int i = threadIdx.x % WARP; i < SIDE2 * SIDE2; i += WARP) {
@@ -127,7 +129,7 @@ extern "C" __global__ void features(const Pixel* images, float* features) {
     }
 }
 
-// The linear layers and softmax of 32 images a block of 8 warps.
+// The linear layers and softmax: 32 images per block of 8 warps.
 extern "C" __global__ void classify(const float* features, const float* weight1, const float* bias1,
                                     const float* weight2, const float* bias2, float* probabilities, int N) {
   constexpr int BLOCK = 8 * IMAGES;  // images
@@ -145,7 +147,7 @@ extern "C" __global__ void classify(const float* features, const float* weight1,
       x_tile[i / PART][k] = n < N ? features[(long long)n * FEATURES + k0 + k] : 0.0f;
       w_tile[i / PART][k] = weight1[(i / PART) * FEATURES + k0 + k];  // HIDDEN is BLOCK
     }
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are complete
     for (int k = 0; k < PART; k++)
 #pragma unroll
       for (int i = 0; i < IMAGES; i++) acc[i] += x_tile[warp * IMAGES + i][k] * w_tile[lane][k];
@@ -157,7 +159,7 @@ extern "C" __global__ void classify(const float* features, const float* weight1,
     const float hidden = fmaxf(acc[i], 0.0f);
     float score = bias2[k];
     for (int j = 0; j < HIDDEN; j++) score += __shfl_sync(ALL, hidden, j) * weight2[k * HIDDEN + j];
-    float largest = score;  // lanes past the classes repeat the last one
+    float largest = score;  // lanes beyond the classes repeat the last one
     for (int step = WARP / 2; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(ALL, largest, step));
     const float part = lane < CLASSES ? expf(score - largest) : 0.0f;
     float sum = part;

@@ -1,7 +1,7 @@
 // The small layers of a residual network, fp32, channels first; convolutions are those of the ladder conv2d_padded.
 //
-// A thread has an element of the output, and count is how many there are, except in average_pool and linear, where a
-// warp has one.
+// A thread has an element of the output, and count is the number of elements. In average_pool and linear, a warp has an
+// element.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ typedef float Pixel;
 
 __device__ __forceinline__ long long thread_index() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Of a warp's 32 values.
+// The sum of a warp's 32 values.
 __device__ __forceinline__ float sum_of_warp(float value) {
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
   return value;
@@ -36,7 +36,7 @@ extern "C" __global__ void convert(const Pixel* images, const float* mean, const
   x[i] = IMAGES == 8 ? (value / 255.0f - mean[c]) / deviation[c] : value;
 }
 
-// y (N,K,pixels) in place, by the mean and variance that training has left.
+// Normalises y (N,K,pixels) in place, by the running mean and variance of the training.
 extern "C" __global__ void batch_norm(float* y, const float* weight, const float* bias, const float* mean,
                                       const float* variance, long long count, int K, int pixels) {
   const long long i = thread_index();

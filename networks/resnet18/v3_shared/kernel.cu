@@ -5,7 +5,8 @@
 // Layout    as networks/resnet18/v2_layers.
 // Mapping   as there; in a convolution, a block -> 64 pixels of all images and 64 channels.
 // Roofline  ResNet-18, 64 images: 232 GFLOP, 3.5 ms at 67 TFLOP/s of fp32. The small layers: 3 GB, 0.7 ms at 4.3 TB/s.
-// Gain      over networks/resnet18/v2_layers: the gain of conv2d_padded/v1 over v0, 5, except in the small layers.
+// Gain      over networks/resnet18/v2_layers: a factor of 5 in convolutions, the gain of conv2d_padded/v1 over v0; none
+//           in the small layers.
 // Limits    as networks/resnet18/v2_layers.
 // Hazards   as networks/resnet18/v2_layers.
 // Source    S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", arXiv:1410.0759.

@@ -8,7 +8,8 @@
 // Mapping   a thread -> WIDE channels of a pixel; in average_pool a thread, and in linear a warp -> an element.
 // Roofline  ResNet-18, 64 images: 232 GFLOP, 0.23 ms at 990 TFLOP/s. Between the convolutions: 0.8 GB, 0.18 ms at 4.3
 //           TB/s.
-// Gain      over networks/resnet18/v3_shared: 6 in convolutions, like conv2d_padded/v2 over v1, and 4 elsewhere.
+// Gain      over networks/resnet18/v3_shared: a factor of 6 in convolutions, like conv2d_padded/v2 over v1, and of 4
+//           elsewhere.
 // Limits    sizes are arguments, except the type of the images. Fewer than 2^31 blocks. The sums of a convolution must
 //           be within 65,504 before their norm.
 // Hazards   none: threads share only the sums of a warp, and a launch starts after the previous one has ended.
@@ -52,7 +53,7 @@ extern "C" __global__ void convert(const Pixel* images, const float* mean, const
   x[i] = half(IMAGES == 8 ? (value / 255.0f - mean[c]) / deviation[c] : value);
 }
 
-// y (pixels,K) in place: norm, then the shortcut if there is one, then ReLU if it is asked for.
+// Changes y (pixels,K) in place: norm, then the shortcut if there is one, then ReLU if `relu` is set.
 extern "C" __global__ void finish(Wide* y, const float* weight, const float* bias, const float* mean,
                                   const float* variance, const Wide* shortcut, long long count, int K, int add,
                                   int relu) {

@@ -1,12 +1,12 @@
-// networks/resnet18/v5_fused: one launch per convolution, including the operations after it; 18 launches for 20
-// convolutions.
+// networks/resnet18/v5_fused: one launch per convolution, including the operations after it. 20 convolutions take 18
+// launches, or 19 with more than two images.
 //
 // Idea      In inference, a batch norm is a factor and a summand for each channel: both are folded into weights and
 //           bias, once. Bias, residual and ReLU are applied while sums are in registers (mini_dnn/implicit.cuh). If a
-//           block changes the shape, its shortcut is a convolution of one pixel, and its products are a few more steps
-//           of the sums of the block's second convolution: it is neither written nor rounded. The stem computes
-//           convolution, ReLU and maximum in one kernel, directly from the image, without storing windows
-//           (mini_dnn/stem.cuh). The head computes means and scores at once.
+//           block changes the shape, its shortcut is a convolution of one pixel. Its products are a few more steps of
+//           the sums of the block's second convolution, so the shortcut is neither written nor rounded. The stem
+//           computes convolution, ReLU and maximum in one kernel, directly from the image, without storing windows
+//           (mini_dnn/stem.cuh). The head computes means and scores, in one launch if there are at most two images.
 //           A stem of 3 x 3 is a convolution of one pixel: an earlier kernel writes the windows of the image as 64
 //           channels. Widths that are not divisible by 64 are padded with zeros, in weights and in maps.
 // Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, followed
@@ -14,13 +14,14 @@
 //           block without a shortcut convolution overwrites its residual.
 // Mapping   stem: a block -> STEM_ROWS x STEM_COLUMNS pixels after the maximum; convolutions: see implicit.cuh; head: a
 //           warp -> a class of some images; fold: a thread -> a weight.
-// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s. The stem is 15 GFLOP of these, 0.03 ms, with 1.5
-//           times as many products as its windows have. Images 19 MB, layers 154 MB in all, mostly in L2: 0.04 ms. One
-//           image: 23 MB of weights from L2, 0.005 ms, and 18 launches one after another, at least 3 us each.
-// Gain      over networks/resnet18/v4_tensor_cores: no kernels for 20 norms and 8 sums, 0.2 ms at 64 images; tensor
-//           cores that do not wait for loads, 2 and more.
+// Roofline  ResNet-18, 64 images: 233 GFLOP, 0.39 ms at 600 TFLOP/s. The stem has 15 GFLOP of these. It takes 0.03 ms,
+//           because it computes 1.5 times as many products as its windows have. Images are 19 MB and all layers 154 MB,
+//           mostly in L2: 0.04 ms. One image needs 23 MB of weights from L2, 0.005 ms, and 18 launches one after the
+//           other, which take at least 3 us each.
+// Gain      over networks/resnet18/v4_tensor_cores: no kernels for 20 norms and 8 sums, 0.2 ms with 64 images, and a
+//           factor of 2 and more in convolutions, because the tensor cores do not wait for loads.
 // Limits    sm_90a; images have at most 4 channels, or 7 with the small stem. Channels are processed 64 at a time: a
-//           network with 16 stores four times as much in maps, and computes up to 16 times as many products.
+//           network with 16 channels stores four times as much in maps, and computes up to 16 times as many products.
 // Hazards   those of implicit.cuh. The second layer of a block may read and write the same array, because the warp that
 //           writes an element reads it first. In the stem, windows beyond the end of a row read pixels of the next row,
 //           or beyond the image: those must be finite, because zero times NaN is NaN.
@@ -66,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(Stem::THREADS, STEM_BLOCKS)
                           blockIdx.y, top, left, blockIdx.z * stem::COLUMNS);
 }
 #else
-// A small stem: what it convolves are windows that lie side by side.
+// A small stem convolves windows, which are stored one after the other.
 extern "C" __global__ void take_windows(const Pixel* images, const float* mean, const float* deviation, half* to,
                                         long long count, int channels, int side) {
   ptx::grid_launch_dependents();
@@ -118,7 +119,7 @@ IMPLICIT_KERNEL(convolve_64x64_5_8, 64, 64, 5, 8, 2)
 IMPLICIT_ROWS_KERNEL(convolve_rows)
 #endif
 
-// Means and scores of an image: 8 classes of a block, which takes the means again.
+// Means and scores of an image. A block computes 8 classes, and each block computes the means again.
 extern "C" __global__ void head(const half* x, const float* w, const float* bias, float* scores, int pixels, int C,
                                 int classes) {
   extern __shared__ __align__(16) float features[];
@@ -132,7 +133,7 @@ extern "C" __global__ void head(const half* x, const float* w, const float* bias
   if (threadIdx.x % 32 == 0 && k < classes) scores[(long long)n * classes + k] = score + bias[k];
 }
 
-// The same of many images, in two kernels.
+// The same for many images, in two kernels.
 extern "C" __global__ void take_means(const half* x, float* features, int pixels, int C) {
   ptx::grid_launch_dependents();
   ptx::grid_wait();

@@ -1,17 +1,17 @@
-// What tiles wait for, and how they say that they are done: part of kernel.cu.
+// The flags that tiles wait for and release: part of kernel.cu.
 #pragma once
 #include <mini_dnn/ptx_im2col.cuh>
 
 namespace flags {
 
-// What was written to global memory comes before what the copy engine reads of it, or the other way round.
+// Orders writes to global memory before later reads by the copy engine, and the reverse.
 __device__ __forceinline__ void fence_proxy_async_global() {
 #ifndef MINI_DNN_EMULATOR
   asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
 
-// By one thread, when others of its warp or block have written what the flag stands for, and have met it.
+// Called by one thread, after a barrier with the threads of its warp or block that have written the flag's data.
 __device__ __forceinline__ void release(int* flag) {
   fence_proxy_async_global();
   __threadfence();

@@ -3,27 +3,29 @@
 // Idea      Between two kernels, all blocks wait for the slowest one. A tile of a convolution needs only the rows
 //           around it, and here it waits only for those. Each group of 64 pixels of a layer has a flag in global
 //           memory. Every warp that has written some of them increments it, and tiles that need them wait for the full
-//           count (flags.cuh). Meanwhile the first weights of the tile are loaded, because they depend on nothing.
-//           Blocks that share a tile exchange sums as in v6_graph, and signal through an mbarrier when they have read
-//           them (tiles.cuh). The stem and the head are part of the kernel.
+//           count (flags.cuh). Meanwhile the first weights of the tile are loaded, because they depend on no other
+//           tile. Blocks that share a tile exchange sums as in v6_graph, and signal through an mbarrier when they have
+//           read them (tiles.cuh). The stem and the head are part of the kernel.
 // Layout    as networks/resnet18/v5_fused; each layer has its own array, because no block knows when all others have
 //           finished reading an array. Flags: bands of two rows after the stem, 64 pixels of each layer, and the count
 //           of blocks that have finished.
 // Mapping   16 clusters of 8 blocks, or one if a network has few steps. Four warps multiply, one loads pixels and
 //           weights. Tiles of 64 x 64 are assigned to blocks in turn; 1 to 8 blocks share one, as many as a stage has
 //           room for.
-// Roofline  one image: 16 layers of 3 us, of which 0.7 for a flag (release, acquire), 1 for the first pixels, 0.3 to
-//           0.7 for weights at 55 bytes per clock, 1 for sums of a cluster; stem 4, head 4: 0.055 ms.
-// Gain      over networks/resnet18/v6_graph with one image: 0.9 to 1.2 expected, because an early launch costs 0.5 us,
-//           no more than a flag, and also loads its weights early. Measured: 0.64, because a flag costs twice that.
+// Roofline  one image: 16 layers of 3 us, the stem of 4 and the head of 4 are 0.055 ms. Each layer takes 0.7 us for a
+//           flag (release, acquire), 1 for the first pixels, 0.3 to 0.7 for weights at 55 bytes per clock, and 1 for
+//           the sums of a cluster.
+// Gain      over networks/resnet18/v6_graph with one image: a factor of 0.9 to 1.2 was expected, because an early
+//           launch costs 0.5 us, no more than a flag, and also loads its weights early. The measured factor is 0.64,
+//           because a flag costs twice as much.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
-//           once, because waiting blocks could prevent others from starting: two fit on a multiprocessor.
+//           once, because waiting blocks could otherwise prevent others from starting. Two fit on a multiprocessor.
 // Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
 //           fence between proxies, on both sides. Each thread that reads a residual checks its flags itself. A block
-//           without a tile may not run ahead: it would arrive twice in one phase of the mbarrier that counts readers.
-//           No lane may still wait for a phase when the next one ends, because phases are identified by parity. The
-//           last block clears the flags for the next launch. If a flag is not released, all wait for ever, which
-//           `check` reports as endless; a flag without its fence is a race (tests/test_resnet_flags.py).
+//           without a tile may not run ahead, because it would arrive twice in one phase of the mbarrier that counts
+//           readers. Phases are identified by parity, so no lane may still wait for a phase when the next one ends. The
+//           last block clears the flags for the next launch. If a flag is not released, blocks wait for ever, which
+//           `check` reports as endless. A flag without its fence is reported as a race (tests/test_resnet_flags.py).
 // Source    B. Spector et al., "Look Ma, No Bubbles! Designing a Low-Latency Megakernel for Llama-1B", 2025.
 #include <mini_dnn/residual.cuh>
 
@@ -38,11 +40,12 @@ typedef float Pixel;
 #endif
 
 using Stem = stem::Tile<2, 14, 1>;
-constexpr int MOST = 16;  // convolutions behind the stem
+constexpr int MOST = 16;  // convolutions after the stem
 constexpr int STAGES = 4;
 static_assert(2 * (BLOCKS_1 + BLOCKS_2 + BLOCKS_3 + BLOCKS_4) <= MOST, "parameters of the kernel");
 
-// Flags: of the stem's bands, then of each layer's 64 windows, then how many blocks have left.
+// Flags: first those of the stem's bands, then those of each layer's groups of 64 windows, then the number of blocks
+// that have finished.
 __device__ __forceinline__ int bands(int side) { return (side + 1) / 2; }
 __device__ __forceinline__ int units(int N, int side) { return (N * side * side + 63) / 64; }
 
@@ -81,7 +84,7 @@ __device__ __forceinline__ void each_layer(int N, int side, const ptx::TensorMap
   }
 }
 
-// All threads: parts of the stem, and the flags of their bands.
+// All threads compute parts of the stem, and release the flags of their bands.
 __device__ __forceinline__ void make_stem(const stem::Source<Pixel>& from, const char* w, const float* bias,
                                           const stem::Sizes& s, half* y, char* memory, ptx::mbarrier* ready, int* flags,
                                           int N) {
@@ -93,17 +96,17 @@ __device__ __forceinline__ void make_stem(const stem::Source<Pixel>& from, const
     const int parity = (i - int(blockIdx.x)) / int(gridDim.x) % 2;
     stem::make<Stem, Pixel>(from, w, bias, s, reinterpret_cast<uint4*>(y), memory, ready, parity, n,
                             band * Stem::POOL_ROWS, left, rest % channels * stem::COLUMNS);
-    __syncthreads();  // all have written, and read what lies in shared memory
+    __syncthreads();  // all threads have written their results, and read shared memory
     if (threadIdx.x == 0) flags::release(flags + n * down + band);
   }
 }
 
-// All threads: scores of some classes of all images.
+// All threads compute the scores of some classes of all images.
 __device__ __forceinline__ void score(const half* x, const float* w, const float* bias, float* scores, float* means,
                                       const int* done, int often, int N, int pixels, int C, int classes) {
   for (int n = 0; n < N; n++) {
     if (threadIdx.x == 0) flags::acquire(done, n * pixels / 64, ((n + 1) * pixels - 1) / 64, often);
-    __syncthreads();  // all pixels of the image are there, and means of the one before have been read
+    __syncthreads();  // all pixels of the image are complete, and the means of the previous one have been read
     for (int c = 2 * threadIdx.x; c < C; c += 2 * blockDim.x) {
       float2 sum = {0, 0};
 #pragma unroll 7
@@ -114,7 +117,7 @@ __device__ __forceinline__ void score(const half* x, const float* w, const float
       }
       means[c] = sum.x / pixels, means[c + 1] = sum.y / pixels;
     }
-    __syncthreads();  // all means are there
+    __syncthreads();  // all means are complete
     const int warps = blockDim.x / 32;
     for (int k = blockIdx.x * warps + threadIdx.x / 32; k < classes; k += gridDim.x * warps) {
       const float score = residual::Class(w + (long long)k * C, C).score(means);
@@ -155,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
     ptx::mbarrier_init(&ready, 1);
     ptx::fence_proxy_async();
   }
-  __syncthreads();  // the mbarriers are there
+  __syncthreads();  // the mbarriers are initialised
   ptx::cluster_arrive_relaxed();
   make_stem({images, mean, deviation}, reinterpret_cast<const char*>(stem_w), stem_bias,
             {channels, side, conv_side, side_out, WIDTH_1}, stem_y, memory, &ready, flags, N);
@@ -175,13 +178,13 @@ extern "C" __global__ void __launch_bounds__(tiles::THREADS, 2)
     }
     done = l.done, often = l.releases(), side_last = l.p.P, count++;
   });
-  __syncthreads();  // stages are not needed any more
+  __syncthreads();  // stages are no longer needed
   score(y[count], fc_w, fc_bias, scores, reinterpret_cast<float*>(memory), done, often, N, side_last * side_last,
         WIDTH_4, classes);
-  __syncthreads();  // all of the block have seen their flags
+  __syncthreads();  // all threads of the block have seen their flags
   if (threadIdx.x == 0) {
     __threadfence();
-    if (atomicAdd(flags + flag_count, 1) == int(gridDim.x) - 1) {  // the last block: nobody looks at them any more
+    if (atomicAdd(flags + flag_count, 1) == int(gridDim.x) - 1) {  // the last block: the flags are no longer read
       __threadfence();
       for (int i = 0; i <= flag_count; i++) flags[i] = 0;
     }

@@ -13,15 +13,15 @@ constexpr int SHARED_BYTES = T::STAGES * T::STAGE_BYTES + SLOT_BYTES;
 
 struct Barriers {
   implicit::Barriers<T> ring;
-  ptx::mbarrier landed, read;  // sums of others are here; all blocks of the cluster have read theirs
+  ptx::mbarrier landed, read;  // sums of other blocks have arrived; all blocks of the cluster have read theirs
 };
 
-// Of an array of images: flags of its pixels, and how often each is released. Pixels have flags 64 by 64, or two rows
-// of an image have one, where there are so many of these bands.
+// The flags of an array of images, and how often each is released. There is a flag for each 64 pixels or, after the
+// stem, for each band of two rows of an image.
 struct Flags {
   const int* first;
   int often, side, bands;
-  // Until rows `top` of image n to `bottom` of image `to` are there.
+  // Waits until rows `top` of image n to `bottom` of image `to` are complete.
   __device__ __forceinline__ void wait(int n, int top, int to, int bottom) const {
     if (bands > 0)
       flags::acquire(first, n * bands + top / 2, to * bands + bottom / 2, often);
@@ -30,7 +30,7 @@ struct Flags {
   }
 };
 
-// A layer: which arrays it takes, what it waits for, and what it releases.
+// A layer: its arrays, the flags that it waits for, and those that it releases.
 struct Layer {
   implicit::Problem p;
   const ptx::TensorMap *x, *w, *more;
@@ -50,7 +50,7 @@ struct Layer {
   __device__ __forceinline__ int first() const { return p.steps() * rank() / split; }
   __device__ __forceinline__ int last() const { return p.steps() * (rank() + 1) / split; }
 
-  // Until all pixels are there that 64 windows see, or what is added to their sums.
+  // Waits for all pixels of 64 windows, or for the residual that is added to their sums.
   __device__ __forceinline__ void wait(int window, bool for_sums = false) const {
     const int end = min(window + 64, p.windows) - 1, each = p.P * p.Q;
     const int n = window / each, row = (window - n * each) / p.Q, to = end / each, below = (end - to * each) / p.Q;
@@ -63,7 +63,7 @@ struct Layer {
 
 using Stage = implicit::Stage<T::STAGES>;
 
-// One thread: weights are on their way before the wait, as far as there are stages.
+// One thread requests pixels and weights. Before it waits for pixels, it requests weights for all free stages.
 __device__ __forceinline__ void produce(const Layer& l, char* memory, Barriers& barriers, Stage& stage) {
   const implicit::Problem& p = l.p;
   const int first = l.first(), last = l.last(), own = p.own_steps();
@@ -102,8 +102,8 @@ __device__ __forceinline__ void produce(const Layer& l, char* memory, Barriers& 
   }
 }
 
-// Blocks that share a tile hand each other parts of its sums; each one finishes its own columns. `round` counts all
-// rounds, and `shared` those in which sums are handed over.
+// Blocks that share a tile send each other parts of its sums, and each one completes its own columns. `round` counts
+// all rounds, and `shared` those in which sums are sent.
 template <int SPLIT>
 __device__ __forceinline__ void finish(const Layer& l, float (&d)[8][4], float4* slots, Barriers& barriers, int row,
                                        int column, int round, int shared) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ void finish(const Layer& l, float (&d)[8][4], float4*
   }
 }
 
-// Four warps: all rounds of a layer.
+// Four warps process all rounds of a layer.
 __device__ __forceinline__ void consume(const Layer& l, char* memory, Barriers& barriers, Stage& stage, int& round,
                                         int& shared) {
   float4* const slots = reinterpret_cast<float4*>(memory + T::STAGES * T::STAGE_BYTES);
@@ -181,11 +181,11 @@ __device__ __forceinline__ void consume(const Layer& l, char* memory, Barriers& 
       }
       shared += l.split > 1;
       __syncwarp();
-      if (lane == 0) flags::release(l.done + above);  // what its warp has written
+      if (lane == 0) flags::release(l.done + above);  // for what its warp has written
     }
     __syncwarp();
-    if (round > 0) ptx::mbarrier_wait(&barriers.read, (round - 1) % 2);  // who has no tile must not arrive twice
-    __syncwarp();  // nor may that phase end while a lane of it still waits for the one before
+    if (round > 0) ptx::mbarrier_wait(&barriers.read, (round - 1) % 2);  // a block without a tile must not arrive twice
+    __syncwarp();  // and no lane may still wait for the previous phase when this one ends
     if (lane < CLUSTER) ptx::mbarrier_arrive_cluster(&barriers.read, lane);
   }
 }

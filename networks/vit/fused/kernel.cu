@@ -10,13 +10,14 @@
 //           place of the class token; tokens (N,T,D), qkv (N,T,3,heads,d) halves, sums in fp32; scores and
 //           probabilities (N,classes) fp32. C order.
 // Mapping   cut: a thread -> 8 pixels; softmax: a warp -> an image; fold: a warp -> a line of weights.
-// Roofline  ViT-B/16, 32 images of 197 tokens, at 700 TFLOP/s and 4.3 TB/s: qkv 22 GFLOP, 0.032 ms; projection 7.4,
-//           0.011; up and down 30 each, 0.042 each; attention 0.017, for exponentials and 39 MB: 0.144 ms per block, 11
-//           of them, and 0.065 for the last one, mostly qkv. Patches 0.018, head and softmax 0.008. In total 1.67 ms,
-//           19,000 images/s, if all launches are hidden. Data between products, 10 to 39 MB, stay in the L2 cache.
+// Roofline  ViT-B/16, 32 images of 197 tokens, at 700 TFLOP/s and 4.3 TB/s: qkv has 22 GFLOP, 0.032 ms; the projection
+//           7.4, 0.011 ms; up and down 30 each, 0.042 ms each. Attention takes 0.017 ms for exponentials and 39 MB.
+//           These are 0.144 ms for each of 11 blocks, and 0.065 for the last one, mostly qkv. Patches take 0.018, head
+//           and softmax 0.008. The total is 1.67 ms, 19,000 images/s, if all launches are hidden. Data between
+//           products, 10 to 39 MB, stay in the L2 cache.
 // Gain      over networks/vit/layer_by_layer: tensor cores instead of 17 ms in fp32, and 7 GB less traffic. Over the
-//           same products with kernels between them: 24 norms of 20 MB each, 0.11 ms at 4.3 TB/s; the rows of the last
-//           block, 0.09 ms.
+//           same products with kernels between them, it saves 24 norms of 20 MB each, 0.11 ms at 4.3 TB/s, and the
+//           unused rows of the last block, 0.09 ms.
 // Limits    sm_90a. Tokens are halves: beyond 65,504 they are infinite, and sums of 24 branches are rounded 24 times.
 // Hazards   softmax is launched early and waits before it reads. Otherwise none: threads share only the sums of a warp.
 // Source    A. Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv:2010.11929.
@@ -70,7 +71,7 @@ extern "C" __global__ void cut(const Pixel* __restrict__ images, uint4* patches,
                           ptx::pack_halves(pixels[4], pixels[5]), ptx::pack_halves(pixels[6], pixels[7]));
 }
 
-// In place; the largest score is taken off first, so that no exponential overflows.
+// In place. The largest score is subtracted first, so that no exponential overflows.
 extern "C" __global__ void softmax(float* y, int N, int classes) {
   const long long n = thread_index() / 32;
   const int lane = threadIdx.x % 32;
@@ -87,7 +88,7 @@ extern "C" __global__ void softmax(float* y, int N, int classes) {
 
 // ---- Done once
 
-// Lines of weights as halves, with zeros behind them up to the pitch.
+// Converts lines of weights to halves, with zeros after them up to the pitch.
 extern "C" __global__ void halve(const float* w, half* to, long long count, int k, int pitch) {
   const long long i = thread_index();
   if (i >= count) return;
@@ -95,8 +96,8 @@ extern "C" __global__ void halve(const float* w, half* to, long long count, int 
   to[i] = __float2half(e < k ? w[i / pitch * k + e] : 0.0f);
 }
 
-// A norm's weight and bias become those of the linear layer behind it. Each line of weights loses its mean: then the
-// mean of what it is multiplied by does not matter, and need not be subtracted.
+// Folds a norm's weight and bias into the linear layer after it. The mean of each line of weights is subtracted from
+// it, so the mean of the layer's input does not have to be subtracted.
 extern "C" __global__ void fold(const float* w, const float* bias, const float* norm_weight, const float* norm_bias,
                                 half* to, float* to_bias, int n, int k) {
   const long long line = thread_index() / 32;
@@ -114,7 +115,7 @@ extern "C" __global__ void fold(const float* w, const float* bias, const float* 
   if (lane == 0) to_bias[line] = bias[line] + shift;
 }
 
-// What is added to the patches' product: positions, and in the class token's place that token without the bias.
+// The residual of the patches' product: the positions and, at the class token, also this token minus the bias.
 extern "C" __global__ void place(const float* position, const float* class_token, const float* bias, half* to, int T,
                                  int D) {
   const int i = thread_index();

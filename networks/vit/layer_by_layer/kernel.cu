@@ -25,7 +25,7 @@ typedef float Pixel;
 
 __device__ __forceinline__ long long thread_index() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Of a warp's 32 values.
+// The sum of a warp's 32 values.
 __device__ __forceinline__ float sum_of_warp(float value) {
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
   return value;
@@ -44,7 +44,7 @@ extern "C" __global__ void cut(const Pixel* images, float* patches, long long co
   patches[i] = IMAGES == 8 ? value / 255.0f : value;
 }
 
-// The class token before the patches' tokens, and a position added to each.
+// Puts the class token before the patches' tokens, and adds a position to each.
 extern "C" __global__ void place(const float* embedded, const float* bias, const float* class_token,
                                  const float* position, float* tokens, long long count, int T, int D) {
   const long long i = thread_index();
@@ -55,7 +55,7 @@ extern "C" __global__ void place(const float* embedded, const float* bias, const
   tokens[i] = token + position[t * D + e];
 }
 
-// Lines of D elements, `pitch` from one to the next, less their mean and over their standard deviation.
+// Normalises lines of D elements, `pitch` apart: (x - mean) / standard deviation.
 extern "C" __global__ void normalise(const float* x, const float* weight, const float* bias, float* y, int lines, int D,
                                      long long pitch) {
   const long long line = thread_index() / 32;
@@ -87,7 +87,7 @@ extern "C" __global__ void add(float* tokens, const float* branch, long long cou
   if (i < count) tokens[i] += branch[i];
 }
 
-// In place; the largest score is taken off first, so that no exponential overflows.
+// In place. The largest score is subtracted first, so that no exponential overflows.
 extern "C" __global__ void softmax(float* y, int N, int classes) {
   const long long n = thread_index() / 32;
   const int lane = threadIdx.x % 32;
@@ -97,6 +97,6 @@ extern "C" __global__ void softmax(float* y, int N, int classes) {
   for (int k = 0; k < classes; k++) largest = fmaxf(largest, scores[k]);
   for (int k = lane; k < classes; k += 32) sum += expf(scores[k] - largest);
   sum = sum_of_warp(sum);
-  __syncwarp();  // all have found the largest
+  __syncwarp();  // all lanes have found the largest
   for (int k = lane; k < classes; k += 32) scores[k] = expf(scores[k] - largest) / sum;
 }
