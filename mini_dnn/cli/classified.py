@@ -146,10 +146,10 @@ class Writer:
             self._first = False
         if self._lines:
             self._lines.write(json.dumps(_as_object(result)) + "\n")
-        for row in _as_rows(result, self._width) if self._table or self._rows else ():
-            if self._table:
-                self._table.writerow(["" if value is None else value for value in row])
-            if self._rows:
+        if self._table:
+            self._table.writerows(_as_rows(result, self._width))
+        if self._rows:
+            for row in _as_rows(result, self._width):
                 self._rows.add(row)
 
     def end(self, figures: Mapping[str, Any]) -> None:
