@@ -151,12 +151,12 @@ def bracket(
         L2: (read + written) / (gpu.fill_gbps * 1e6)
         + max(0.0, l2_bytes(counters) - (read + written) / scale) / gpu.l2_bytes / clocks,
         L1: _l1_clocks(counters) / clocks,
-        ISSUE: _instructions(counters) / SCHEDULERS / clocks,
+        ISSUE: instructions(counters) / SCHEDULERS / clocks,
         FMA: (kinds["ffma"] + kinds["fadd"] + kinds["fmul"]) / has.fp32 / clocks,
         TENSOR: _tensor_clocks(counters, gpu) / clocks,
         SPECIAL: kinds["special"] / has.special / clocks,
     }
-    known = _instructions(counters, estimated=False) / SCHEDULERS / clocks
+    known = instructions(counters, estimated=False) / SCHEDULERS / clocks
     start = launches * (LAUNCH_MS + GLOBAL_MS * any(a.memory == "global" for a in counters.accesses))
     waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last one is not full
     memory = max(units[DRAM], units[L2])
@@ -230,7 +230,7 @@ def _groups(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) ->
 def _latency(counters: Counters) -> float:
     """Mean clocks from one instruction of a warp to the next."""
     loads = [a for a in counters.accesses if a.operation in ("load", "tile load")]
-    clocks, count = 0.0, _instructions(counters)
+    clocks, count = 0.0, instructions(counters)
     for access in loads:
         fresh = access.block_sectors / access.sectors if access.sectors else 0.0
         clocks += (access.instructions - access.merged) * (SHARED_CLOCKS + fresh * L2_CLOCKS)
@@ -254,7 +254,7 @@ def _l1_clocks(counters: Counters) -> int:
     return wavefronts - counters.sum("saved", "shared")
 
 
-def _instructions(counters: Counters, estimated: bool = True) -> float:
+def instructions(counters: Counters, estimated: bool = True) -> float:
     """Instructions of warps; integers and branches, and a warp's first and last ones, are an estimate."""
     warps = counters.launches * counters.blocks * -(-counters.threads // WARP)
     work = counters.operations("instructions")
