@@ -13,14 +13,13 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from mini_dnn.checking.launches import shared_limit
 from mini_dnn.errors import VariantError
 from mini_dnn.measuring.machine import commit
-from mini_dnn.profiling.bracket import Larger, bracket, together
+from mini_dnn.profiling.bracket import bracket, enlarged, together
 from mini_dnn.profiling.counters import Counters
 from mini_dnn.profiling.emulated import count
 from mini_dnn.profiling.emulated import registers as registers_of
@@ -29,6 +28,7 @@ from mini_dnn.variant import Variant, find
 
 RESULTS = Path(__file__).with_name("results")
 MOST_FLOPS = 16_000_000  # that are counted for a row, if fewer entries can be had
+NETWORK_FLOPS = 400_000_000  # of a network: a tile of its last layers has room for several entries
 MOST = 25_000_000_000  # or else at all
 SMALLEST = 1000  # entries of a batch that was measured: smaller ones are launches more than work
 COUNTED: dict[tuple[str, Any], tuple[Counters, ...]] = {}
@@ -69,7 +69,8 @@ def smaller(variant: Variant, problem: Any) -> Any:
     """
     if problem.flops <= MOST_FLOPS:
         return problem
-    entries = max(1, int(MOST_FLOPS * problem.batch / problem.flops))
+    most = NETWORK_FLOPS if variant.name.startswith("networks/") else MOST_FLOPS
+    entries = max(1, int(most * problem.batch / problem.flops))
     small = problem.with_batch(min(entries, problem.batch))
     while small.flops > MOST_FLOPS and hasattr(small, "m") and small.m > 256:
         small = replace(small, m=small.m // 2, n=small.n // 2)
@@ -98,7 +99,8 @@ def times(
     small = smaller(variant, problem)
     if small.flops > MOST or variant.limit_for(small) or variant.limit_for(problem):
         return None
-    larger = larger_than(variant, small, problem)
+    plans = (variant.planned(one, shared_limit(90)) for one in (small, problem))
+    larger = enlarged(*plans, problem.flops / small.flops)
     found = []
     for kernel in counted(variant, small):
         known = registers_of(kernel, 90) if registers is None else registers.get(kernel.kernel)
@@ -148,15 +150,6 @@ def problem_of(variant: Variant, row: dict[str, Any]) -> Any:
     shape = row["shape"]
     make = variant.operation.problem
     return make(**shape) if isinstance(shape, dict) else make(*shape)
-
-
-def larger_than(variant: Variant, small: Any, problem: Any) -> Larger:
-    """How much more the problem is than the one that is counted."""
-    planned = variant.planned(problem, shared_limit(90))
-    blocks: dict[str, int] = {}
-    for launch in planned.launches:
-        blocks[launch.kernel] = max(blocks.get(launch.kernel, 0), prod(launch.grid))
-    return Larger(problem.flops / small.flops, {n: a.nbytes for n, a in planned.arrays.items()}, blocks)
 
 
 def main(words: Sequence[str] | None = None) -> int:

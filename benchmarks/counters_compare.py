@@ -1,13 +1,15 @@
 """The emulator's counters against those that ncu has measured: ``python benchmarks/counters_compare.py``.
 
 It runs the cases of `counters_cases` in the emulator and compares them with the files in results/counters.
+The number of instructions, an estimate, is printed for itself.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 from counters_cases import ladder_cases, launch_probes, probes
 
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
+from mini_dnn.profiling.bracket import instructions
 from mini_dnn.profiling.counters import Counters, counters
 from mini_dnn.profiling.workload import solve
 
@@ -124,7 +127,13 @@ def of_probes(device: CountedEmulator) -> list[Figure]:
 
 def of_ladders(device: CountedEmulator, first: int = 0, last: int | None = None) -> list[Figure]:
     """Figures of the ladders' kernels."""
-    found: list[Figure] = []
+    return [figure for one in of_launches(device, first, last) for figure in figures(*one)]
+
+
+def of_launches(
+    device: CountedEmulator, first: int = 0, last: int | None = None
+) -> Iterator[tuple[str, CountedLaunch, dict[str, Any]]]:
+    """Launches of the ladders, with the name of the variant and what ncu has measured."""
     rows = iter(measured("ladders"))
     for number, (variant, problem) in enumerate(ladder_cases()):
         wanted = first <= number and (last is None or number < last)
@@ -135,11 +144,24 @@ def of_ladders(device: CountedEmulator, first: int = 0, last: int | None = None)
         for at, launch in enumerate(planned.launches):
             row = next(rows, None)
             if row is None:
-                return found
+                return
             assert row["kernel"] == launch.kernel, f"{variant.name}: {row['kernel']} {launch.kernel}"
             if wanted:
-                found += figures(variant.name, device.launches[at], row)
-    return found
+                yield variant.name, device.launches[at], row
+
+
+def estimates(launches: Iterable[tuple[str, CountedLaunch, Mapping[str, Any]]]) -> str:
+    """How far the estimated instructions of launches are from ncu's."""
+    ratios = {
+        f"{case} {launch.kernel}": instructions(counters([launch])[0]) / row["smsp__inst_executed.sum"]
+        for case, launch, row in launches
+    }
+    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    median = statistics.median(max(ratio, 1 / ratio) for ratio in ratios.values())
+    return (
+        f"instructions of {len(ratios)} launches: median factor {median:.2f}, from {ratios[low]:.2f} ({low}) "
+        f"to {ratios[high]:.2f} ({high})"
+    )
 
 
 def reason(figure: Figure) -> str:
@@ -151,12 +173,14 @@ def reason(figure: Figure) -> str:
 def main() -> int:
     """Compare all, and print what differs."""
     with closing(CountedEmulator()) as device:
-        found = [*of_probes(device), *of_ladders(device)]
+        ladders = list(of_launches(device))
+        found = [*of_probes(device), *(figure for one in ladders for figure in figures(*one))]
     different = [figure for figure in found if not figure.is_equal]
     for figure in different:
         known = "explained" if reason(figure) else "NOT EXPLAINED"
         print(f"{figure.case:24} {figure.metric:75} {figure.ours:12g} {figure.gpu:12g}  {known}")
     cases = {figure.case for figure in found}
+    print(estimates(ladders))
     print(f"{len(found)} figures of {len(cases)} cases; {len(different)} differ")
     return 0
 

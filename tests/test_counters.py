@@ -251,10 +251,11 @@ def test_a_launch_of_few_blocks_or_warps_waits(launches: dict[str, CountedLaunch
     few = bracket(found, GPUS["h200"])
     assert few.limiter == "latency"
     assert few.likely_ms > 0.003, "a launch, and a way to memory and back"
-    many = {found.kernel: 132_000}
-    full = bracket(found, GPUS["h200"], Larger(132_000 / found.blocks, {"x": 10**11, "y": 10**11}, many))
+    grids = {(found.kernel, (2, 1, 1), (64, 1, 1)): (132_000,)}
+    many = Larger(132_000 / found.blocks, {"x": 10**11, "y": 10**11}, grids, frozenset())
+    full = bracket(found, GPUS["h200"], many)
     assert full.limiter == "L2 cache", "what passes through it on the way to and from DRAM"
-    other = bracket(found, GPUS["a100"], Larger(132_000 / found.blocks, {"x": 10**11, "y": 10**11}, many))
+    other = bracket(found, GPUS["a100"], many)
     assert other.limiter == "DRAM"
 
 

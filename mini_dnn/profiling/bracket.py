@@ -2,21 +2,28 @@
 
 Each unit of the GPU needs a time for its share of the work. A kernel is not faster than the unit that needs
 longest. It is slower where its blocks do not fill the multiprocessors, where too few warps hide the latency
-of instructions, and by its launch. If the longest unit works for less than `BUSY` of the time, latency limits
-the kernel; Nsight Compute draws the line at the same share. Instructions for integers and branches are an
-estimate, since g++ has compiled the kernel and not nvcc, so the lower end of the bracket leaves them out. It
-is no prediction: clocks and cache misses are not known.
+of instructions, where too few blocks keep several units busy at the same time, and by its launch. If the
+longest unit works for less than `BUSY` of the time, latency limits the kernel; Nsight Compute draws the line
+at the same share. Instructions for integers and branches are an estimate, since g++ has compiled the kernel
+and not nvcc, so the lower end of the bracket leaves them out. It is no prediction: clocks and cache misses
+are not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from mini_dnn.profiling.counters import SECTOR_BYTES, Counters
 from mini_dnn.profiling.gpus import WARP, Gpu, occupancy
+from mini_dnn.variant import Planned
+from mini_dnn.variant.plan import Launch
 
-DRAM, L2, ISSUE, LATENCY = "DRAM", "L2 cache", "instruction issue", "latency"
+DRAM, L2, L1, ISSUE = "DRAM", "L2 cache", "L1 cache and shared memory", "instruction issue"
+FMA, TENSOR, SPECIAL, LATENCY = "FMA units", "tensor cores", "special functions", "latency"
+BARRIERS = ("__syncthreads", "cluster_sync", "mbarrier_wait")  # for which warps of a block wait
+Key = tuple[str, tuple[int, ...], tuple[int, ...]]  # of a launch: kernel, grid, block
 SCHEDULERS = 4  # of a multiprocessor: warp instructions a clock
 LAUNCH_MS = 0.002  # of a kernel that does nothing, on an H200
 GLOBAL_MS = 0.001  # more until the first bytes have come and the last ones have gone: half of it each
@@ -27,6 +34,7 @@ KEPT = 0.5  # of the L2 cache: what has been written and has not gone to DRAM wh
 # few. W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499;
 # Z. Jia et al., arXiv:1804.06826.
 ARITHMETIC_CLOCKS, SHARED_CLOCKS, L2_CLOCKS, PRODUCT_CLOCKS = 4, 29, 260, 33
+ALWAYS = 7  # instructions of a warp to read its numbers and parameters, and to end: see docs/counters.md
 INDEPENDENT = 2  # instructions of a warp that are under way together, an assumption: compilers see to it
 
 
@@ -41,7 +49,8 @@ class Bracket:
     low_ms
         The lower end: without instructions for integers and branches, and with enough warps.
     likely_ms
-        With them, and with the latency that warps do not hide, if all other work hides behind the longest.
+        With them, and with the latency that warps do not hide. A block uses one unit after the other, and
+        other blocks use the others meanwhile.
     high_ms
         The upper end: no two units work at the same time.
     """
@@ -81,11 +90,41 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Larger:
-    """A larger problem than the one whose counters are known."""
+    """A larger problem than the one whose counters are known; see `enlarged`."""
 
     scale: float  # how many times as much work it is
     nbytes: Mapping[str, int]  # of its arrays
-    blocks: Mapping[str, int]  # of its kernels
+    grids: Mapping[Key, tuple[int, ...]]  # the blocks of each of its launches, by the smaller ones'
+    same: frozenset[Key]  # launches that do the same for both: they prepare weights
+
+
+def enlarged(few: Planned, many: Planned, scale: float) -> Larger:
+    """The larger one of two problems of a variant, by the launches of both.
+
+    Parameters
+    ----------
+    scale
+        How many times as much work it is.
+    """
+    pairs = list(zip(few.launches, many.launches, strict=False))
+    found: dict[Key, list[int]] = {}
+    if len(few.launches) == len(many.launches) and all(a.kernel == b.kernel for a, b in pairs):
+        for ours, theirs in pairs:
+            found.setdefault(_key(ours), []).append(prod(theirs.grid))
+    else:  # there are more of them for a large batch
+        for ours in few.launches:
+            found[_key(ours)] = [prod(one.grid) for one in many.launches if one.kernel == ours.kernel]
+    same = {
+        _key(step)
+        for step, other in zip(few.setup, many.setup, strict=False)
+        if isinstance(step, Launch) and isinstance(other, Launch) and _key(step) == _key(other)
+    }
+    nbytes = {name: array.nbytes for name, array in many.arrays.items()}
+    return Larger(scale, nbytes, {key: tuple(grids) for key, grids in found.items()}, frozenset(same))
+
+
+def _key(launch: Launch | Counters) -> Key:
+    return launch.kernel, (*launch.grid, 1, 1)[:3], (*launch.block, 1, 1)[:3]
 
 
 def bracket(
@@ -98,33 +137,40 @@ def bracket(
     registers
         Of a thread; None if they are unknown, and then they do not limit how many warps there are.
     """
-    scale = larger.scale if larger else 1.0
-    blocks = larger.blocks.get(counters.kernel, counters.blocks) if larger else counters.blocks
+    scale = larger.scale if larger and _key(counters) not in larger.same else 1.0
+    grids = larger.grids.get(_key(counters), ()) if larger else ()
+    launches = len(grids) or counters.launches
+    blocks = sum(grids) // launches or counters.blocks
     nbytes = larger.nbytes if larger else {}
     clocks = gpu.clocks_per_second / scale / 1e3  # of all multiprocessors, in a millisecond
     has = gpu.generation
-    kinds = {kind: counters.operations(kind) for kind in ("ffma", "fadd", "fmul", "special", "other")}
+    kinds = {kind: counters.operations(kind) for kind in ("ffma", "fadd", "fmul", "special")}
     read, written = _moved(counters, nbytes)
     units = {
         DRAM: (read + max(0.0, written - KEPT * gpu.l2_mb * 1e6)) / (gpu.gbps * 1e6),
         L2: (read + written) / (gpu.fill_gbps * 1e6)
         + max(0.0, l2_bytes(counters) - (read + written) / scale) / gpu.l2_bytes / clocks,
-        "L1 cache and shared memory": _l1_clocks(counters) / clocks,
-        ISSUE: _instructions(counters, kinds) / SCHEDULERS / clocks,
-        "FMA units": (kinds["ffma"] + kinds["fadd"] + kinds["fmul"]) / has.fp32 / clocks,
-        "tensor cores": _tensor_clocks(counters, gpu) / clocks,
-        "special functions": kinds["special"] / has.special / clocks,
+        L1: _l1_clocks(counters) / clocks,
+        ISSUE: instructions(counters) / SCHEDULERS / clocks,
+        FMA: (kinds["ffma"] + kinds["fadd"] + kinds["fmul"]) / has.fp32 / clocks,
+        TENSOR: _tensor_clocks(counters, gpu) / clocks,
+        SPECIAL: kinds["special"] / has.special / clocks,
     }
-    known = _instructions(counters, {**kinds, "other": 0}) / SCHEDULERS / clocks
-    start = counters.launches * (LAUNCH_MS + GLOBAL_MS * any(a.memory == "global" for a in counters.accesses))
+    known = instructions(counters, estimated=False) / SCHEDULERS / clocks
+    start = launches * (LAUNCH_MS + GLOBAL_MS * any(a.memory == "global" for a in counters.accesses))
     waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last one is not full
     memory = max(units[DRAM], units[L2])
     own = {name: ms * waves for name, ms in units.items() if name not in (DRAM, L2)}
-    hidden = min(1.0, _warps(counters, gpu, blocks, registers) / SCHEDULERS / _latency(counters, kinds))
+    hidden = min(1.0, _warps(counters, gpu, blocks, registers) / SCHEDULERS / _latency(counters))
+    # Of blocks that go through these one after the other, the last one's others hide behind nothing.
+    stages = [own[L1], own[TENSOR], max(own[name] for name in (ISSUE, FMA, SPECIAL))]
+    if not _copies(counters):
+        stages.append(memory)
+    rest = (sum(stages) - max(stages)) / _groups(counters, gpu, blocks, registers)
     return Bracket(
         units,
         low_ms=start + max(memory, *({**own, ISSUE: known * waves}.values())),
-        likely_ms=start + max(memory, *({**own, ISSUE: own[ISSUE] / hidden}.values())),
+        likely_ms=start + max(memory, max(stages) + rest, own[ISSUE] / hidden),
         high_ms=start + units[DRAM] + units[L2] + sum({**own, ISSUE: own[ISSUE] / hidden}.values()),
     )
 
@@ -167,10 +213,24 @@ def _warps(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) -> 
     return fits.warps * max(1, min(fits.blocks, -(-blocks // gpu.multiprocessors)))
 
 
-def _latency(counters: Counters, kinds: Mapping[str, int]) -> float:
+def _copies(counters: Counters) -> bool:
+    """Whether most of what is read comes by asynchronous copies: then a block computes meanwhile."""
+    copies = counters.sum("sectors", "global", "copy load")
+    return copies > counters.sum("block_sectors", "global", "load", "tile load")
+
+
+def _groups(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) -> int:
+    """Parts of a multiprocessor's work that do not wait for each other: blocks, or warps without barriers."""
+    fits = occupancy(gpu, counters.threads, counters.shared_bytes, registers)
+    found = max(1, min(fits.blocks, -(-blocks // gpu.multiprocessors)))
+    waits = any(call.name.startswith(BARRIERS) for call in counters.calls)
+    return found if waits else found * fits.warps
+
+
+def _latency(counters: Counters) -> float:
     """Mean clocks from one instruction of a warp to the next."""
     loads = [a for a in counters.accesses if a.operation in ("load", "tile load")]
-    clocks, count = 0.0, _instructions(counters, kinds)
+    clocks, count = 0.0, instructions(counters)
     for access in loads:
         fresh = access.block_sectors / access.sectors if access.sectors else 0.0
         clocks += (access.instructions - access.merged) * (SHARED_CLOCKS + fresh * L2_CLOCKS)
@@ -194,12 +254,15 @@ def _l1_clocks(counters: Counters) -> int:
     return wavefronts - counters.sum("saved", "shared")
 
 
-def _instructions(counters: Counters, kinds: Mapping[str, int]) -> float:
-    """Instructions of warps; integers and branches are an estimate."""
-    lanes = counters.active_lanes or WARP
+def instructions(counters: Counters, estimated: bool = True) -> float:
+    """Instructions of warps; integers and branches, and a warp's first and last ones, are an estimate."""
+    warps = counters.launches * counters.blocks * -(-counters.threads // WARP)
+    work = counters.operations("instructions")
+    if estimated:
+        work += counters.operations("other_instructions") + warps * ALWAYS
     accesses = sum(access.instructions - access.merged for access in counters.accesses)
     calls = sum(call.instructions for call in counters.calls)
-    return sum(kinds.values()) / lanes + accesses + calls
+    return work + accesses + calls
 
 
 def _tensor_clocks(counters: Counters, gpu: Gpu) -> float:

@@ -117,6 +117,8 @@ class Work:
     fmul: int = 0
     special: int = 0
     other: int = 0  # an estimate of all further instructions of lanes, but for accesses
+    instructions: int = 0  # of warps: all but the others
+    other_instructions: int = 0  # of warps
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class Counters:
         return {name: count for name, count in found.items() if count}
 
     def operations(self, kind: str) -> int:
-        """Operations of single precision: "ffma", "fadd", "fmul" or "special"."""
+        """A field of `Work`, added up: of lanes "ffma", "fadd", "fmul" or "special"; see there."""
         return sum(getattr(work, kind) for work in self.work)
 
     @cached_property
@@ -282,7 +284,14 @@ def _work(launch: CountedLaunch, total: np.void) -> Work | None:
     if not kinds:
         return None
     place = launch.places[int(total["pc"])]
-    return Work(place.file, place.line, **{k: n * int(total["lanes"]) for k, n in kinds.items()})
+    warps, lanes = int(total["instructions"]), int(total["lanes"])
+    return Work(
+        place.file,
+        place.line,
+        **{kind: count * lanes for kind, count in kinds.items()},
+        instructions=warps * sum(count for kind, count in kinds.items() if kind != "other"),
+        other_instructions=warps * kinds["other"],
+    )
 
 
 def _branch(launch: CountedLaunch, total: np.void) -> Branch:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.profiling import advice
-from mini_dnn.profiling.bracket import Bracket, Larger, bracket, moved_bytes, together
+from mini_dnn.profiling.bracket import Bracket, Larger, bracket, enlarged, moved_bytes, together
 from mini_dnn.profiling.counters import SECTOR_BYTES, SHARED_ACCESSES, Access, Counters, counters
 from mini_dnn.profiling.gpus import Gpu, Occupancy, occupancy
 from mini_dnn.profiling.ncu import Kernel
 from mini_dnn.running.runner import run
-from mini_dnn.variant import Planned, Variant
+from mini_dnn.variant import Variant
 
 MOST_FLOPS = 2_000_000_000  # of a problem: some minutes
 SCHEMA = "counters/1"
@@ -45,16 +44,11 @@ class Profile:
     kernels: tuple[Counters, ...]
     gpu: Gpu
     larger: Any = None  # the problem that brackets are for, if it is another one
-    blocks: Mapping[str, int] | None = None  # of its kernels
-    nbytes: Mapping[str, int] | None = None  # of its arrays
+    enlarged: Larger | None = None  # what is more of it
 
     def bracket(self, kernel: Counters) -> Bracket:
         """Of one kernel's launches."""
-        larger = None
-        if self.larger is not None:
-            scale = self.larger.batch / self.problem.batch
-            larger = Larger(scale, self.nbytes or {}, self.blocks or {})
-        return bracket(kernel, self.gpu, larger, registers(kernel, self.gpu.arch))
+        return bracket(kernel, self.gpu, self.enlarged, registers(kernel, self.gpu.arch))
 
     @property
     def together(self) -> Bracket:
@@ -86,12 +80,8 @@ def profile(variant: Variant, problem: Any, gpu: Gpu, larger: Any = None) -> Pro
     kernels = count(variant, problem)
     if larger is None or larger.batch == problem.batch or variant.limit_for(larger):
         return Profile(problem, kernels, gpu)
-    planned: Planned = variant.planned(larger, shared_limit(gpu.arch))
-    blocks: dict[str, int] = {}
-    for launch in planned.launches:
-        blocks[launch.kernel] = max(blocks.get(launch.kernel, 0), prod(launch.grid))
-    nbytes = {name: array.nbytes for name, array in planned.arrays.items()}
-    return Profile(problem, kernels, gpu, larger, blocks, nbytes)
+    few, many = (variant.planned(one, shared_limit(gpu.arch)) for one in (problem, larger))
+    return Profile(problem, kernels, gpu, larger, enlarged(few, many, larger.batch / problem.batch))
 
 
 @cache

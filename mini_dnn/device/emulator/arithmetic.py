@@ -20,31 +20,38 @@ LINE = re.compile(
     r"^(?: +(?P<at>[0-9a-f]+):\t(?P<word>\w+)(?: +(?P<operands>[^#\n]*?))?(?: *#.*)?|(?P<file>/.*):\d+.*)$",
     re.MULTILINE,
 )
+COMPUTED = "/tf32.h"  # of the emulator's headers, the one whose code a GPU needs as well
 CALLED = re.compile(r"<(?P<name>\w+)(?:@plt)?>")
 # What g++ writes for one operation of single precision.
 SCALAR = re.compile(r"v?(?P<what>fn?m(?:add|sub)(?:132|213|231)|add|sub|mul|div|sqrt)ss")
-SPECIAL = {  # functions of the C library, and what a GPU needs of its unit for special functions
-    "expf": 1,
-    "exp2f": 1,
-    "logf": 1,
-    "log2f": 1,
-    "sinf": 1,
-    "cosf": 1,
-    "tanhf": 2,  # an exponential and a reciprocal
-    "erff": 1,
-    "powf": 2,
+# Functions of the C library: what a GPU needs of its unit for special functions, and how many other
+# instructions nvcc 13 writes for sm_90 around that, on the path of ordinary arguments.
+SPECIAL = {
+    "expf": (1, 7),
+    "exp2f": (1, 3),
+    "logf": (1, 18),
+    "log2f": (1, 18),
+    "sinf": (1, 20),
+    "cosf": (1, 20),
+    "tanhf": (2, 9),  # an exponential and a reciprocal
+    "erff": (1, 20),
+    "powf": (2, 50),
 }
-# Integers, comparisons and branches: a GPU has about as many, and some 20 for a division. It has none for
+ROUNDED = {"div": 9, "sqrt": 8}  # likewise: they end in Newton's steps, and a test for the other path
+# Integers, comparisons and branches: a GPU has about as many, and some 25 for a division. It has none for
 # jumps between parts of a loop, which nvcc puts in order, for the stack, and for zeros.
 OTHER = re.compile(
     r"(?:add|sub|i?mul|sh[lr]|sar|and|or|xor|neg|not|cmp|test)[bwlq]?|lea|cmov\w+|set\w+|j(?!mp)\w+"
 )
 # An address with an index; others are a constant, or an offset that is part of a load.
 INDEXED = re.compile(r"\(%\w+,%\w+,\d\)")
+LONG = re.compile(r"%r(?:[a-d]x|[sd]i|[bs]p|\d+)(?![bdw\d])")  # a register of 64 bits
+MEMORY = re.compile(r"\([^)]*\)")  # an address, which says nothing about the operation
+PRODUCT_COUNT = 4  # of a product of 64 bits
 STACK = re.compile(r"(?P<zero>%\w+),(?P=zero)|.*,%rsp")
 HALVES = re.compile(r"v(?:fn?m(?:add|sub)\d+|add|sub|mul|max|min)ps")  # of half2, between conversions
 CONVERSION = re.compile(r"vcvt(?:ph2ps|ps2ph)")  # of a half: a GPU needs none to compute with halves
-DIVISION, DIVISION_COUNT = re.compile(r"i?div[lq]?"), 20
+DIVISION, DIVISION_COUNT = re.compile(r"i?div[lq]?"), 25
 KINDS = {"add": "fadd", "sub": "fadd", "mul": "fmul", "div": "special", "sqrt": "special"}
 
 
@@ -76,7 +83,7 @@ def operations(library: Path) -> tuple[Operation, ...]:
     own = False  # whether it is the emulator's code, which a GPU has instructions for
     for line in LINE.finditer(text):
         if line["file"]:
-            own = line["file"].startswith(str(INCLUDE))
+            own = line["file"].startswith(str(INCLUDE)) and not line["file"].endswith(COMPUTED)
             continue
         at, word, operands = int(line["at"], 16), line["word"], line["operands"] or ""
         if waiting:
@@ -88,12 +95,13 @@ def operations(library: Path) -> tuple[Operation, ...]:
                 waiting = True
                 known &= known if own else set()  # a block within a product of halves is none of a GPU
             elif name and name["name"] in SPECIAL:
-                found.append((at, "special", SPECIAL[name["name"]]))
+                found += zip((at, at), ("special", "other"), SPECIAL[name["name"]], strict=True)
         elif scalar := SCALAR.fullmatch(word):
             found.append((at, KINDS.get(scalar["what"], "ffma"), 1))
+            found.append((at, "other", ROUNDED.get(scalar["what"], 0)))
         elif HALVES.fullmatch(word) or (not own and _is_other(word, operands, known)):
             computes |= bool(HALVES.fullmatch(word))
-            found.append((at, "other", 1))
+            found.append((at, "other", _parts(word, operands)))
         elif CONVERSION.fullmatch(word):
             conversions.append((at, "other", 1))
         elif own:
@@ -116,6 +124,14 @@ def _is_other(word: str, operands: str, known: set[str]) -> bool:
         return False
     known.add(indexed[0])
     return True
+
+
+def _parts(word: str, operands: str) -> int:
+    """How many instructions a GPU needs for an integer operation: it computes in 32 bits."""
+    result = operands if word.startswith(("cmp", "test")) else operands.rpartition(",")[2]
+    if word.startswith(("lea", "j", "set")) or not LONG.search(MEMORY.sub("", result)):
+        return 1  # an address is a 32-bit product added to 64 bits: one instruction
+    return PRODUCT_COUNT if word.startswith(("mul", "imul")) else 2
 
 
 def by_kind(library: Path) -> dict[int, Counter[str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, COPIES, LINK_FLAGS, Compiler
+from mini_dnn.device.emulator.counted_build import MOST_TIMES, UNROLL, build_counted
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.emulator.unset import unset_section
@@ -131,6 +132,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         UNSET_BYTES.pattern,
         UNSET_CONSTANT.pattern,
         DYNAMIC_BYTES,
+        *((UNROLL.pattern, str(MOST_TIMES)) if compiler.counted else ()),
     ]
     what = key(
         source_hash(source),
@@ -160,7 +162,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             wrapper.write_text("\n".join([*lines, *_descriptions(found, checked or compiler.counted)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
-            build = _build_with_redzones if checked else _build_counted if compiler.counted else _build
+            build = _build_with_redzones if checked else build_counted if compiler.counted else _build
             done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:
             raise CompileError(
@@ -223,17 +225,6 @@ def _build(
     compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
 ) -> subprocess.CompletedProcess[str]:
     return compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
-
-
-def _build_counted(
-    compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
-) -> subprocess.CompletedProcess[str]:
-    """In two steps, as g++ would link the sanitizer's own runtime."""
-    code = wrapper.with_suffix(".o")
-    done = compiler.run([*flags, "-c", str(wrapper), "-o", str(code)])
-    if not done.returncode:
-        done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(code), str(runtime), "-o", str(made)])
-    return done
 
 
 def _build_with_redzones(

@@ -95,10 +95,10 @@ COUNTED_FLAGS = (
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
     "-fno-jump-tables",
-    "-fno-ivopts",
     "-fno-var-tracking",
-    "--param=max-completely-peel-times=32",  # nvcc unrolls loops over a tile, and g++ half as long ones
-    "--param=max-completely-peeled-insns=1000",
+    "--param=max-completely-peel-times=64",  # nvcc unrolls loops over a tile, and g++ shorter ones
+    "--param=max-completely-peeled-insns=4000",
+    "-fdisable-rtl-loop2_unroll",  # lanes with other numbers of iterations would be at other places
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
