@@ -29,11 +29,12 @@ extern "C" __global__ void k(float* x, int n) {
   if (i < n) USE;
 }
 """
-NOINLINE = "__attribute__((noinline))"
+ALONE = "__attribute__((noipa))"  # the emulator ignores noinline
+RETURNS = "struct P { float a[24]; };\n" + ALONE + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }"
 CHEATS = {  # before the kernel, and what it does
     "own hook": ('extern "C" void __tsan_read4(void*) {}', "x[i] += 1"),
     "own hook, static": (
-        'extern "C" { __attribute__((noinline, used)) static void __tsan_write4(void*) {} }',
+        'extern "C" { __attribute__((noipa, used)) static void __tsan_write4(void*) {} }',
         "x[i] += 1",
     ),
     "own copy": ('extern "C" void* __wrap_memcpy(void* a, const void*, size_t) { return a; }', "x[i] += 1"),
@@ -71,7 +72,7 @@ CHEATS = {  # before the kernel, and what it does
     ),
     "a barrier's middle": ("", "((void (*)())((char*)&emulator::yield + 16))()"),
     "a function's middle": (
-        NOINLINE + " void f(float* p) { *p += 1; }",
+        ALONE + " void f(float* p) { *p += 1; }",
         "((void (*)(float*))((char*)(void*)&f + 12))(x + i)",
     ),
     "a table of middles": (
@@ -129,12 +130,12 @@ CHEATS = {  # before the kernel, and what it does
         "f(x + i)",
     ),
     "an end that is none": (
-        f"{NOINLINE} void g(float*);\n[[noreturn]] {NOINLINE} void f(float* p) "
-        f"{{ g(p); __builtin_unreachable(); }}\n{NOINLINE} void g(float* p) {{ *p = 1; }}",
+        f"{ALONE} void g(float*);\n[[noreturn]] {ALONE} void f(float* p) "
+        f"{{ g(p); __builtin_unreachable(); }}\n{ALONE} void g(float* p) {{ *p = 1; }}",
         "f(x + i)",
     ),
     "another return address": (
-        f"{NOINLINE} void f(long n) {{ *((void**)__builtin_frame_address(0) + 1) = "
+        f"{ALONE} void f(long n) {{ *((void**)__builtin_frame_address(0) + 1) = "
         "(char*)__builtin_return_address(0) + n; }",
         "f(n), x[i] += 1",
     ),
@@ -170,15 +171,50 @@ CHEATS = {  # before the kernel, and what it does
     ),
     "memory on the stack": ("", "float* a = (float*)__builtin_alloca(n * 4); a[0] = x[i]; x[i] = a[0]"),
     "frames that cannot be followed": (
-        NOINLINE + ' __attribute__((optimize("omit-frame-pointer"))) float f(float* p) '
+        ALONE + ' __attribute__((optimize("omit-frame-pointer"))) float f(float* p) '
         "{ float a[4] = {*p}; return p[1] + a[(int)p[3] & 3]; }",
         "x[i] = f(x)",
     ),
     "a frame that is too large": (
         '\n#pragma GCC diagnostic ignored "-Wframe-larger-than="\n'
-        + NOINLINE
+        + ALONE
         + " float f(int n) { volatile float a[400000]; a[n] = 1; return a[n + 1]; }",
         "x[i] = f(n)",
+    ),
+    "a returned structure, anywhere": (
+        RETURNS,
+        "((void (*)(float*, float))f)(x + n, 1.0f), x[i] += 1",
+    ),
+    "a returned structure, through a number": (RETURNS, "((void (*)(size_t, float))f)(n, 1.0f), x[i] += 1"),
+    "a returned structure, too large for its place": (
+        RETURNS + "\nstruct Q { float a[6]; };",
+        "x[i] = ((Q (*)(float))f)(x[i]).a[n % 6]",
+    ),
+    "a returned structure, below its caller's frame": (
+        RETURNS,
+        "char b[64]; memset(b, n, 64); ((void (*)(char*, float))f)(b - 192, x[i]), x[i] = b[n & 63]",
+    ),
+    "a returned structure, by way of another function": (
+        RETURNS + "\n" + ALONE + " __device__ P g(float s) { return f(s + 1); }",
+        "((void (*)(float*, float))g)(x + n, 1.0f), x[i] += 1",
+    ),
+    "a returned structure, by a table": (
+        RETURNS + "\nusing F = void (*)(float*, float);\n__device__ void h(float* p, float a) { *p = a; }\n"
+        "__device__ const F table[] = {(F)f, h};",
+        "table[n & 1](x + i, 1.0f)",
+    ),
+    "a returned structure, after a recursion": (
+        "struct P { float a[6]; };\n"
+        "__device__ P f(int n) { if (n == 0) return {}; P p = f(n - 1); p.a[n % 6] += n; return p; }",
+        "x[i] = f(n).a[n % 6]",
+    ),
+    "a returned structure, after a call": (
+        "struct P { float a[6]; };\n"
+        + ALONE
+        + " __device__ float g(float s) { return s + 1; }\n"
+        + ALONE
+        + " __device__ P f(float s, float* x) { P p = {}; const float t = g(s); x[0] += t; p.a[3] = t; return p; }",
+        "((void (*)(float*, float, float*))f)(x + n, 1.0f, x)",
     ),
     "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
     "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
@@ -190,10 +226,25 @@ HONEST = {
         "x[i] = f(((P*)x)[i])",
     ),
     "structures returned": (
-        "struct P { float a[6]; };\n"
-        + NOINLINE
-        + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }",
+        "struct P { float a[6]; };\n" + ALONE + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }",
         "x[i] = f(x[i]).a[n % 6]",
+    ),
+    "structures returned, through others": (
+        RETURNS + "\n" + ALONE + " __device__ P g(float s) { return f(s + 1); }",
+        "x[i] = g(x[i]).a[n % 6] + f(x[i]).a[n % 5]",
+    ),
+    "structures returned, to an aligned frame": (
+        RETURNS + "\nstruct alignas(64) V { float a[16]; };",
+        "V v = {}; for (int j = 0; j < 16; j++) v.a[j] = x[j]; x[i] = f(v.a[n & 15]).a[n % 6]",
+    ),
+    "structures returned, by a table": (
+        RETURNS + "\n" + ALONE + " __device__ P g(float s) { return {{s, s, 2, s, s, s}}; }\n"
+        "using F = P (*)(float);\n__device__ constexpr F table[] = {f, g};",
+        "x[i] = table[n & 1](x[i]).a[n % 6]",
+    ),
+    "structures through a pointer, by a recursion": (
+        "struct P { float a[6]; };\n__device__ void f(P* p, int n) { if (n == 0) { *p = {}; return; } f(p, n - 1); p->a[n % 6] += n; }",
+        "P p; f(&p, n); x[i] = p.a[n % 6]",
     ),
     "switch": (
         "",
@@ -208,12 +259,12 @@ HONEST = {
     "virtual functions": (
         "struct A { __device__ virtual float f(float a) const { return a; } };\n"
         "struct B : A { __device__ float f(float a) const override { return 2 * a; } };\n"
-        + NOINLINE
+        + ALONE
         + " __device__ float g(float a) { B b; const A& p = b; return p.f(a); }",
         "x[i] = g(x[i])",
     ),
     "recursion": (
-        NOINLINE + " __device__ float f(int a) { return a < 2 ? 1 : a * f(a - 1); }",
+        ALONE + " __device__ float f(int a) { return a < 2 ? 1 : a * f(a - 1); }",
         "x[i] = f(n)",
     ),
     "lambda": ("", "auto f = [&](int at) { return x[at] * 2; }; x[i] = f(i)"),
@@ -273,7 +324,7 @@ HONEST = {
         "bool f[9]; for (int j = 0; j < 9; j++) f[j] = x[j] > n; int k = 0; for (bool g : f) k += g; x[i] = k",
     ),
     "many arguments and a lambda": (
-        NOINLINE + " __device__ float f(float* x, int a, int b, int c, int d, int e, int g, int h, int k) {\n"
+        ALONE + " __device__ float f(float* x, int a, int b, int c, int d, int e, int g, int h, int k) {\n"
         "  alignas(64) float sums[16] = {};\n"
         "  auto add = [&](int from) { for (int j = from; j < g; j += h) sums[j & 15] += x[j] * k; };\n"
         "  add(a), __syncthreads(), add(b + c), __syncthreads(), add(d - e);\n"
@@ -302,7 +353,7 @@ HONEST = {
     "early return": ("", "if (x[i] < 0) return; x[i] = sqrtf(x[i]); if (n == 3) return; x[i] += 1"),
     "fixed unrolled": ("", '_Pragma("unroll") for (int j = 0; j < 8; j++) x[8 * i + j] += x[j] * j'),
     "a sort that calls itself": (
-        "__attribute__((noinline)) __device__ void sort(float* a, int from, int to) {\n  if (to - from < 2) return;\n  float pivot = a[from]; int at = from;\n  for (int j = from + 1; j < to; j++) if (a[j] < pivot) { float t = a[++at]; a[at] = a[j]; a[j] = t; }\n  a[from] = a[at]; a[at] = pivot;\n  sort(a, from, at); sort(a, at + 1, to);\n}",
+        "__attribute__((noipa)) __device__ void sort(float* a, int from, int to) {\n  if (to - from < 2) return;\n  float pivot = a[from]; int at = from;\n  for (int j = from + 1; j < to; j++) if (a[j] < pivot) { float t = a[++at]; a[at] = a[j]; a[j] = t; }\n  a[from] = a[at]; a[at] = pivot;\n  sort(a, from, at); sort(a, at + 1, to);\n}",
         "float a[16]; for (int j = 0; j < 16; j++) a[j] = x[i + j]; sort(a, 0, 16); x[i] = a[n & 15]",
     ),
     "printing and asserting": (
@@ -322,7 +373,7 @@ HONEST = {
         "int j = 0; switch (n & 3) { case 0: do { x[j++] += 1; case 3: x[j++] += 2; case 2: x[j++] += 3; case 1: x[j++] += 4; } while (j < n); }",
     ),
     "a matrix that is returned": (
-        "struct M { float a[4][4]; };\n__attribute__((noinline)) __device__ M power(M m, int n) { M r = m; for (int t = 1; t < n; t++) { M s = {}; for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) for (int k = 0; k < 4; k++) s.a[i][j] += r.a[i][k] * m.a[k][j]; r = s; } return r; }",
+        "struct M { float a[4][4]; };\n__attribute__((noipa)) __device__ M power(M m, int n) { M r = m; for (int t = 1; t < n; t++) { M s = {}; for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) for (int k = 0; k < 4; k++) s.a[i][j] += r.a[i][k] * m.a[k][j]; r = s; } return r; }",
         "M m; for (int j = 0; j < 16; j++) m.a[j / 4][j % 4] = x[j]; x[i] = power(m, n).a[n & 3][n & 1]",
     ),
     "a class with constructors": (
@@ -354,7 +405,7 @@ HONEST = {
         "P a = *(P*)x, b; b = a; b.v[n % 12] = 3; b.k = n; P* q = n & 1 ? &a : &b; q->v[0] += 1; *(P*)(x + 16) = *q",
     ),
     "optional pointers": (
-        "__attribute__((noinline)) __device__ bool find(const float* x, int n, float v, int* at) { for (int j = 0; j < n; j++) if (x[j] == v) { if (at) *at = j; return true; } return false; }",
+        "__attribute__((noipa)) __device__ bool find(const float* x, int n, float v, int* at) { for (int j = 0; j < n; j++) if (x[j] == v) { if (at) *at = j; return true; } return false; }",
         "int at = -1; if (find(x, n, 3, &at)) x[i] = at; if (find(x, n, 4, nullptr)) x[i] += 1",
     ),
 }
@@ -375,7 +426,7 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
     ),
     "by a copy": ("", "char a[16]; memset(a, 1, (size_t)n << 28); x[i] = a[n & 15]"),
     "over a return address": (
-        NOINLINE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
+        ALONE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
         "long own = 0; for (long j = 1; j < 64; j++) f(&own, j, (long)x); x[i] = own",
     ),
     "over a return address, by a recursion": (
@@ -383,7 +434,7 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
         "long own = 0; for (long j = 1; j < 64; j++) f(&own, -j, n); x[i] = own",
     ),
     "over frames of the runtime": (
-        NOINLINE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
+        ALONE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
         "long own = 0; f(&own, 48 + n, 0); x[i] = own",
     ),
     "by printing": ("", 'printf("%-*.*s%hn", n, n, "text", (short*)x + 100)'),
@@ -399,12 +450,27 @@ def judged(before: str, use: str, folder: Path) -> None:
     imports.check_library(library, True)
 
 
-@pytest.mark.parametrize("name", chosen(CHEATS, lambda name: name in ("own hook", "a table of middles")))
+@pytest.mark.parametrize(
+    "name",
+    chosen(CHEATS, lambda name: name in ("own hook", "a table of middles", "a returned structure, anywhere")),
+)
 def test_nothing_hides(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         CompileError, match=r"FORBIDDEN|cannot use on a GPU|which no kernel has|does not compile"
     ):
         judged(*CHEATS[name], tmp_path)
+
+
+SHAPES = (
+    "struct A { __device__ virtual float f(float a) const { return a; } };\n"
+    "struct B : A { __device__ float f(float a) const override { return 2 * a; } };\n"
+)
+
+
+def test_calls_of_virtual_functions_are_refused_with_a_reason(tmp_path: Path) -> None:
+    """Where the class of the object is known only as the kernel runs."""
+    with pytest.raises(CompileError, match=r"FORBIDDEN: .*such as a virtual function .*by their names"):
+        judged(SHAPES, "A a; B b; const A* p = n & 1 ? &a : &b; x[i] = p->f(x[i])", tmp_path)
 
 
 @pytest.mark.parametrize(

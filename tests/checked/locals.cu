@@ -168,3 +168,64 @@ extern "C" __global__ void copies_that_fit(const float* x, float* y, float* part
   for (int n = 1; n <= 16; n *= 2) memcpy(values + 16 - n, x, n * sizeof(float));
   memcpy(y + threadIdx.x * 16, rows, sizeof rows);
 }
+
+// A function is a part of its kernel with this attribute, too, however it is written.
+__attribute__((noinline)) __device__ void put(float* values, int at, float value) {
+  values[at] = value;  // put goes wrong
+}
+[[gnu::noinline]] __device__ float take(const float* values, int at) {
+  return values[at];  // take goes wrong
+}
+struct Row {
+  float* first;
+  __attribute__((__noinline__)) __device__ void set(int at, float value) {
+    first[at] = value;  // set goes wrong
+  }
+};
+struct Pair {
+  float left[4], right[4];
+  __attribute__((noinline)) __device__ void drop(int at) {
+    left[at] = 0.0f;  // drop goes wrong
+  }
+};
+
+// launch: 1, 32
+extern "C" __global__ void write_to_the_next_array(const float* x, float* y, float* part, int* flags) {
+  float taps[4], next[4];
+  for (int i = 0; i < 4; i++) put(taps, i, x[i]), put(next, i, x[i]);
+  put(taps, 5 + flags[0], 1.0f);  // expect: out-of-bounds in put
+  y[threadIdx.x] = taps[flags[1]] + next[flags[2]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void read_of_the_next_array(const float* x, float* y, float* part, int* flags) {
+  float taps[4], next[4];
+  for (int i = 0; i < 4; i++) taps[i] = x[i], next[i] = x[i + 4];
+  y[threadIdx.x] = take(taps, 4 + flags[0]) + next[flags[1]];  // expect: out-of-bounds in take
+}
+
+// launch: 1, 32
+extern "C" __global__ void next_array_by_a_method(const float* x, float* y, float* part, int* flags) {
+  float taps[4], next[4];
+  for (int i = 0; i < 4; i++) taps[i] = x[i], next[i] = x[i + 4];
+  Row row = {taps};
+  row.set(5 + flags[0], 1.0f);  // expect: out-of-bounds in set
+  y[threadIdx.x] = taps[flags[1]] + next[flags[2]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void next_member_by_a_method(const float* x, float* y, float* part, int* flags) {
+  Pair pair = {};
+  pair.drop(4 + flags[0]);  // expect: out-of-bounds in drop
+  y[threadIdx.x] = pair.left[flags[1]] + pair.right[flags[2]];
+}
+
+// launch: 1, 32
+extern "C" __global__ void arrays_side_by_side(const float* x, float* y, float* part, int* flags) {
+  float taps[4], next[4];
+  Pair pair = {};
+  Row row = {taps};
+  for (int i = 0; i < 4; i++) put(taps, i, x[i]), put(next, i, x[i]), row.set(i, take(next, i)), pair.drop(i);
+  put(&pair.left[2], 1 + flags[0], 1.0f);
+  y[threadIdx.x] = take(taps, 3 + flags[0]) + take(next, flags[1]) + pair.left[3] + pair.right[flags[2]];
+}

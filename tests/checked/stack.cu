@@ -1,4 +1,5 @@
-// Variables of a thread whose address a function is given that is not compiled into the kernel.
+// Variables of a thread whose address a function is given that is not compiled into the kernel: a recursion, or one
+// with an attribute that the emulator does not know.
 
 __device__ void fill(float* values, int from, int to, int depth) {
   if (depth > 0) {
@@ -7,10 +8,10 @@ __device__ void fill(float* values, int from, int to, int depth) {
   }
   for (int i = from; i < to; i++) values[i] = i;  // fill goes wrong
 }
-__attribute__((noinline)) __device__ void set(int* value, long long at) {
+__attribute__((noipa)) __device__ void set(int* value, long long at) {
   value[at] = 1;  // set goes wrong
 }
-__attribute__((noinline)) __device__ void swap(float& a, float& b) {
+__attribute__((noipa)) __device__ void swap(float& a, float& b) {
   const float old = a;
   a = b;
   b = old;
@@ -28,7 +29,7 @@ struct Sums {
   float value[4];
   int count;
 };
-__attribute__((noinline)) __device__ void add(Sums* sums, float value) { sums->value[sums->count++ % 4] += value; }
+__attribute__((noipa)) __device__ void add(Sums* sums, float value) { sums->value[sums->count++ % 4] += value; }
 __device__ int deep(int n) {
   volatile int own[64];
   own[n % 64] = n;

@@ -20,6 +20,10 @@ SYMBOL = re.compile(
     re.MULTILINE,
 )
 LOAD = re.compile(r"^ +LOAD +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+) +RW", re.MULTILINE)
+# of the same, what the loader alone writes: tables of virtual functions, constants with addresses
+FIXED = re.compile(
+    r"^ +GNU_RELRO +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+)", re.MULTILINE
+)
 ANCHOR = "_ZL20emulator_anchor_byte"
 GUARD = ("_ZGV", "_ZTH", "__tls_guard")
 DYNAMIC = "emulator_dynamic_shared"
@@ -74,12 +78,17 @@ def read_symbols(library: Path) -> Symbols:
             shared.append(Variable(plain_name(name), value - anchor, size, not name.startswith(GUARD)))
         elif match["type"] == "OBJECT" and size and not OWN.match(name):
             variables.append(Variable(plain_name(name), value, size))
+    return Symbols(tuple(shared), tuple(variables), _data(text))
+
+
+def _data(text: str) -> tuple[int, int]:
+    """From where to where a library can be written once it is loaded, of what readelf says."""
     spans = [(int(m["start"], 16), int(m["size"], 16)) for m in LOAD.finditer(text)]
-    return Symbols(
-        tuple(shared),
-        tuple(variables),
-        (min(s for s, _ in spans), max(s + n for s, n in spans)) if spans else (0, 0),
-    )
+    if not spans:
+        return 0, 0
+    start = min(s for s, _ in spans)
+    fixed = {int(m["start"], 16): int(m["size"], 16) for m in FIXED.finditer(text)}
+    return start + fixed.get(start, 0), max(s + n for s, n in spans)
 
 
 def static_shared_bytes(library: Path, kernel: str) -> int:

@@ -9,11 +9,11 @@ such as ``threadIdx``, which may only be read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mini_dnn.device.emulator.compiler import MAX_FRAME_BYTES
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
-from mini_dnn.grading.confined.effects import FS, Image, apply, calls_kernel_code
+from mini_dnn.grading.confined.effects import FS, Image, apply, calls_kernel_code, stored_bytes
 from mini_dnn.grading.confined.values import MASK, REGISTERS, STACK, State, Value, merged, number, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
@@ -50,6 +50,8 @@ FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others: 
 # Bytes of a function's frame, with what it saves; of one in which no hook looks at the depth of the stack,
 # less than MARGIN of stack.cpp.
 MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
+# Of what was kept over a call of a function of the kernel file: it may be what PLACE was.
+KEPT = ("left by", "slot", "joint")
 NEVER_RETURN = (
     "__stack_chk_fail@plt",
     "_Unwind_Resume@plt",
@@ -68,10 +70,41 @@ class Unseen:
     function: str
     at: int
     text: str
+    is_kept: bool = False  # a store at an address that was kept over a call, maybe of a returned structure
 
 
-def unseen(function: Function, image: Image) -> list[Unseen]:
-    """The accesses of a function of which no hook was told."""
+@dataclass(frozen=True)
+class Call:
+    """A call, or a jump, of a function of the library."""
+
+    one: Instruction
+    target: int | None  # None: one of a table
+    place: Value  # the first argument
+    top: Value  # of the stack
+
+
+@dataclass
+class Followed:
+    """What was found out about a function.
+
+    Attributes
+    ----------
+    unseen
+        Accesses that no hook was told of.
+    returned
+        Bytes, from the place of its first argument on, that it writes without a hook: g++ has none for a
+        structure that a function returns where its caller wants it. `returned.py` looks at the callers.
+    calls
+        Of functions that may do the same.
+    """
+
+    unseen: list[Unseen] = field(default_factory=list)
+    returned: int = 0
+    calls: dict[int, Call] = field(default_factory=dict)  # by their places
+
+
+def follow(function: Function, image: Image) -> Followed:
+    """Follow a function from its beginning to its ends."""
     return _Follower(function, image).found()
 
 
@@ -84,13 +117,13 @@ class _Follower:
         self._starts = {one.target for one in function.code if one.target in self._code}
         self._instrumented = any(one.target_name == "__tsan_func_entry@plt" for one in function.code)
         self._calls = any(calls_kernel_code(one) for one in function.code)
-        self._is_lenient = self._instrumented or any(one.at in image.lenient for one in function.code[:1])
+        self._found = Followed()
 
-    def found(self) -> list[Unseen]:
+    def found(self) -> Followed:
         """Follow all ways through the function until nothing new is known, then look at each access."""
         code = self._function.code
         if not code:
-            return []
+            return self._found
         start = {name: unknown("start", name) for name in REGISTERS} | {"rsp": TOP}
         known = {code[0].at: State(start)}
         left, most = [code[0].at], VISITS * (1 + len(self._starts))
@@ -98,7 +131,8 @@ class _Follower:
             block, most = min(left), most - 1
             left.remove(block)
             if most < 0:
-                return [Unseen(self._function.name, block, "code too tangled to follow")]
+                self._found.unseen = [Unseen(self._function.name, block, "code too tangled to follow")]
+                return self._found
             for target, state in self._run(block, known[block].copy(), lambda one, state: None):
                 before = known.get(target)
                 after = state if before is None else merged(before, state, target)
@@ -110,11 +144,13 @@ class _Follower:
 
         def look(one: Instruction, state: State) -> None:
             if not self._allowed(one, state):
-                places.setdefault(one.at, Unseen(self._function.name, one.at, one.text))
+                found = Unseen(self._function.name, one.at, one.text, self._is_kept(one, state))
+                places.setdefault(one.at, found)
 
         for block, state in known.items():
             self._run(block, state.copy(), look)
-        return [places[at] for at in sorted(places)]
+        self._found.unseen = [places[at] for at in sorted(places)]
+        return self._found
 
     def _run(
         self, block: int, state: State, look: Callable[[Instruction, State], None]
@@ -167,10 +203,12 @@ class _Follower:
 
     def _goes_to_a_function(self, one: Instruction, state: State) -> bool:
         """Whether a jump stays here or goes to where a function begins, by name or by a table."""
-        if one.target in self._image.lenient and one.target not in self._code:
-            return state.registers["rdi"].on_stack
+        if one.target in self._code:
+            return True
+        arguments = state.registers["rdi"], state.registers["rsp"]
+        self._found.calls[one.at] = Call(one, one.target, *arguments)
         if one.target is not None:
-            return one.target in self._code or one.target in self._image.functions
+            return one.target in self._image.functions
         for operand in one.operands:
             if isinstance(operand, Memory):
                 return self._image.is_constant(state.address(operand).constant)
@@ -194,7 +232,10 @@ class _Follower:
             return True
         if state.was_told(place, writes):
             return True
-        if self._instrumented and state.fresh and not one.repeated:
+        if writes and place.terms == PLACE.terms and not one.repeated and place.constant < MOST_FRAME:
+            self._found.returned = max(self._found.returned, place.constant + stored_bytes(one))
+            return True
+        if self._instrumented and state.fresh and not one.repeated and not self._is_kept(one, state):
             state.fresh -= 1  # the address may be worked out in another way than the hook's
             return True
         if (
@@ -206,8 +247,7 @@ class _Follower:
         ):
             return True  # g++ fills local arrays by the widest vectors, and keeps their address on the stack
         if writes:
-            # where the caller wants a structure that is returned
-            return self._is_lenient and place.terms == PLACE.terms and not one.repeated
+            return False
         if not place.terms:
             return self._image.is_constant(place.constant)
         if place.terms == FS.terms:
@@ -220,6 +260,17 @@ class _Follower:
         if self._image.is_constant(place.constant) and not one.repeated:
             return True
         return self._instrumented and self._is_passed(one)
+
+    def _is_kept(self, one: Instruction, state: State) -> bool:
+        """Whether it writes where it may have been told to before it called a function of the kernel file."""
+        target = one.operands[-1] if one.operands else ""
+        if (
+            not self._calls
+            or not isinstance(target, Memory)
+            or one.name.startswith((*READS_ONLY, *NO_ACCESS))
+        ):
+            return False
+        return [u.kind in KEPT for u, times in state.address(target).terms if times == 1] == [True]
 
     def _ends(self, one: Instruction) -> bool:
         """Whether nothing comes behind that instruction."""

@@ -23,9 +23,6 @@ class Image:
 
     constants: Sequence[tuple[int, int]]  # from, to
     functions: frozenset[int]  # where they begin
-    lenient: frozenset[
-        int
-    ]  # those of them that may write where their first argument is: callers pass their stack
 
     def is_constant(self, place: int) -> bool:
         """Whether nobody can write there."""
@@ -60,7 +57,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     target = operands[-1]
     value = _value(one, state, image)
     if isinstance(target, Memory):
-        state.store(state.address(target), value or unknown("stored", one.at), _stored_bytes(one))
+        state.store(state.address(target), value or unknown("stored", one.at), stored_bytes(one))
     elif target.startswith("%"):
         state.write(target[1:], value or unknown("made", one.at, target))
     if name.startswith(("mul", "div", "imul", "idiv")) and len(operands) == 1:
@@ -113,12 +110,12 @@ def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
 
 
-def _stored_bytes(one: Instruction) -> int:
+def stored_bytes(one: Instruction) -> int:
     """How many bytes an instruction writes, or more where that is not known."""
     if one.name.startswith("set"):
         return 1
-    if one.name.endswith(("ss", "sd")):  # one number of a vector
-        return 4 if one.name.endswith("ss") else 8
+    if one.name in ("movd", "vmovd", "vpextrd") or one.name.endswith(("ss", "sd")):  # one number of a vector
+        return 8 if one.name.endswith("sd") else 4
     return SIZES.get(one.name[-1]) or _vector_bytes(one.operands)
 
 

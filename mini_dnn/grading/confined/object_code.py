@@ -14,12 +14,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.errors import CompileError
-from mini_dnn.grading.confined.accesses import Image, Unseen, unseen
+from mini_dnn.grading.confined.accesses import TOP, Call, Followed, Unseen, follow
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
+from mini_dnn.grading.confined.effects import Image
+from mini_dnn.grading.confined.returned import misplaced
+from mini_dnn.grading.confined.values import unknown
 
 # functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
 # was told before, and are called by the runtime alone
@@ -48,6 +50,8 @@ SECTION = re.compile(
 )
 RELOCATION = re.compile(r"^(?P<at>[0-9a-f]+) .*R_X86_64_RELATIVE\s+(?P<to>[0-9a-f]+)", re.MULTILINE)
 FIXED = (".got", ".data.rel.ro", ".dynamic", ".got.plt")  # which the loader alone writes
+INDIRECT = ("call *", "callq *", "jmp *", "jmpq *")
+CALLS_CURE = "call functions by their names, or by a constant table of them"
 CURE = "read and write memory in plain C++, with memcpy, or with functions of CUDA"
 
 
@@ -91,16 +95,16 @@ def _check_code(library: Path) -> None:
     taken = set(filled_in.values())
     sections = _read("-SW", library)
     _check_early(sections, filled_in, functions)
-    image = _image(sections, functions, taken)
+    image = _image(sections, functions)
     for target in taken:
         if _in_code(target, functions) and target not in image.functions:
             raise CompileError(
                 "FORBIDDEN: the kernel file uses an address inside a function; use only addresses of "
                 "functions"
             )
-    for function in functions:
-        if _is_own(function):
-            _check(function, image)
+    own_functions = {f.code[0].at: f for f in functions if _is_own(f)}
+    followed = {at: _check(function, image) for at, function in own_functions.items()}
+    _check_returned(followed, own_functions, taken)
 
 
 @contextmanager
@@ -115,7 +119,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _check(function: Function, image: Image) -> None:
+def _check(function: Function, image: Image) -> Followed:
     for one in function.code:
         calls_header = HEADERS.match(one.target_name) and not HEADERS.match(function.name)
         if calls_header:
@@ -123,12 +127,51 @@ def _check(function: Function, image: Image) -> None:
                 f"FORBIDDEN: {function.name} calls {one.target_name}, a part of the emulator that checked "
                 f"mode does not monitor; {CURE}"
             )
-    found: list[Unseen] = [] if HEADERS.match(function.name) else unseen(function, image)
+    if HEADERS.match(function.name):
+        return _calls_of(function)
+    found = follow(function, image)
+    if found.unseen:
+        raise CompileError(f"FORBIDDEN: {function.name} {_reason(found.unseen[0])}")
+    return found
+
+
+def _reason(access: Unseen) -> str:
+    """What is wrong with an access, and what to write instead."""
+    text = " ".join(access.text.split())
+    if access.is_kept:
+        return (
+            f"writes where its caller may want a structure ({text}), after it has called another function; "
+            "return the structure through a pointer, as in void f(T* result)"
+        )
+    if text.startswith(INDIRECT):
+        return (
+            f"calls a function through a pointer that may lead anywhere ({text}), such as a virtual function "
+            f"of an object whose class is not known here; {CALLS_CURE}"
+        )
+    how = f"in a way that checked mode does not monitor ({text})"
+    return f"uses memory, or jumps, {how}; {CURE}, and {CALLS_CURE}"
+
+
+def _calls_of(function: Function) -> Followed:
+    """Of a function that is not followed: its calls, with arguments that nobody knows."""
+    known = (unknown("argument"), TOP)
+    calls = {one.at: Call(one, one.target, *known) for one in function.code if one.target is not None}
+    return Followed(calls=calls)
+
+
+def _check_returned(
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], taken: set[int]
+) -> None:
+    """Refuse a call of a function that returns a structure, where its caller may have no room for it."""
+    operands = {
+        o.offset for f in functions.values() for one in f.code for o in one.operands if isinstance(o, Memory)
+    }
+    found = misplaced(followed, frozenset(taken | operands) & followed.keys())
     if found:
         raise CompileError(
-            f"FORBIDDEN: {function.name} uses memory, or jumps, in a way that checked mode does not monitor "
-            f"({found[0].text.strip()}); {CURE}, and call functions by their names, "
-            "or by a constant table of them"
+            f"FORBIDDEN: {functions[found.function].name} calls a function that returns a structure "
+            f"({found.call.one.text.strip()}), and the place for it is not known to have room; call the "
+            "function by its name, and do not cast it"
         )
 
 
@@ -174,8 +217,8 @@ def _is_sanitizers(function: Function) -> bool:
     }
 
 
-def _image(sections: str, functions: list[Function], taken: set[int]) -> Image:
-    """What of the library counts for each function; ``taken`` are addresses that the loader fills in."""
+def _image(sections: str, functions: list[Function]) -> Image:
+    """What of the library counts for each function."""
     constants = []
     for match in SECTION.finditer(sections):
         flags, at = match["flags"], int(match["at"], 16)
@@ -186,13 +229,7 @@ def _image(sections: str, functions: list[Function], taken: set[int]) -> Image:
                 f"FORBIDDEN: the section {match['name']} is both writable and executable; do not use "
                 f"section attributes"
             )
-    taken = taken | {
-        o.offset for f in functions for one in f.code for o in one.operands if isinstance(o, Memory)
-    }
-    image = Image(constants, frozenset(f.code[0].at for f in functions if f.code), frozenset())
-    plain = [f for f in functions if _is_own(f) and all("__tsan" not in one.target_name for one in f.code)]
-    lenient = {f.code[0].at for f in plain if not HEADERS.match(f.name) and unseen(f, image)}
-    return replace(image, lenient=frozenset(lenient - taken))
+    return Image(constants, frozenset(f.code[0].at for f in functions if f.code))
 
 
 def _is_own(function: Function) -> bool:

@@ -21,6 +21,20 @@ void check_elsewhere(const Access& a);  // not in the array that the line used l
 void check_stack(const Access& a);      // on a thread's stack
 void check_depth(const void* pc);       // of this thread's stack
 
+// Whether that is of the variables of the function that has called the hook into which this is compiled: they lie
+// between the two frames. Most accesses of a stack are; check_stack() follows the frames for all others.
+[[gnu::always_inline]] inline bool is_own_variable(const void* address, size_t bytes) {
+#if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
+  const auto *p = static_cast<const char*>(address), *back = static_cast<const char*>(__builtin_return_address(0));
+  const auto* const frame = static_cast<const char* const*>(__builtin_frame_address(0));
+  const char *const first = reinterpret_cast<const char*>(frame + 2), *const end = *frame;
+  const Target& kernels = the_check.target;
+  return p >= first && p < end && bytes <= size_t(end - p) && back >= kernels.base && back < kernels.data_start;
+#else
+  return false;
+#endif
+}
+
 inline bool holds(const Region& r, const Access& a) {
   return a.address >= r.start && a.address + a.bytes <= r.start + r.bytes;
 }
@@ -81,6 +95,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) {
+    if (is_own_variable(address, bytes)) return;
     if (size_t(p - c.stacks) < STACKS) return check_stack(a);
     if (!write && size_t(p - c.words) < c.words_bytes) return;
     if (copies_under_way) check_under_way(p, bytes, write, a.pc);
@@ -148,7 +163,7 @@ template <bool write>
   Check& c = the_check;
   const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
   const Region* r = plain_region<write>(line);
-  if (!r) return check_slowly(address, bytes, write, pc);
+  if (!r) return is_own_variable(address, bytes) ? void() : check_slowly(address, bytes, write, pc);
   const size_t offset = static_cast<const char*>(address) - r->start;
   if (offset >= r->bytes || r->bytes - offset < bytes || (offset | bytes) & r->mask)
     return check_slowly(address, bytes, write, pc);
@@ -170,7 +185,8 @@ template <size_t bytes, bool write>
   Check& c = the_check;
   const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
   const Region* r = plain_region<write>(line);
-  if (!r || r->mask != bytes - 1) return check_more(address, bytes, write, pc);
+  if (!r || r->mask != bytes - 1)
+    return is_own_variable(address, bytes) ? void() : check_more(address, bytes, write, pc);
   const size_t offset = static_cast<const char*>(address) - r->start;
   if (offset % bytes || offset / bytes >= r->whole) return check_slowly(address, bytes, write, pc);
   Cell& cell = r->cells[offset / bytes];

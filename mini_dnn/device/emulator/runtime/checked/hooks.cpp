@@ -79,6 +79,9 @@ CELLS(8)
 CELLS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
+// The pointer to its class's virtual functions that an object begins with.
+void __tsan_vptr_read(void** p) { check_plain<false>(p, sizeof *p, PC); }
+void __tsan_vptr_update(void** p, void*) { check_plain<true>(p, sizeof *p, PC); }
 
 // Copies: clang++ calls the ones that begin with __tsan, and the linker turns calls of the C library to the others.
 #define COPIES(prefix)                                              \

@@ -1,0 +1,81 @@
+"""Whether structures that functions return are written where their callers have room for them.
+
+A caller passes the address of a place on its stack, and g++ puts no hook before the stores there. A caller
+that has cast the function to another type may pass any address, or a place that is too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME, PLACE, TOP, Call, Followed
+from mini_dnn.grading.confined.values import MASK
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A call of a function that returns a structure, with a place that is not known to have room for it."""
+
+    function: int  # that calls
+    call: Call
+
+
+def misplaced(functions: Mapping[int, Followed], taken: frozenset[int]) -> Misplaced | None:
+    """The first such call, if there is one.
+
+    Parameters
+    ----------
+    functions
+        By where they begin.
+    taken
+        Functions whose addresses are used: a call by a table may be of each of these.
+    """
+    room = _room(functions, taken)
+    for at in sorted(functions):
+        for call in functions[at].calls.values():
+            needed = _needed(call, room, taken)
+            if needed and not _fits(call, needed):
+                return Misplaced(at, call)
+    return None
+
+
+def _room(functions: Mapping[int, Followed], taken: frozenset[int]) -> dict[int, int]:
+    """How many bytes each function, or what it calls, writes where its first argument is."""
+    room = {at: one.returned for at, one in functions.items()}
+    passes = [
+        (at, call)
+        for at, one in functions.items()
+        for call in one.calls.values()
+        if call.place.terms == PLACE.terms
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for at, call in passes:
+            needed = _needed(call, room, taken)
+            whole = needed and call.place.constant + needed
+            if room[at] < whole and call.place.constant < MOST_FRAME and room[at] <= MOST_FRAME:
+                room[at], changed = whole, True
+    return room
+
+
+def _needed(call: Call, room: Mapping[int, int], taken: frozenset[int]) -> int:
+    if call.target is not None:
+        return room.get(call.target, 0)
+    return max((room.get(at, 0) for at in taken), default=0)
+
+
+def _fits(call: Call, needed: int) -> bool:
+    """Whether the place lies in the caller's frame, or is its own caller's."""
+    place, top = call.place, call.top
+    if place.terms == PLACE.terms:
+        return place.constant + needed <= MOST_FRAME
+    if not place.on_stack or place.terms != top.terms:
+        return False
+    end = _signed(FRAME.constant) if top.terms == TOP.terms else 0
+    return _signed(top.constant) <= _signed(place.constant) <= end - needed
+
+
+def _signed(constant: int) -> int:
+    return constant - (MASK + 1) if constant >> 63 else constant
