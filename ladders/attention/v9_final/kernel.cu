@@ -22,11 +22,11 @@
 //           an item are hidden.
 // Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
 // Hazards   As attention/v8_wgmma. In addition: the turn rotates among all warpgroups that have a tile in this item or
-//           in the previous one, because the last products of the previous item are in the same round. A branch between
-//           the products of a group makes the compiler serialise them (ptxas reports C7510 to C7519). Too few registers
-//           have the same effect, so blocks are shorter if a tail needs registers. A slot of queries is free when the
-//           results that replaced them have been read from it. A hidden score times a negative scale must also become
-//           -inf.
+//           in the previous one, because the last products of the previous item are started in the same turn as the
+//           first products of this one. A branch between the products of a group makes the compiler serialise them
+//           (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks are shorter if a tail
+//           needs registers. A slot of queries is free when the results that replaced them have been read from it. A
+//           hidden score times a negative scale must also become -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
 

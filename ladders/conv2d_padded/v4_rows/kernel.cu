@@ -1,7 +1,7 @@
 // conv2d_padded/v4_rows: 64 channels in and out, with pixels that are loaded once for all nine positions in the filter.
 //
 // Idea      conv2d_padded/v3_wgmma loads 24 KB from L2 for 256 clocks of products if there are 64 output channels. L2
-//           delivers 56 bytes per clock, so the tensor cores reach a third of their rate. Here rows of pixels are
+//           delivers 55 bytes per clock, so the tensor cores reach a third of their rate. Here rows of pixels are
 //           loaded once, with zeros around them. A position in the filter is a shift of the same matrix: its descriptor
 //           starts some lines later. A product has 120 pixels as columns and the channels as rows, because both
 //           operands then arrive from shared memory in time. All weights stay there. mini_dnn/implicit_rows.cuh has all

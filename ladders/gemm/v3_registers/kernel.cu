@@ -6,7 +6,8 @@
 // Layout    a (batch,m,k), b (batch,k,n), c0 and c (batch,m,n), row by row; a and b also transposed; pitches from line
 //           to line; halves, bfloat16 or floats, sums in float. a_tile [l][row], b_tile [l][column], float, also for
 //           transposed operands, so that four rows or columns are one load. PITCH is a multiple of 32 plus four: when
-//           stores transpose an operand, two of them use the same bank, and without it four would.
+//           stores transpose an operand, two of them use the same bank. Without the additional four, four of them
+//           would.
 // Mapping   block -> TILE x TILE of c, blockIdx.z -> entry of the batch. Thread -> rows ty to ty + 3 and ty + 64 to ty
 //           + 67, and columns likewise, so that the 16 float4 of b_tile that half a warp reads are contiguous.
 // Roofline  m = n = k = 4096: 137 GFLOP, 2.05 ms at 67 TFLOP/s (float); 201 MB, 0.047 ms at 4.3 TB/s; each operand is

@@ -23,13 +23,14 @@
 //           support for odd sizes.
 // Limits    16 bits, sm_90a. Operands that are loaded by hand need pitches below 2^24.
 // Hazards   as gemm/v7_specialised. In addition: a stage is free when the consumers of both blocks have read it,
-//           because each of the two blocks fills stages of both. Warps therefore arrive in both. No block may exit
-//           while another one writes to it, or arrives there. This arrival is relaxed, because it publishes nothing,
-//           whereas a release would be a fence of the whole GPU. An address in a cluster has the rank of the block in
-//           its upper bits. A matrix descriptor has no room for them, so it needs the address within the block. A
-//           kernel that is launched early must not access global memory before grid_wait(): producers wait, and the
-//           others wait for them. wgmma sees the writes of threads to a stage only after fence_proxy_async() by each of
-//           them. If an operand ends within a piece of 16 bytes, this piece is not read as a whole.
+//           because each of the two blocks fills stages of both. A warp that has read a stage therefore arrives at the
+//           mbarriers of both blocks. No block may exit while another one writes to it, or arrives there. This arrival
+//           is relaxed, because it publishes nothing, whereas a release would be a fence of the whole GPU. An address
+//           in a cluster has the rank of the block in its upper bits. A matrix descriptor has no room for them, so it
+//           needs the address within the block. A kernel that is launched early must not access global memory before
+//           grid_wait(): producers wait, and the others wait for them. wgmma sees the writes of threads to a stage only
+//           after fence_proxy_async() by each of them. If an operand ends within a piece of 16 bytes, this piece is not
+//           read as a whole.
 // Source    PTX ISA, "cp.async.bulk.tensor" (multicast), "st.async", "griddepcontrol"; CUTLASS, "Efficient GEMM in
 //           CUDA".
 #include <mini_dnn/lines.cuh>

@@ -14,8 +14,8 @@
 //           TB/s, but most of them stay in L2. A step of 192 x 192 x 64 is 1,152 clocks of tensor cores and 36 KB from
 //           L2.
 // Gain      over linear/v0_naive: a factor of 10 and more, by the tensor cores. Over gemm/v8_final: 1.7 for 768 columns
-//           and 1.1 for 3072, because its 75 pairs of tiles of 128 x 256 need two rounds on an H200, which has room for
-//           66 pairs; and no kernels between products.
+//           and 1.1 for 3072. For 768 columns, gemm/v8_final has 75 pairs of tiles of 128 x 256, which need two rounds
+//           on an H200, because it has room for 66 pairs. In addition, there are no kernels between products.
 // Limits    sm_90a; k, and n if y is in halves, are multiples of 8, and so are pitches.
 // Hazards   as gemm/v8_final. A stage is free when the warps of both blocks have read it, because each of the two
 //           blocks fills stages of both. Nothing is read before grid_wait(): the copying thread waits, and the others

@@ -17,8 +17,8 @@
 // Gain      over m1/direct: none on a GPU that caches global loads; a loss is more likely. The loads of x in m1/direct
 //           hit L1, which is the same memory as shared memory and equally fast. Shared memory saves only the look-ups
 //           of tags, and the second access if a load touches two cache lines. The halo and two barriers per channel are
-//           additional costs. The tile would pay if a thread used the values that it reads several times, from
-//           registers.
+//           additional costs. The tile would pay if a thread kept each value that it reads in a register, and used it
+//           several times.
 // Limits    none on the shape. A plane of few pixels leaves threads idle. If the filter is as large as the image, the
 //           tile is mostly halo.
 // Hazards   both __syncthreads: the first before x_tile is read, the second before it is overwritten, also by the next

@@ -1,8 +1,9 @@
 // m3/sweep: m3/register_tiling with a search of its block and thread sizes; variant.py has the candidates and the best.
 //
 // Idea      More columns per thread use each load of w for more products and keep more loads in flight, but need
-//           registers, so fewer threads fit on an SM. With more columns per block, w_tile is filled less often, but the
-//           SMs share fewer blocks less evenly. No formula gives the best pair, so it is measured.
+//           registers, so fewer threads fit on an SM. With more columns per block, w_tile is filled less often, but
+//           there are fewer blocks, and these are distributed less evenly over the SMs. No formula gives the best pair,
+//           so it is measured.
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), col (K, N P Q), gemm_out (M, N P Q), y (N,M,P,Q), fp32, C order.
 //           w_tile [TILE_K][TILE_M].
 // Mapping   unroll, permute: thread -> pixel, blockIdx.y -> channel c or m, blockIdx.z -> image.

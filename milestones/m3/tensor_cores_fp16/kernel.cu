@@ -5,7 +5,7 @@
 // Layout    x (N,C,H,W), w (M,C,R,S) = (M,K), gemm_out (M, 2 N pairs), y (N,M,P,Q), fp32, C order; col (K, N pairs) of
 //           half2 in a float32 buffer, where each element has room for two halves. pairs = ceil(P Q / 2): the columns
 //           of an image are padded to an even number, so that no half2 belongs to two images. w_tile [m][k] and
-//           col_tile [k][column] half; Each row of a tile is followed by 8 unused halves, so that the eight 16-byte
+//           col_tile [k][column] half. Each row of a tile is followed by 8 unused halves, so that the eight 16-byte
 //           pieces of rows that an ldmatrix reads at once are in different banks.
 // Mapping   unroll: thread -> pair of pixels; permute: thread -> pixel; blockIdx.y -> channel c or m, blockIdx.z ->
 //           image. gemm: a block of TILE_COLS / 2 threads -> TILE_M x TILE_COLS of gemm_out; a thread copies two

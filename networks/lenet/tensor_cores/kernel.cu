@@ -16,9 +16,9 @@
 // Roofline  bytes: images in, features out and in: 0.35 GB at N = 10,000, 0.08 ms at 4.3 TB/s. Products per image: 800
 //           of mma.sync and 64 + 16 of wgmma (n = 72, 24). They take 0.06 + 0.11 ms at 0.6 and 0.9 PFLOP/s, the rates
 //           of loops without other instructions.
-// Gain      over networks/lenet/whole: 0.28 ms expected instead of at least 1.5 ms of fp32 FMAs, because layers/fused
-//           keeps the tensor cores busy two thirds of the time. A single image gets twelve warps instead of four, and
-//           needs no counter.
+// Gain      over networks/lenet/whole: 0.28 ms expected instead of at least 1.5 ms of fp32 FMAs. The expectation
+//           assumes that the tensor cores are busy two thirds of the time, as in layers/fused. A single image gets
+//           twelve warps instead of four, and needs no counter.
 // Limits    values beyond 65,504 become infinite; pixels and pool1 are rounded to halves (11 bits).
 // Hazards   two barriers per image. After the first, pixels are packed, so the next image may arrive. After the second,
 //           pool1 is complete. The last products read rows below pool1 for sums that are ignored; these rows are zeros.
