@@ -25,7 +25,7 @@ CALLED = re.compile(r"<(?P<name>\w+)(?:@plt)?>")
 # What g++ writes for one operation of single precision.
 SCALAR = re.compile(r"v?(?P<what>fn?m(?:add|sub)(?:132|213|231)|add|sub|mul|div|sqrt)ss")
 # Functions of the C library: what a GPU needs of its unit for special functions, and how many other
-# instructions nvcc 13 writes for sm_90 around that, on the path of ordinary arguments.
+# instructions nvcc 13 writes for sm_90 around that, about, on the path of ordinary arguments.
 SPECIAL = {
     "expf": (1, 7),
     "exp2f": (1, 3),
