@@ -29,7 +29,8 @@ from rich.table import Table
 
 from mini_dnn.errors import CheckError
 from mini_dnn.nn.folded import FoldedResNet
-from mini_dnn.nn.models.resnet import RESNET18, fold
+from mini_dnn.nn.models.resnet import RESNET18
+from mini_dnn.nn.models.resnet_arrays import fold
 
 try:
     import torch

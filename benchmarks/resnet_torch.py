@@ -12,7 +12,9 @@ import torch._dynamo
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mini_dnn.nn.models.resnet import EPSILON, NORM_ARRAYS, Convolution, ResNetSizes, fold
+from mini_dnn.nn.models.resnet import NORM_ARRAYS, Convolution, ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import fold
+from mini_dnn.nn.residual import EPSILON
 
 COMPILED = ("default", "max-autotune")  # modes of torch.compile
 

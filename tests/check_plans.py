@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import ceil_div
-from mini_dnn.variant.plan import CopyToSymbol, Launch, Step, TensorMap
+from mini_dnn.variant.plan import CopyToSymbol, Launch, Step
+from mini_dnn.variant.tensor_map import TensorMap
 
 TILE = 16
 THREADS = 64

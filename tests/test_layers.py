@@ -5,7 +5,8 @@ import pytest
 from gradients import check_gradients, check_parameter_gradients
 
 from mini_dnn.errors import MiniDnnError, ShapeError
-from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, ReLU, Softmax
+from mini_dnn.nn.pooling import MaxPool2d
 
 
 def rng() -> np.random.Generator:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, ReLU, Softmax
 from mini_dnn.nn.loss import softmax_cross_entropy
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import LayerTime, Network
 from mini_dnn.nn.numpy_conv import conv2d_forward
+from mini_dnn.nn.pooling import MaxPool2d
 
 SHAPES = {
     "conv1": (2, 4, 80, 80),

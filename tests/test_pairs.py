@@ -14,7 +14,7 @@ from mini_dnn import conv2d, conv2d_relu_pool, quads
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.nn.pooling import MaxPool2d
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.variant import Variant, ceil_div, find

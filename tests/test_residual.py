@@ -11,9 +11,9 @@ from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn import numpy_padded
 from mini_dnn.nn.blas import _openblas
 from mini_dnn.nn.layer import Layer, Running
-from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, ReLU
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 from mini_dnn.nn.residual import EPSILON, BasicBlock, BatchNorm2d, Row
 from mini_dnn.nn.workers import both_ways
 

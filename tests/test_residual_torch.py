@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mini_dnn.nn.layer import Layer, Running
-from mini_dnn.nn.layers import Conv2d, Linear, MaxPool2d, ReLU
+from mini_dnn.nn.layers import Conv2d, Linear, ReLU
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 from mini_dnn.nn.residual import BatchNorm2d
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")

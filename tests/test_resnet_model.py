@@ -14,7 +14,8 @@ from mini_dnn.datasets.synthetic import draw
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Running
 from mini_dnn.nn.models import resnet
-from mini_dnn.nn.models.resnet import RESNET18, RESNET34, ResNetSizes, fold, sizes_of
+from mini_dnn.nn.models.resnet import RESNET18, RESNET34, ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import fold, sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_padded import padded_forward
 from mini_dnn.nn.train import Settings, Trainer, predict

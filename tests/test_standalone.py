@@ -15,7 +15,8 @@ from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find, names
-from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch, TensorMap
+from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.variant.tensor_map import TensorMap
 
 Output = pytest.CaptureFixture[str]
 NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant,

@@ -20,7 +20,8 @@ from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.answers import ANSWER, ANSWERS, Span, drawn, exercise
-from mini_dnn.variant.plan import Launch, TensorMap
+from mini_dnn.variant.plan import Launch
+from mini_dnn.variant.tensor_map import TensorMap
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 

@@ -17,7 +17,8 @@ from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.variant import Variant, find, names
 from mini_dnn.variant.differences import compare
 from mini_dnn.variant.export import expand
-from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch, TensorMap
+from mini_dnn.variant.plan import CopyIn, CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.variant.tensor_map import TensorMap
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in names() if find(name).plan]

@@ -16,6 +16,7 @@ from mini_dnn.errors import DataError, WeightsError
 from mini_dnn.nn import state_dicts, stores
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import sizes_of
 from mini_dnn.nn.weights import describe, load
 from mini_dnn.nn.zoo import MODELS
 
@@ -162,7 +163,7 @@ def test_a_network_of_another_depth_is_told(tmp_path: Path) -> None:
     safetensors.numpy.save_file(arrays, tmp_path / "in.safetensors")
     with pytest.raises(WeightsError, match=r"resnet18 has 2 \+ 2 \+ 2 \+ 2; it fits --network resnet34"):
         state_dicts.read(tmp_path / "in.safetensors", "resnet18")
-    assert state_dicts.read(tmp_path / "in.safetensors", "resnet34").sizes == resnet.sizes_of(sizes.shapes)
+    assert state_dicts.read(tmp_path / "in.safetensors", "resnet34").sizes == sizes_of(sizes.shapes)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import SharedMemoryError, meant, nearest
-from mini_dnn.variant.plan import Argument, Images, Launch, TensorMap
+from mini_dnn.variant.plan import Argument, Images, Launch
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.signatures import NUMPY, Kernels, Parameter
+from mini_dnn.variant.tensor_map import TensorMap
 
 KB = 1024
 # Shared memory of a block, static and dynamic, by compute capability times ten: CUDA C++ Programming Guide,

@@ -25,7 +25,8 @@ from mini_dnn.paths import write_atomically
 from mini_dnn.running.execute import argument, no_buffer
 from mini_dnn.running.prepared import ALIGNMENT
 from mini_dnn.variant import Variant, find
-from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.tensor_map import TensorMap
 
 SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 MAPS = 256  # tensor maps that are kept

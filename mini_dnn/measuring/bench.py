@@ -19,7 +19,7 @@ from mini_dnn.measuring.measure import Measured, Setting, measure
 from mini_dnn.measuring.nvml import gpu_state
 from mini_dnn.measuring.records import BenchFile, Place, Row, Skipped, Span, State, Streams, Sweep
 from mini_dnn.ops import Arrays
-from mini_dnn.running.execute import hidden_fraction
+from mini_dnn.running.spans import hidden_fraction
 from mini_dnn.running.timing import Timed, Timing, median_error
 from mini_dnn.variant import Variant
 

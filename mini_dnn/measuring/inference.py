@@ -16,7 +16,8 @@ from mini_dnn.measuring.bench import Bench
 from mini_dnn.measuring.layerwise import Convolutions, Layerwise
 from mini_dnn.measuring.serving import Service
 from mini_dnn.nn.layer import walk
-from mini_dnn.nn.models.resnet import ResNetSizes, sizes_of
+from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import Positions
 from mini_dnn.nn.transformer import MultiHeadAttention

@@ -36,7 +36,8 @@ from numpy.lib.stride_tricks import as_strided
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn import winograd
 from mini_dnn.nn.blas import one_thread
-from mini_dnn.nn.models.resnet import Arrays, Block, Convolution, ResNetSizes, fold
+from mini_dnn.nn.models.resnet import Arrays, Block, Convolution, ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import fold
 from mini_dnn.nn.winograd import IN, INTO, OUT, OUT_OF
 
 TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 cache and its share of L3

@@ -1,4 +1,4 @@
-"""Average pooling with stride and padding, and to a size that is asked for."""
+"""Max and average pooling with stride and padding, and average pooling to a given size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,82 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Layer, Shape
 from mini_dnn.nn.numpy_padded import channels_last, channels_second, output_size
-from mini_dnn.nn.numpy_pool import taps
+from mini_dnn.nn.numpy_pool import (
+    max_pool_backward,
+    max_pool_forward,
+    overlapping_max_backward,
+    overlapping_max_forward,
+    taps,
+)
+
+
+class MaxPool2d(Layer):
+    """Maxima of square windows.
+
+    Parameters
+    ----------
+    size
+        Rows and columns of a window.
+    ceil_mode
+        Whether windows that the lower and right edges cut short count (34 by 4 gives 9, else 8).
+    stride
+        Between windows; by default their size.
+    padding
+        Rows and columns beyond each edge that windows may reach into; at most half the size. Nothing there
+        is a maximum.
+
+    Raises
+    ------
+    ShapeError
+        They make no sense.
+    """
+
+    def __init__(
+        self, size: int, ceil_mode: bool = False, stride: int | None = None, padding: int = 0
+    ) -> None:
+        self.size, self.stride, self.padding = size, stride or size, padding
+        self.ceil_mode = ceil_mode
+        self._is_apart = self.stride == size and not padding  # windows do not overlap
+        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size or (ceil_mode and not self._is_apart):
+            raise ShapeError(
+                "pooling needs a size and a stride of 1 or more, a padding of at most half the size, and no "
+                f"ceil mode with a stride or a padding of its own; found {size}, {self.stride}, {padding}"
+            )
+
+    def __repr__(self) -> str:
+        stride = f", stride {self.stride}" if self.stride != self.size else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"MaxPool2d({self.size}x{self.size}{', ceil' if self.ceil_mode else ''}{stride}{padding})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        least = 1 if self.ceil_mode else max(1, self.size - 2 * self.padding)
+        if len(shape) != 4 or min(shape[2:]) < least:
+            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        if not self._is_apart:
+            return *shape[:2], *output_size(shape[2:], (self.size,) * 2, self.stride, self.padding)
+        extra = self.size - 1 if self.ceil_mode else 0
+        return shape[0], shape[1], (shape[2] + extra) // self.size, (shape[3] + extra) // self.size
+
+    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        P, Q = self.output_shape(x.shape)[2:]
+        if self._is_apart:
+            y = max_pool_forward(x, self.size, P, Q)
+        else:
+            x = channels_last(x)
+            y = overlapping_max_forward(x, self.size, self.stride, self.padding, P, Q)
+        if training:
+            self._saved = x, y
+        return y if self._is_apart else channels_second(y)
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        """Send each dy to its window's maximum, of equal ones to one only."""
+        x, y = self._take_saved()
+        if self._is_apart:
+            return max_pool_backward(x, y, dy, self.size)
+        dx = overlapping_max_backward(x, y, channels_last(dy), self.size, self.stride, self.padding)
+        return channels_second(dx)
 
 
 class AvgPool2d(Layer):

@@ -13,6 +13,7 @@ from mini_dnn.errors import DataError, ShapeError, WeightsError, meant_file
 from mini_dnn.nn import stores
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.models.resnet_arrays import sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.stores import Described
 
@@ -87,7 +88,7 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
     network
         ``"resnet18"`` or ``"resnet34"``.
     image
-        Rows and columns of the images that it takes; see `mini_dnn.nn.models.resnet.sizes_of`.
+        Rows and columns of the images that it takes; see `mini_dnn.nn.models.resnet_arrays.sizes_of`.
     sizes
         The network's, where they are known; else the arrays tell them.
 
@@ -162,7 +163,7 @@ def _names(found: Mapping[str, Described]) -> dict[str, str]:
 
 def _sizes(path: Path, network: str, found: Mapping[str, Described], image: int | None) -> ResNetSizes:
     try:
-        sizes = resnet.sizes_of({name: shape for name, (shape, _) in found.items()}, image)
+        sizes = sizes_of({name: shape for name, (shape, _) in found.items()}, image)
     except ShapeError as error:
         raise _error(path, f"{error}; found are {_some(list(found))}") from None
     wanted = resnet.PRESETS[network].blocks

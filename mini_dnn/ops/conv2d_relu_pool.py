@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mini_dnn.nn.layers import MaxPool2d
+from mini_dnn.nn.pooling import MaxPool2d
 from mini_dnn.ops import conv2d
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.conv2d import ConvShape, conv2d_bound, conv2d_float64, conv_arrays

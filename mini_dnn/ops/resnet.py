@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mini_dnn.nn.models.resnet import EPSILON, FASHION, RESNET18, Block, Convolution
+from mini_dnn.nn.models.resnet import FASHION, RESNET18, Block, Convolution
+from mini_dnn.nn.residual import EPSILON
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, HALVES, ROUND_OFF
 from mini_dnn.ops.conv2d_padded_numpy import convolve
 from mini_dnn.ops.operation import Operation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays
+from mini_dnn.running.spans import Span
 from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import (
     Argument,
@@ -28,17 +29,6 @@ from mini_dnn.variant.plan import (
     waits_in_vain,
 )
 from mini_dnn.variant.planned import Planned
-
-
-@dataclass(frozen=True)
-class Span:
-    """When one step ran on the device."""
-
-    kind: str  # "copy_in", "kernel" or "copy_out"
-    label: str
-    stream: int
-    start_ms: float
-    end_ms: float
 
 
 class Execution:
@@ -281,29 +271,6 @@ def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
 def compile_others(planned: Planned, device: Device) -> dict[Code, Module]:
     """Compile the kernels of other variants that a plan needs."""
     return {code: device.compile(code.source, dict(code.defines)) for code in planned.codes}
-
-
-def hidden_fraction(spans: list[Span]) -> float:
-    """How much of the shorter of copies and kernels ran while the other did: 1 is perfect overlap."""
-    copies = _union([s for s in spans if s.kind != "kernel"])
-    kernels = _union([s for s in spans if s.kind == "kernel"])
-    shorter = min(_length(copies), _length(kernels))
-    both = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in copies for b in kernels)
-    return both / shorter if shorter else 0.0
-
-
-def _union(spans: list[Span]) -> list[tuple[float, float]]:
-    merged: list[tuple[float, float]] = []
-    for start, end in sorted((s.start_ms, s.end_ms) for s in spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _length(intervals: list[tuple[float, float]]) -> float:
-    return sum(end - start for start, end in intervals)
 
 
 def _describe(step: Step) -> tuple[str, str]:

@@ -14,8 +14,9 @@ from mini_dnn.device.base import Device, Module
 from mini_dnn.errors import DeviceError, UsageError, VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.progress import SILENCE_S, running
-from mini_dnn.running.execute import Execution, Span, compile_others
+from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
+from mini_dnn.running.spans import Span
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
 

@@ -29,10 +29,10 @@ from mini_dnn.variant.plan import (
     Record,
     RoundTrip,
     Step,
-    TensorMap,
     Wait,
 )
 from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.tensor_map import TensorMap
 from mini_dnn.variant.variant import COMPUTE_TYPES, HostFunction, Sweep, Variant, ceil_div
 
 __all__ = [

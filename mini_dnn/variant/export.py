@@ -23,10 +23,10 @@ from mini_dnn.variant.plan import (
     Record,
     RoundTrip,
     Step,
-    TensorMap,
     Wait,
 )
 from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.tensor_map import TensorMap
 from mini_dnn.variant.variant import Variant
 
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if

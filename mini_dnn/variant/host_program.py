@@ -14,19 +14,9 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.ops import Array
 from mini_dnn.variant.answers import Exercise
 from mini_dnn.variant.export import scalar
-from mini_dnn.variant.plan import (
-    Argument,
-    CopyIn,
-    CopyOut,
-    CopyToSymbol,
-    Images,
-    Launch,
-    Record,
-    Step,
-    TensorMap,
-    Wait,
-)
+from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Images, Launch, Record, Step, Wait
 from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.tensor_map import TensorMap
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
 WIDTH = 120

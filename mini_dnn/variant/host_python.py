@@ -12,8 +12,9 @@ from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.variant.answers import Exercise
 from mini_dnn.variant.host_program import DEFAULT_SHARED_BYTES, needs_attributes
-from mini_dnn.variant.plan import Argument, CopyToSymbol, Images, Launch, Step, TensorMap
+from mini_dnn.variant.plan import Argument, CopyToSymbol, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.tensor_map import TensorMap
 
 TYPES = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64")  # that NumPy knows
 

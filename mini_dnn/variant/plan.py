@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
-from mini_dnn.device.product import LAYOUTS, Product
-from mini_dnn.device.tensor_map import ELEMENTS, MapGeometry
-from mini_dnn.errors import VariantError
+from mini_dnn.device.product import Product
 from mini_dnn.ops import Problem
+from mini_dnn.variant.tensor_map import TensorMap
 
 
 @dataclass(frozen=True)
@@ -24,87 +21,6 @@ class Images:
     buffer: str
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """Boxes of a buffer for tensor copies (``ptx::tensor_load``, ``ptx::tensor_store``).
-
-    The parameter of the kernel is ``const __grid_constant__ ptx::TensorMap``. Elements of a box outside of
-    the shape are read as zeros and are not written. A box starts at a multiple of 16 bytes of its row.
-
-    Parameters
-    ----------
-    buffer
-        Name of an array of the problem, or of a scratch buffer.
-    box
-        The number of elements that one copy moves along each of two or three axes, the innermost last:
-        ``(128, 64)`` is 128 rows of 64 elements. At most 256 each. A row has exactly ``swizzle`` bytes, or
-        without a swizzle a multiple of 16.
-    shape
-        Elements along each axis, the innermost last; by default those of the buffer's last axes.
-    strides
-        Elements from one entry to the next, for all axes but the last, whose elements are adjacent:
-        multiples of 16 bytes. By default those of the buffer's last axes if ``shape`` fits into these,
-        otherwise those of ``shape`` without gaps.
-    swizzle
-        In bytes. 128: in rows of 128 bytes in shared memory, the 16 bytes ``c`` of row ``r`` are at
-        ``c ^ (r % 8)``, as ``ptx::matrix_descriptor_128b`` expects: bits 4 to 6 of an address are XORed with
-        bits 7 to 9. With 64, bits 4 and 5 are changed; with 32, bit 4. 0: no swizzle.
-    dtype
-        ``"float16"``, ``"bfloat16"`` or ``"float32"``; by default the buffer's.
-    windows
-        R, stride and padding of windows, for ``ptx::tensor_load_windows``, which loads one pixel of each of
-        many windows. Then ``shape`` is (N, H, W, C) and ``box`` is the numbers of windows and channels of a
-        copy: at most 1,024 and 256.
-    """
-
-    buffer: str
-    box: tuple[int, ...]
-    shape: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-    swizzle: int = 128
-    dtype: str | None = None
-    windows: tuple[int, ...] | None = None
-
-    def geometry(self, shape: tuple[int, ...], dtype: str, nbytes: int) -> MapGeometry:
-        """The geometry of the map for a buffer.
-
-        Parameters
-        ----------
-        shape, dtype, nbytes
-            Of the buffer: entries along each axis, the name of NumPy's type, bytes.
-
-        Raises
-        ------
-        VariantError
-            No GPU can copy in this way, or not from this buffer; the message explains the reason and the
-            solution.
-        """
-        kind, axes = self.dtype or dtype, len(self.box) if self.windows is None else 4
-        if kind not in ELEMENTS:
-            raise self._error(f"its elements are {kind}; give dtype= as one of {', '.join(ELEMENTS)}")
-        same = len(shape) >= axes and np.dtype(dtype).itemsize == ELEMENTS[kind]
-        if self.shape is None and axes in (2, 3, 4) and not (same and prod(shape[:-axes]) == 1):
-            raise self._error(
-                f"the buffer is {shape} {dtype}, the box {self.box} {kind}: give shape=, one side for each "
-                "side of the box"
-            )
-        sides = tuple(shape[-axes:] if self.shape is None else self.shape)
-        within = same and all(
-            side <= whole for side, whole in zip(sides[1:], shape[1 - axes :], strict=False)
-        )
-        whole = tuple(shape[-axes:]) if within else sides
-        dense = tuple(prod(whole[i:]) for i in range(1, axes))
-        strides = dense if self.strides is None else tuple(self.strides)
-        windows = None if self.windows is None else tuple(self.windows)
-        found = MapGeometry(kind, sides, strides, tuple(self.box), self.swizzle, windows)
-        if fault := found.fault(nbytes):
-            raise self._error(fault)
-        return found
-
-    def _error(self, what: str) -> VariantError:
-        return VariantError(f"the tensor map of '{self.buffer}' cannot be created: {what}")
 
 
 @dataclass(frozen=True)
@@ -318,83 +234,3 @@ def waits_in_vain(steps: Sequence[Step]) -> list[Wait]:
         elif isinstance(step, Wait) and step.event not in known:
             found.append(step)
     return found
-
-
-def check_step(step: WrittenStep, variant: str) -> None:
-    """Check that the fields of a step have their declared types.
-
-    Raises
-    ------
-    VariantError
-        A field has another type.
-    """
-    what = f"the launch of {step.kernel}" if isinstance(step, Launch) else f"a {type(step).__name__}"
-    for name, value in vars(step).items():
-        if expected := _expected(name, value):
-            raise VariantError(f"{variant}: {what} has {name} {value!r}; it must be {expected}")
-    for map_ in (a for a in getattr(step, "args", ()) if isinstance(a, TensorMap)):
-        for name, value in vars(map_).items():
-            if expected := _expected_of_map(name, value):
-                raise VariantError(
-                    f"{variant}: {what} has a TensorMap with {name} {value!r}; it must be {expected}"
-                )
-
-
-def _expected(name: str, value: Any) -> str:
-    """What a field of a step must be, in words; empty if it is."""
-    fits, words = isinstance(value, str), "a name in quotes"
-    match name:
-        case "grid" | "block":
-            fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-            words = "integers: (a // b, c) or (ceil_div(a, b), c)"
-        case "cluster":
-            given = value if isinstance(value, tuple) else (value,)
-            fits = 1 <= len(given) <= 3 and all(map(_is_whole, given))
-            words = "an integer, or a tuple of up to three: 2 or (2, 1)"
-        case "early":
-            fits, words = isinstance(value, bool), "True or False"
-        case "args":
-            fits, words = isinstance(value, tuple | list), 'a tuple of arguments: ("x", "y", s.N)'
-        case "problem":
-            fits, words = isinstance(value, Problem), "a problem of the variant's operation"
-        case "arrays":
-            fits = isinstance(value, Mapping) and all(isinstance(x, str) for x in (*value, *value.values()))
-            words = 'names of arrays with names of buffers: {"qkv": "tokens", "o": "mixed"}'
-        case "event":
-            fits = isinstance(value, str) and value.isidentifier()
-            words = 'a name such as "x_is_there"'
-        case "images":
-            fits, words = isinstance(value, Images), "a part of an array: Images(name, first, last)"
-        case "stream":
-            fits, words = _is_whole(value) and value >= 0, "an integer of 0 or more"
-        case "code":
-            fits, words = value is None or isinstance(value, Code), "None: the planner fills it in"
-        case "layout":
-            fits, words = value in LAYOUTS, f"one of {', '.join(LAYOUTS)}"
-        case "alpha" | "beta":
-            fits, words = isinstance(value, float | np.floating) or _is_whole(value), "a number"
-        case "shared_bytes" | "m" | "n" | "k" | "batch" | "lda" | "ldb" | "ldc":
-            fits, words = _is_whole(value), "an integer: a // b or ceil_div(a, b)"
-    return "" if fits else words
-
-
-def _expected_of_map(name: str, value: Any) -> str:
-    """The same of a field of a `TensorMap`."""
-    match name:
-        case "buffer":
-            return "" if isinstance(value, str) else "a name in quotes"
-        case "swizzle":
-            return "" if _is_whole(value) else "a number of bytes: 0, 32, 64 or 128"
-        case "dtype":
-            return "" if value in (None, *ELEMENTS) else f"one of {', '.join(ELEMENTS)}"
-    fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-    words = (
-        "R, stride and padding: (3, 1, 1)"
-        if name == "windows"
-        else "integers, counted in elements: (128, 64)"
-    )
-    return "" if fits or (value is None and name != "box") else words
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer)

@@ -17,8 +17,9 @@ from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant.calls import with_calls, without_calls
-from mini_dnn.variant.plan import Launch, WrittenStep, check_step
+from mini_dnn.variant.plan import Launch, WrittenStep
 from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.step_fields import check_step
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
 

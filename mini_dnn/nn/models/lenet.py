@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, ReLU, Softmax
 from mini_dnn.nn.network import Network
+from mini_dnn.nn.pooling import MaxPool2d
 from mini_dnn.paths import ROOT
 
 WEIGHTS = ROOT / "data"

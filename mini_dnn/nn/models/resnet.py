@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.nn.layer import Layer
-from mini_dnn.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Linear, ReLU, Softmax
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.pooling import AdaptiveAvgPool2d
-from mini_dnn.nn.residual import EPSILON, BasicBlock, BatchNorm2d
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d, MaxPool2d
+from mini_dnn.nn.residual import BasicBlock, BatchNorm2d
 from mini_dnn.paths import read_regular
 
 STAGES = 4
@@ -264,73 +264,3 @@ def build(sizes: ResNetSizes, rng: np.random.Generator, dtype: npt.DTypeLike = n
         "softmax": Softmax(),
     }
     return Network(layers)
-
-
-def fold(sizes: ResNetSizes, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Fold each batch norm into the weight and bias of the convolution before it.
-
-    Parameters
-    ----------
-    sizes
-        The network's.
-    arrays
-        Named and shaped as `ResNetSizes.shapes` says.
-
-    Returns
-    -------
-    dict
-        As `ResNetSizes.folded_shapes` says, C-contiguous, computed in float64 and rounded to the type of
-        ``arrays``.
-    """
-    found = {}
-    for conv in sizes.convolutions:
-        weight = arrays[f"{conv.name}.weight"]
-        gain, shift, mean, variance = (arrays[f"{conv.norm}.{a}"].astype(np.float64) for a in NORM_ARRAYS)
-        scale = gain / np.sqrt(variance + EPSILON)
-        found[f"{conv.name}.weight"] = (weight * scale[:, None, None, None]).astype(weight.dtype, order="C")
-        found[f"{conv.name}.bias"] = (shift - mean * scale).astype(weight.dtype)
-    return found | {name: np.ascontiguousarray(arrays[name]) for name in ("fc.weight", "fc.bias")}
-
-
-def sizes_of(shapes: Mapping[str, tuple[int, ...]], image: int | None = None) -> ResNetSizes:
-    """Tell a network's sizes from the shapes of its trained arrays, torchvision's names given.
-
-    Parameters
-    ----------
-    image
-        Rows and columns of an image, which no array tells; by default 224, or 28 for the small stem.
-
-    Raises
-    ------
-    ShapeError
-        They are of no such network: says which array is missing or odd.
-    """
-    stem = _shape(shapes, "conv1.weight", 4)
-    if stem[2:] not in ((7, 7), (3, 3)):
-        raise ShapeError(f"'conv1.weight' is {stem}; a stem has filters of 7×7 or 3×3")
-    small = stem[2] == 3
-    widths = [_shape(shapes, f"layer{stage}.0.conv1.weight", 4)[0] for stage in range(1, STAGES + 1)]
-    classes = _shape(shapes, "fc.weight", 2)[0]
-    return ResNetSizes(
-        image or (28 if small else 224),
-        stem[1],
-        "small" if small else "imagenet",
-        tuple(widths),
-        tuple(len(list(_blocks(shapes, stage))) for stage in range(1, STAGES + 1)),
-        classes,
-    )
-
-
-def _blocks(shapes: Mapping[str, tuple[int, ...]], stage: int) -> Iterator[int]:
-    i = 0
-    while f"layer{stage}.{i}.conv1.weight" in shapes:
-        yield i
-        i += 1
-
-
-def _shape(shapes: Mapping[str, tuple[int, ...]], name: str, axes: int) -> tuple[int, ...]:
-    if name not in shapes:
-        raise ShapeError(f"'{name}' is missing: this is not a residual network of basic blocks")
-    if len(shapes[name]) != axes:
-        raise ShapeError(f"'{name}' is {shapes[name]}; expected {axes} axes")
-    return shapes[name]
