@@ -78,6 +78,11 @@ def test_a_problem_that_is_too_small(capsys: pytest.CaptureFixture[str]) -> None
     assert "cannot be cut over 2 GPUs, only over 1" in capsys.readouterr().err
 
 
+def test_numpy_runs_on_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--impl", "m1/cpu", "--gpus", "2"]) == 2
+    assert "remove --gpus 2" in capsys.readouterr().err
+
+
 def test_images_that_a_plan_copies_itself() -> None:
     variant = find("m3/streams")
     problem = variant.operation.parse("4,1,9,9,4,3,3")

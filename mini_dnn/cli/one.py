@@ -71,15 +71,20 @@ def run_verb(args: argparse.Namespace) -> int:
         raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --device {args.device}")
+    if variant.host is not None and args.gpus:
+        raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --gpus {args.gpus}")
     check_output("--json", args.json, args.force)
     with ExitStack() as stack:
         stack.enter_context(told_of_silence())
         device = None
         several: list[tuple[str, Device]] = []
         if variant.host is None:
-            several = _several(args, stack) if args.gpus else []
-            device = several[0][1] if several else open_device(args.device)
-            stack.callback(device.close)
+            if args.gpus:
+                several = _several(args, stack)
+                device = several[0][1]
+            else:
+                device = open_device(args.device)
+                stack.callback(device.close)
         trial = stack.enter_context(logged(args, [variant]))
         clock = device is not None and device.has_clock
         problems = problems_of(variant.operation, args.at, args.shapes, args.batch, None if clock else MOST)
@@ -111,12 +116,11 @@ def run_verb(args: argparse.Namespace) -> int:
 
 
 def _several(args: argparse.Namespace, stack: ExitStack) -> list[tuple[str, Device]]:
-    """The devices that ``--gpus`` names, which are closed with the stack; the first one is its caller's."""
+    """The devices that ``--gpus`` names, which are closed with the stack, the last one first."""
     found: list[tuple[str, Device]] = []
     for place in places(args.gpus, args.device):
         found.append((str(place), place.open()))
-        if len(found) > 1:
-            stack.callback(found[-1][1].close)
+        stack.callback(found[-1][1].close)
     return found
 
 
