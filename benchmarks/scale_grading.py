@@ -1,9 +1,9 @@
 """The same submissions graded by each engine: the same grades, and the speed-up by cores.
 
 ``python benchmarks/scale_grading.py`` makes 100 mixed submissions and grades them by the preset `small`: with
-some numbers of processes of this machine, and with two workers of Slurm, Dask and MPI, which it starts here
-(``--engines local`` leaves them out). It writes ``results/scale/grading.json``. ``--page`` writes the table
-of docs/scale.md from that file.
+some numbers of processes of this machine, on as many cores, and with two workers of Slurm, Dask and MPI, which
+it starts here, on all cores (``--engines local`` leaves them out). It writes ``results/scale/grading.json``.
+``--page`` writes the table of docs/scale.md from that file.
 
 The wall time counts only if nothing else uses the cores, so each run also records the processor time that its
 processes took, and the one that all others took meanwhile.
@@ -16,6 +16,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -66,13 +67,14 @@ def submissions(folder: Path, count: int) -> list[str]:
 
 
 def earned(out: Path) -> dict[str, Any]:
-    """Grades without what differs from run to run: times, and the seeds that were drawn."""
+    """Grades without what differs from run to run: times, seeds that were drawn, threads of the emulator."""
     grades = {}
     for file in sorted((out / "grades").glob("*.json")):
         grade = json.loads(file.read_text())["value"]
         for check in grade["checks"]:
             check["seconds"], check["staff"] = 0, ""
-        grades[file.stem] = grade | {"seconds": 0, "started": ""}
+        device = re.sub(r", \d+ threads?", "", grade["device"])
+        grades[file.stem] = grade | {"seconds": 0, "started": "", "device": device}
     return grades
 
 
@@ -112,6 +114,7 @@ def grading(count: int, workers: Sequence[int], others: bool, repeats: int, fold
     run = [str(ROOT / "run.py"), "grade", *submissions(folder / "submissions", count)]
     run += ["--rubric", "small", "--device", "emulator"]
     ways: list[tuple[str, int, list[str]]] = [("local", jobs, ["--jobs", str(jobs)]) for jobs in workers]
+    cores = sorted(os.sched_getaffinity(0))
     runs: list[dict[str, Any]] = []
     first: dict[str, Any] = {}
     with ExitStack() as stack:
@@ -121,7 +124,9 @@ def grading(count: int, workers: Sequence[int], others: bool, repeats: int, fold
                 ways.append((name, 2, ["--executor", executor, *more]))
         for repeat in range(repeats):
             for name, jobs, more in ways:
-                before = scale.MPIEXEC if name == "mpi" else [sys.executable]
+                used = cores[:jobs] if name == "local" else cores
+                before = ["taskset", "--cpu-list", ",".join(map(str, used))]
+                before += scale.MPIEXEC if name == "mpi" else [sys.executable]
                 out, load = folder / f"{name}{jobs}-{repeat}", os.getloadavg()[0]
                 took = graded([*before, *run, *more, "--out", str(out)], out)
                 found = earned(out)
@@ -130,6 +135,7 @@ def grading(count: int, workers: Sequence[int], others: bool, repeats: int, fold
                     {
                         "engine": name,
                         "workers": jobs,
+                        "cores": len(used),
                         **{unit: round(seconds, 2) for unit, seconds in took.items()},
                         "load_1min_before": round(load, 2),
                         "graded": len(found),
@@ -157,6 +163,7 @@ def table(found: Mapping[str, Any]) -> str:
     """The measurements for the page, with a sentence on the machine."""
     runs = found["runs"]
     seconds, cpu_s, machine = (medians(runs, what) for what in ("seconds", "cpu_s", "machine_cpu_s"))
+    cores = medians(runs, "cores")
     lines = []
     for key, wall in seconds.items():
         engine, workers = key
@@ -169,6 +176,7 @@ def table(found: Mapping[str, Any]) -> str:
             [
                 TITLES[engine],
                 str(workers),
+                f"{cores[key]:.0f}",
                 f"{wall:.1f}",
                 f"{seconds['local', 1] / wall:.2f}",
                 f"{cpu_s[key]:.1f}" if own else "–",
@@ -179,6 +187,7 @@ def table(found: Mapping[str, Any]) -> str:
     names = [
         "engine",
         "workers",
+        "cores",
         "seconds",
         "speed-up",
         "processor seconds",
@@ -218,7 +227,7 @@ def main() -> None:
         PAGE.write_text(replaced(PAGE.read_text(), table(json.loads(args.out.read_text()))))
         return
     adopt()
-    workers = [int(word) for word in args.workers.split(",")]
+    workers = sorted({1, *map(int, args.workers.split(","))})  # one: speed-ups are relative to it
     with tempfile.TemporaryDirectory() as name:
         found = grading(args.count, workers, args.engines == "all", args.repeats, Path(name))
     found |= {**commit(), "cores": len(os.sched_getaffinity(0)), "cpu": cpu_name()}

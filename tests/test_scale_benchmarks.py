@@ -46,13 +46,13 @@ def test_what_two_stages_do_wrong_is_told(name: str, field: str, value: Any, fau
 
 def test_the_speed_up_is_that_of_medians() -> None:
     runs = [
-        {"engine": engine, "workers": workers, "seconds": s, "cpu_s": 30.0, "machine_cpu_s": 31.0}
+        {"engine": engine, "workers": workers, "cores": 2, "seconds": s, "cpu_s": 30.0, "machine_cpu_s": 31.0}
         | {"graded": 5, "same_grades": True}
         for engine, workers, s in [("local", 1, 40), ("local", 1, 44), ("local", 2, 21), ("slurm", 2, 28)]
     ]
     text = scale_grading.table({"runs": runs, "cores": 2, "cpu": "a processor", "commit": "0123456789ab"})
-    assert "| local | 2 | 21.0 | 2.00 | 30.0 | 1.0 | 5 of 5 |" in text
-    assert "| Slurm | 2 | 28.0 | 1.50 | – | – | 5 of 5 |" in text
+    assert "| local | 2 | 2 | 21.0 | 2.00 | 30.0 | 1.0 | 5 of 5 |" in text
+    assert "| Slurm | 2 | 2 | 28.0 | 1.50 | – | – | 5 of 5 |" in text
 
 
 def test_the_page_has_the_measured_table() -> None:
