@@ -1,8 +1,8 @@
 """The same submissions graded by each engine: the same grades, and the speed-up by cores.
 
 ``python benchmarks/scale_grading.py`` makes 100 mixed submissions and grades them by the preset `small`: with
-some numbers of processes of this machine, on as many cores, and with two workers of Slurm, Dask and MPI, which
-it starts here, on all cores (``--engines local`` leaves them out). It writes ``results/scale/grading.json``.
+some numbers of processes of this machine, on as many cores, and with two workers of Slurm, Dask and MPI on
+all cores, which it starts (``--engines local`` leaves them out). It writes ``results/scale/grading.json``.
 ``--page`` writes the table of docs/scale.md from that file.
 
 The wall time counts only if nothing else uses the cores, so each run also records the processor time that its
