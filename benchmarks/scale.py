@@ -1,22 +1,19 @@
-"""Figures of the engines: overhead of an item, and the same grades from each engine.
+"""Figures of the engines, for which it starts Slurm, Dask and MPI on this machine.
 
 ``python benchmarks/scale.py overhead --out FILE``: 10,000 empty items by two workers of each engine, compared
-with as many empty calls of the engine itself as there were chunks. ``grading``: mixed submissions by the
-preset `small`, which must earn the same from each engine. It starts Slurm, Dask and MPI on this machine.
+with as many empty calls of the engine itself as there were chunks.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,20 +23,12 @@ from typing import Any
 import scale_dask
 import scale_slurm
 
-from mini_dnn.paths import ROOT
 from mini_dnn.work import Engine, Item, Profile, Work, chunk, find_engine, read_profile, run_items
 
 HERE = Path(__file__).parent
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader"}
 MPIEXEC = ["mpiexec", "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures"]
 SLURM = Profile(jobs_at_once=2, cpus=1, memory_gb=1, item_seconds=0.1)
-KINDS = {  # of submissions, and how they differ from m1/direct
-    "right": {},
-    "wrong": {"kernel.cu": ("acc +=", "acc -=")},
-    "broken": {"kernel.cu": ("float acc", "flaot acc")},
-    "beyond": {"kernel.cu": ("if (pixel >= P * Q) return;", "")},
-    "no_plan": {"variant.py": ("def plan(", "def plna(")},
-}
 
 
 def nothing() -> None:
@@ -93,80 +82,6 @@ def engines(folder: Path) -> Iterator[Mapping[str, tuple[str, Path | None]]]:
     with scale_slurm.running(folder / "slurm"), scale_dask.running(folder / "dask") as dask:
         slurm.write_text("jobs_at_once = 2\ncpus = 1\nmemory_gb = 1\nitem_seconds = 60\n")
         yield {"slurm": ("slurm", slurm), "dask": ("dask", dask.profile), "mpi": ("mpi", None)}
-
-
-def submissions(folder: Path, count: int) -> list[str]:
-    """Folders of mixed submissions."""
-    made = []
-    for at in range(count):
-        kind = list(KINDS)[at % len(KINDS)]
-        place = folder / f"{kind}{at:03}"
-        shutil.copytree(ROOT / "milestones/m1/direct", place)
-        for name, (old, new) in KINDS[kind].items():
-            text = (place / name).read_text()
-            assert old in text, (kind, old)
-            (place / name).write_text(text.replace(old, new))
-        with (place / "kernel.cu").open("a") as file:
-            file.write(f"// submission {at}\n")
-        made.append(str(place))
-    return made
-
-
-def earned(out: Path) -> dict[str, Any]:
-    """Grades without what differs from run to run: times, and the seeds that were drawn."""
-    grades = {}
-    for file in sorted((out / "grades").glob("*.json")):
-        grade = json.loads(file.read_text())["value"]
-        for check in grade["checks"]:
-            check["seconds"], check["staff"] = 0, ""
-        grades[file.stem] = grade | {"seconds": 0, "started": ""}
-    return grades
-
-
-def graded(words: list[str], name: str, folder: Path) -> tuple[float, dict[str, Any]]:
-    """Seconds that a command took, and what it found."""
-    since = time.monotonic()
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | MPI)
-    took = time.monotonic() - since
-    assert done.returncode == 0, (name, done.stdout[-3000:], done.stderr[-3000:])
-    return took, earned(folder / name)
-
-
-def grading(count: int, workers: Sequence[int], folder: Path) -> dict[str, Any]:
-    """The same submissions by so many processes of this machine, and by two workers of each other engine."""
-    folders = submissions(folder / "submissions", count)
-    common = ["--rubric", "small", "--device", "emulator"]
-    run = [str(ROOT / "run.py"), "grade", *folders, *common]
-    runs: list[dict[str, Any]] = []
-    first = None
-    with engines(folder) as started:
-        ways = {f"local {jobs}": (["--jobs", str(jobs)], False) for jobs in workers}
-        for name, (executor, profile) in started.items():
-            more = ["--profile", str(profile)] if profile else []
-            ways[f"{name} 2"] = (["--executor", executor, *more], name == "mpi")
-        for name, (more, by_mpi) in ways.items():
-            before = MPIEXEC if by_mpi else [sys.executable]
-            out, load = name.replace(" ", ""), os.getloadavg()[0]
-            took, found = graded([*before, *run, *more, "--out", str(folder / out)], out, folder)
-            first = first or found
-            text = json.dumps(found, sort_keys=True).encode()
-            runs.append(
-                {
-                    "engine": name.partition(" ")[0],
-                    "workers": int(name.partition(" ")[2]),
-                    "seconds": round(took, 1),
-                    "load_1min_before": round(load, 2),
-                    "load_1min_after": round(os.getloadavg()[0], 2),
-                    "graded": len(found),
-                    "sha256_of_grades": hashlib.sha256(text).hexdigest(),
-                    "same_grades": found == first,
-                }
-            )
-            print(name, runs[-1]["seconds"], runs[-1]["same_grades"], flush=True)
-    assert first is not None
-    points = {name: sum(check["points"] for check in one["checks"]) for name, one in first.items()}
-    of_kind = {kind: sorted({p for name, p in points.items() if name.startswith(kind)}) for kind in KINDS}
-    return {"submissions": count, "runs": runs, "points_by_kind": of_kind}
 
 
 def slept(name: str, engine: Engine, folder: Path) -> dict[str, Any]:
@@ -279,10 +194,9 @@ def all_overheads(count: int, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure, and write a file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("overhead", "grading", "engines", "costs", "one", "slept", "cost"))
+    parser.add_argument("what", choices=("overhead", "engines", "costs", "one", "slept", "cost"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int)
-    parser.add_argument("--workers", default="1,2", help="of `grading`: processes of this machine")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         figures: Any
@@ -296,12 +210,9 @@ def main() -> None:
             figures = slept("mpi", find_engine("mpi", Profile()), Path(name))
         elif args.what == "one":
             figures = overhead(find_engine("mpi", Profile()), args.count, Path(name))
-        elif args.what == "overhead":
-            figures = all_overheads(args.count or 10_000, Path(name))
         else:
-            workers = [int(word) for word in args.workers.split(",")]
-            figures = grading(args.count or 20, workers, Path(name))
-    if args.what in ("overhead", "grading"):
+            figures = all_overheads(args.count or 10_000, Path(name))
+    if args.what == "overhead":
         figures |= {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(figures, indent=1) + "\n")

@@ -37,6 +37,19 @@ def logged(common: Mapping[str, Any]) -> Iterator[Compute]:
 
 
 @contextmanager
+def opened(common: Mapping[str, Any]) -> Iterator[Compute]:
+    """The process that an item is computed in; when it is set up and when it ends are lines of a log."""
+
+    def say(word: str) -> None:
+        with Path(common["log"]).open("a") as log:
+            log.write(f"{word}{os.getpid()}\n")
+
+    say("+")
+    yield lambda value, seed: os.getpid()
+    say("-")
+
+
+@contextmanager
 def moody(common: Mapping[str, Any]) -> Iterator[Compute]:
     """What a value says: kill the worker, raise an error, or be itself."""
 

@@ -138,6 +138,8 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
             file.write(data)
             os.fchmod(handle, mode)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and not error.filename:  # a full disk does not say whose
+            error.filename = str(path)
         raise

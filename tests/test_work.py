@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,29 @@ def test_what_kills_its_worker_is_given_up_and_the_others_are_not(tmp_path: Path
 def test_a_setup_that_fails_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="there is no device"):
         run_items(work(tmp_path, [1, 2], "refused"), Local(), tmp_path / "jobs")
+
+
+def test_a_worker_is_set_up_once_for_all_its_chunks(tmp_path: Path) -> None:
+    chunks: list[str] = []
+
+    class Counting(Local):
+        def open(self, folder: Path) -> Executor:
+            pool = super().open(folder)
+            submit = pool.submit
+
+            def counted(function: Any, place: str, name: str, **more: Any) -> Future[None]:
+                chunks.append(name)
+                return submit(function, place, name, **more)
+
+            pool.submit = counted  # type: ignore[method-assign, assignment]
+            return pool
+
+    found = run_items(work(tmp_path, list(range(40)), "opened"), Counting(2), tmp_path / "jobs")
+    processes = {str(record.value) for record in found.results.values()}
+    assert len(chunks) > 2
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(
+        f"{sign}{p}" for sign in "+-" for p in processes
+    )
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -70,7 +71,9 @@ def _once(args: argparse.Namespace) -> int:
         return DIFFERS
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        return _failed(f"the operating system reports: {error.strerror or error}{where}", WRONG_USE)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        cure = ". Free some space on that disk, then use the same command to continue" if full else ""
+        return _failed(f"the operating system reports: {error.strerror or error}{where}{cure}", WRONG_USE)
     except UnicodeError as error:
         what = f"a text has characters that this locale cannot represent: {error}. Set PYTHONUTF8=1"
         return _failed(what, WRONG_USE)

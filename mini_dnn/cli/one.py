@@ -18,7 +18,8 @@ from mini_dnn.cli.common import (
     write_json,
 )
 from mini_dnn.cli.log import add_log, logged
-from mini_dnn.device import DEVICES, open_device
+from mini_dnn.device import DEVICES, Device, open_device
+from mini_dnn.device.gpus import GPUS, places
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import ceilings
 from mini_dnn.measuring.machine import cpu_name
@@ -26,6 +27,7 @@ from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting, measure
 from mini_dnn.measuring.roof import roof
 from mini_dnn.measuring.work_log import Tried
 from mini_dnn.progress import told_of_silence
+from mini_dnn.running.several import Several
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import find
 
@@ -51,6 +53,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
+    parser.add_argument(
+        "--gpus", metavar="all|N|LIST", help=f"cut each problem over {GPUS.replace(', a process each', '')}"
+    )
     parser.add_argument("--repeat", type=int, default=10, help="timed runs on a GPU (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
@@ -66,19 +71,27 @@ def run_verb(args: argparse.Namespace) -> int:
         raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
     if variant.host is not None and args.device != "auto":
         raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --device {args.device}")
+    if variant.host is not None and args.gpus:
+        raise UsageError(f"{variant.name} is NumPy and runs on the host; remove --gpus {args.gpus}")
     check_output("--json", args.json, args.force)
     with ExitStack() as stack:
         stack.enter_context(told_of_silence())
         device = None
+        several: list[tuple[str, Device]] = []
         if variant.host is None:
-            device = open_device(args.device)
-            stack.callback(device.close)
+            if args.gpus:
+                several = _several(args, stack)
+                device = several[0][1]
+            else:
+                device = open_device(args.device)
+                stack.callback(device.close)
         trial = stack.enter_context(logged(args, [variant]))
         clock = device is not None and device.has_clock
         problems = problems_of(variant.operation, args.at, args.shapes, args.batch, None if clock else MOST)
         left_out = [] if clock or args.at or args.shapes else _too_large(problems)
         print(f"variant   {variant.name}: {variant.idea}")
         name = device.description if device else f"the host: {cpu_name()}, NumPy"
+        name = "; ".join(f"{gpu}: {one.description}" for gpu, one in several) or name
         print(f"device    {name}", flush=True)
         trial.device = name
         if left_out:
@@ -88,8 +101,8 @@ def run_verb(args: argparse.Namespace) -> int:
             )
             problems = {title: p for title, p in problems.items() if title not in left_out}
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
-        setting = Setting(device, timing, None if args.check else 0)
-        rates = ceilings(device) if clock and device else {}
+        setting = Setting(device, timing, None if args.check else 0, several)
+        rates = ceilings(device) if clock and device and not several else {}
         rows = []
         for title, problem in problems.items():
             name_of_it = f" {title}" if title in variant.operation.course else ""
@@ -100,6 +113,15 @@ def run_verb(args: argparse.Namespace) -> int:
         trial.verdict = "agrees with float64" if args.check else "ran; not compared with float64"
     write_json("--json", args.json, {"variant": variant.name, "op": variant.op, "device": name, "rows": rows})
     return 0
+
+
+def _several(args: argparse.Namespace, stack: ExitStack) -> list[tuple[str, Device]]:
+    """The devices that ``--gpus`` names, which are closed with the stack, the last one first."""
+    found: list[tuple[str, Device]] = []
+    for place in places(args.gpus, args.device):
+        found.append((str(place), place.open()))
+        stack.callback(found[-1][1].close)
+    return found
 
 
 def _too_large(problems: Mapping[str, Any]) -> list[str]:
@@ -113,9 +135,10 @@ def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
     result, comparison = measured.result, measured.comparison
     print(f"Layer Time: {result.layer_ms:.3f} ms")
     place = _print_op_time(measured, rates)
+    more = _print_several(result) if isinstance(result, Several) else {}
     if comparison:
         print(f"agrees with float64: {comparison}")
-    return {
+    return more | {
         "name": measured.name,
         "problem": measured.problem.fields,
         "op_ms": result.op_ms,
@@ -127,6 +150,21 @@ def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
         "max_error": comparison and comparison.max_error,
         "state": measured.state,
     }
+
+
+def _print_several(result: Several) -> dict[str, Any]:
+    """Print what each of several GPUs did; the same for a file."""
+    rows = []
+    for at, (share, exchange) in enumerate(zip(result.shares, result.exchanges, strict=True)):
+        op_ms = result.each_ms[at] if result.each_ms else None
+        words = [f"  part {at}: {share}"]
+        words += [f"op time {op_ms:.3f} ms"] if op_ms is not None else []
+        rate = f" at {exchange.gb_per_s:.0f} GB/s" if exchange.gb_per_s else ""
+        words += [f"{exchange.nbytes:,} bytes from the first GPU{rate}"] if exchange.nbytes else []
+        print(", ".join(words))
+        rows.append({"problem": share.fields, "op_ms": op_ms, "received_bytes": exchange.nbytes})
+        rows[-1]["received_ms"] = exchange.ms
+    return {"parts_of_gpus": rows}
 
 
 def _tried(row: Mapping[str, Any]) -> Tried:

@@ -200,6 +200,12 @@ class Device(Protocol):
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the front of ``target``, device to device."""
 
+    def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
+        """Copy all of ``source``, which another device of the same kind has, to the front of ``target``.
+
+        It has to be there already: work that ``sender`` has been given is not waited for.
+        """
+
     def launch(
         self,
         module: Module,

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device import peers
+from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, own, same_size
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own, same_size
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
@@ -54,6 +55,7 @@ class CudaDevice:
             context.push()
         self._context = context
         self._handle = int(self._bindings.cuCtxGetCurrent()[1])
+        self._index, self._peers = index, set[int]()
         # also at exit: PyCUDA aborts a process that ends inside a context
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
@@ -162,6 +164,19 @@ class CudaDevice:
             self._cuda.memcpy_dtod_async(
                 own(target).memory, own(source).memory, source.nbytes, self._stream(stream)
             )
+
+    def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
+        """Copy all of ``source``, which another GPU has, to the front of ``target``."""
+        if not isinstance(sender, CudaDevice) or source.nbytes > target.nbytes:
+            raise DeviceError(
+                f"'{target.name}' ({target.nbytes} bytes) cannot be copied from '{source.name}' of "
+                f"{sender.description} ({source.nbytes} bytes)"
+            )
+        if sender._index not in {self._index, *self._peers}:
+            peers.connect(self._bindings, self._index, sender._index, sender._handle)
+            self._peers.add(sender._index)
+        to, of = (address_of(target), self._handle), (address_of(source), sender._handle)
+        peers.copy(self._bindings, to, of, source.nbytes, self._stream(0).handle)
 
     def launch(
         self,

@@ -17,6 +17,7 @@ from mini_dnn.ops.compare import Comparison, merged
 from mini_dnn.paths import program
 from mini_dnn.progress import Bar
 from mini_dnn.running.runner import Result, run
+from mini_dnn.running.several import run_on_several
 from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timed, Timing
 from mini_dnn.running.verify import explained, verify
 from mini_dnn.variant import Variant
@@ -42,11 +43,14 @@ class Setting:
     entries
         How many entries of the batch are compared with float64, half of them from each end: all if None,
         nothing is compared if 0.
+    several
+        GPUs over which each problem is cut, with their names; ``device`` is the first of them.
     """
 
     device: Device | None
     timing: Timing = NO_TIMING
     entries: int | None = 0
+    several: Sequence[tuple[str, Device]] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,10 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
     most = None if device and device.has_clock else PART
     with Bar(name, problem.batch) as bar, Watch(device) as watch:
         try:
-            result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
+            if setting.several:
+                result: Result = run_on_several(variant, problem, arrays, setting.several, setting.timing)
+            else:
+                result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
         except LaunchError as error:
             raise LaunchError(f"{error}. {_next(variant, problem)}") from error
     what = f"{variant.name}, {name}"

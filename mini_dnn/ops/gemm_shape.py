@@ -9,12 +9,13 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, Share, spans
 
 CODES = {name: code for code, name in enumerate(TYPES)}  # what kernels know the types by
 LAYOUTS = ("nn", "nt", "tn", "tt")
 SIZES = ("m", "n", "k", "batch")
 PITCHES = ("lda", "ldb", "ldc")
+COLUMNS = 64  # of c that stay together: 128 bytes of halves
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,23 @@ class GemmShape(Problem):
     def with_batch(self, n: int) -> Self:
         """The same problem with ``n`` products."""
         return replace(self, batch=n)
+
+    def shares(self, count: int) -> list[Share]:
+        """Entries of a batch; of a single product columns of c, as many as a cache line has or a multiple."""
+        if self.batch > 1:
+            return super().shares(count)
+        found = []
+        for first, last in spans(self.n, count, COLUMNS):
+            columns, all_ = slice(first, last), slice(None)
+            ldb = self.ldb if self.layout[1] == "t" else 0  # its lines are whole columns
+            part = replace(self, n=last - first, ldb=ldb, ldc=0)
+            index: dict[str, tuple[slice, ...]] = {
+                name: (all_, all_, columns) for name in part.arrays if name != "a"
+            }
+            if self.layout[1] == "t":
+                index["b"] = (all_, columns)
+            found.append(Share(part, index))
+        return found
 
     def __str__(self) -> str:
         """The text that commands print: ``(m,k) @ (k,n) fp16 -> fp32``, and what is unusual."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar, Self
 
@@ -73,6 +74,22 @@ class Array:
         return f"[{', '.join(f'{name}{int(i)}' for name, i in zip(names, at, strict=True))}]"
 
 
+@dataclass(frozen=True)
+class Share:
+    """A part of a problem, which can be computed beside the others.
+
+    Parameters
+    ----------
+    problem
+        The part, a problem of its own.
+    index
+        Where its arrays lie in those of the whole, by name. An array that is not there is needed as a whole.
+    """
+
+    problem: Any
+    index: Mapping[str, tuple[slice, ...]]
+
+
 class Problem:
     """One size of an operation: the base of frozen dataclasses of integers, flags and strings.
 
@@ -101,6 +118,14 @@ class Problem:
         """The same problem for ``n`` entries of the batch."""
         raise NotImplementedError
 
+    def shares(self, count: int) -> list[Share]:
+        """So many parts of about the same size, or fewer where there is too little: entries of the batch."""
+        found = []
+        for first, last in spans(self.batch, count):
+            index = {name: (slice(first, last),) for name, array in self.arrays.items() if array.split}
+            found.append(Share(self.with_batch(last - first), index))
+        return found
+
     @property
     def numbers(self) -> tuple[Any, ...]:
         """The values of its fields, in their order."""
@@ -124,6 +149,13 @@ class Problem:
     def named(self, *roles: str) -> dict[str, Array]:
         """The arrays with these roles."""
         return {name: array for name, array in self.arrays.items() if array.role in roles}
+
+
+def spans(length: int, count: int, unit: int = 1) -> list[tuple[int, int]]:
+    """First and last of each of so many parts of a length, in whole units; parts without any are left out."""
+    units = -(-length // unit)
+    ends = [min(length, part * units // count * unit) for part in range(count + 1)]
+    return [(first, last) for first, last in pairwise(ends) if first < last]
 
 
 def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:

@@ -80,12 +80,12 @@ def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:
 
     if timing.repeats == 0 or not device.has_clock:
         return NOT_TIMED
-    settled = _warm_up(once, timing)
+    settled = warm_up(once, timing)
     device.synchronize()
     return Timed(tuple(repeat(once, timing)), settled)
 
 
-def _warm_up(once: Callable[[], float], timing: Timing) -> bool:
+def warm_up(once: Callable[[], float], timing: Timing) -> bool:
     """Run until op times settle; whether they did. A GPU that was idle raises its clock only under load."""
     if timing.warm_up == 0:
         return True

@@ -13,16 +13,21 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.paths import write_atomically
 from mini_dnn.work.items import Item, Record, Work, read_record, seed_of, write_record
 
 MOST_WORDS = 4000  # characters of an error
+
+Compute = Callable[[Any, int], Any]
+_set_up: dict[Path, tuple[Compute, Finalize]] = {}  # by the file of the work: one at most
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,17 @@ def forget(folder: Path, name: str) -> None:
         (folder / "chunks" / f"{name}.{kind}").unlink(missing_ok=True)
 
 
-def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None) -> None:
-    """Compute the items of a chunk that have no result; ``each`` is called after every item."""
+def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None, keeps: bool = False) -> None:
+    """Compute the items of a chunk that have no result.
+
+    Parameters
+    ----------
+    each
+        Called after every item.
+    keeps
+        Whether what the items share stays set up for this process's next chunk of the same work. The process
+        ends with the run.
+    """
     since, place = time.monotonic(), Path(folder)
     chunk = json.loads((place / "chunks" / f"{name}.json").read_bytes())
     shared = json.loads((place / chunk["work"]).read_bytes())
@@ -103,14 +117,31 @@ def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None) -
     left = [item for item in chunk["items"] if read_record(results, item[0], item[1]) is None]
     if left:
         try:
-            end = _compute(shared, left, results, since, chunk["most_s"], each)
+            with _kept(place / chunk["work"], shared) if keeps else _opened(shared) as compute:
+                end = _compute(compute, left, results, since, chunk["most_s"], each)
         except MiniDnnError as error:
             end = Ended(time.monotonic() - since, fault=(type(error).__name__, str(error)[:MOST_WORDS]))
     write_atomically(place / "chunks" / f"{name}.ended", json.dumps(asdict(end)).encode())
 
 
+def _opened(shared: dict[str, Any]) -> AbstractContextManager[Compute]:
+    return cast(AbstractContextManager[Compute], _function(shared["function"])(shared["common"]))
+
+
+def _kept(file: Path, shared: dict[str, Any]) -> AbstractContextManager[Compute]:
+    """What computes items of the work in this file: set up by the first chunk of it in this process."""
+    if file not in _set_up:
+        for other in list(_set_up):
+            _set_up.pop(other)[1]()
+        with ExitStack() as stack:
+            compute = stack.enter_context(_opened(shared))
+            # at the end of the process; a pool's processes run no `atexit`
+            _set_up[file] = compute, Finalize(None, stack.pop_all().close, exitpriority=1)
+    return nullcontext(_set_up[file][0])
+
+
 def _compute(
-    shared: dict[str, Any],
+    compute: Compute,
     items: list[list[Any]],
     results: Path,
     since: float,
@@ -118,18 +149,17 @@ def _compute(
     each: Callable[[], None],
 ) -> Ended:
     errors: dict[str, str] = {}
-    with _function(shared["function"])(shared["common"]) as compute:
-        setup_s = time.monotonic() - since
-        for name, key, value in items:
-            began = time.monotonic()
-            if began - since > most_s:
-                break
-            try:
-                found = compute(value, seed_of(key))
-                write_record(results, name, key, Record(found, time.monotonic() - began))
-            except Exception as error:  # a full disk, short memory, a fault of ours: of this item alone
-                errors[name] = f"{type(error).__name__}: {error}"[:MOST_WORDS]
-            each()
+    setup_s = time.monotonic() - since
+    for name, key, value in items:
+        began = time.monotonic()
+        if began - since > most_s:
+            break
+        try:
+            found = compute(value, seed_of(key))
+            write_record(results, name, key, Record(found, time.monotonic() - began))
+        except Exception as error:  # a full disk, short memory, a fault of ours: of this item alone
+            errors[name] = f"{type(error).__name__}: {error}"[:MOST_WORDS]
+        each()
     return Ended(setup_s, errors)
 
 

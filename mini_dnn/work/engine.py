@@ -28,6 +28,8 @@ class Engine:
         Whether the death of one worker ends all others.
     inside
         Whether all chunks run in this process, while `submit` waits.
+    keeps
+        Whether a worker keeps what its chunks share set up, as it ends with the executor.
     by_hand
         Whether chunks are not submitted, but written into a script: see `write`.
     """
@@ -36,7 +38,7 @@ class Engine:
     least_s, most_s = 0.0, CHUNK_S
     poll_s, grace_s = 1.0, 5.0
     item_s: float | None = None
-    shares_fate = inside = by_hand = False
+    shares_fate = inside = keeps = by_hand = False
 
     @property
     def window(self) -> int:

@@ -73,7 +73,7 @@ class Dask(Engine):
 class Mpi(Engine):
     """The ranks of this MPI program; rank 0 gives out the chunks. If a rank dies, MPI ends all of them."""
 
-    shares_fate = True
+    shares_fate = keeps = True
 
     def __init__(self) -> None:
         self._futures = _imported("mpi4py.futures", "mpi")

@@ -31,7 +31,7 @@ class Local(Engine):
     shares_fate, grace_s = True, 0.0
 
     def __init__(self, workers: int = 1) -> None:
-        self.workers, self.inside = workers, workers == 1
+        self.workers, self.inside, self.keeps = workers, workers == 1, workers > 1
         if self.inside:
             self.most_s = float("inf")  # nobody shares the items
         self._others: set[int | None] = set()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from mini_dnn import errors
@@ -159,17 +160,18 @@ class _Run:
 
     def _bounded(self, chunk_s: float) -> float:
         most_s = max(self._engine.most_s, SETUPS * self._setup_s)
-        return min(max(chunk_s, self._engine.least_s), most_s)
+        return min(max(chunk_s, self._engine.least_s, self._setup_s), most_s)
 
     def _give(self, pool: Executor, items: list[Item], apart: bool = False) -> None:
         name = uuid4().hex[:12]
         most_s = max(self._engine.most_s, 2 * SETUPS * self._setup_s)
         chunk.write_chunk(self._folder, name, self._work, self._shared, items, most_s)
-        inside = (self._collect_all,) if self._engine.inside else ()
+        more: dict[str, Any] = {"each": self._collect_all} if self._engine.inside else {}
+        more |= {"keeps": True} if self._engine.keeps else {}
         given = _Chunk(name, {item.name: item for item in items}, Future(), apart)
         self._flight.append(given)  # before: it may be done when `submit` returns
         try:
-            given.future = pool.submit(chunk.run_chunk, str(self._folder), name, *inside)
+            given.future = pool.submit(chunk.run_chunk, str(self._folder), name, **more)
         except BrokenExecutor as error:
             given.future.set_exception(error)
 
@@ -228,7 +230,8 @@ class _Run:
             elif self._take(item, known=False):
                 del one.items[name]
         if how:
-            self._setup_s = max(self._setup_s, how.setup_s)
+            if not self._engine.keeps:  # each chunk has a set-up of its own
+                self._setup_s = max(self._setup_s, how.setup_s)
             self._fault(how)
             self.left.extendleft(reversed(one.items.values()))
         else:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
@@ -164,6 +164,10 @@ class EmulatorDevice:
                 f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
             )
         _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
+
+    def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
+        """Copy all of ``source``, which another emulator has, to the front of ``target``."""
+        self.copy(target, source)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> NoReturn:
         """Refuse: the GPU's library is not here.

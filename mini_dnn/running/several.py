@@ -1,0 +1,217 @@
+"""One problem cut over several GPUs of this host, a part each, in one process.
+
+What all parts need comes over the bus once, to the first GPU, and from there to the others by the driver's
+peer copies. What only one part needs goes straight to its GPU, and its results straight back.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.device import Device
+from mini_dnn.errors import DeviceError, UsageError, VariantError
+from mini_dnn.ops import Arrays
+from mini_dnn.ops.problem import Share
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.parts import empty_outputs
+from mini_dnn.running.runner import Result, check_runnable
+from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, repeat, warm_up
+from mini_dnn.variant import Variant
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What one GPU got from another."""
+
+    nbytes: int = 0
+    ms: float | None = None  # on a device with a clock
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Of the copies, one after the other."""
+        return self.nbytes / self.ms / 1e6 if self.ms else None
+
+
+@dataclass(frozen=True)
+class Several(Result):
+    """What several GPUs gave. The op time is that of the slowest one, while all others work too."""
+
+    each_ms: tuple[float, ...] = ()  # median op time of each GPU
+    exchanges: tuple[Exchange, ...] = ()  # what each got from the first one
+    shares: tuple[Any, ...] = ()  # the problem of each
+
+
+@dataclass
+class _Member:
+    """A GPU with its part."""
+
+    name: str
+    device: Device
+    share: Share
+    execution: Execution
+    compile_ms: float
+    exchange: Exchange = field(default_factory=Exchange)
+
+    @contextmanager
+    def working(self) -> Iterator[Device]:
+        """Inside, this thread works on the GPU; errors name it."""
+        try:
+            with self.device.entered():
+                yield self.device
+        except DeviceError as error:
+            raise type(error)(f"{self.name}: {error}") from error
+
+    def free(self) -> None:
+        """Free its buffers."""
+        with self.device.entered():
+            self.execution.free()
+
+
+def run_on_several(
+    variant: Variant,
+    problem: Any,
+    arrays: Arrays,
+    gpus: Sequence[tuple[str, Device]],
+    timing: Timing = NO_TIMING,
+) -> Several:
+    """Run a variant on several devices, a part of the problem on each.
+
+    Parameters
+    ----------
+    gpus
+        The devices, each with the name that messages use.
+    variant, problem, arrays, timing
+        As those of `mini_dnn.running.runner.run`.
+
+    Raises
+    ------
+    UsageError
+        The problem is too small for that, or the variant copies its images by itself.
+    ShapeError, VariantError, DeviceError
+        See `mini_dnn.errors`; what a GPU does wrong names it.
+    """
+    shares = problem.shares(len(gpus))
+    if len(shares) < len(gpus):
+        raise UsageError(
+            f"{problem} cannot be cut over {len(gpus)} GPUs, only over {len(shares)}: take fewer GPUs, or a "
+            "larger problem"
+        )
+    outputs = empty_outputs(problem)
+    for output in outputs.values():
+        output.reshape(-1).view(np.uint8).fill(0xFF)  # as on a device: gaps between lines are in no part
+    with ExitStack() as stack:
+        members = []
+        for (name, device), share in zip(gpus, shares, strict=True):
+            members.append(_prepared(variant, device, share, name))
+            stack.callback(members[-1].free)
+        start = time.perf_counter()
+        _send(members, arrays)
+        for member in members:
+            with member.working():
+                member.execution.kernels()
+        _collect(members, outputs)
+        layer_ms = (time.perf_counter() - start) * 1e3
+        timed, each_ms = _timed(members, timing)
+    return Several(
+        outputs=outputs,
+        op_ms=statistics.median(timed.samples_ms) if timed.samples_ms else None,
+        layer_ms=layer_ms,
+        compile_ms=sum(member.compile_ms for member in members),
+        steps=len(members),
+        timed=timed,
+        each_ms=each_ms,
+        exchanges=tuple(member.exchange for member in members),
+        shares=tuple(member.share.problem for member in members),
+    )
+
+
+def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Member:
+    """Compiled, with buffers that hold nothing yet."""
+    if limit := variant.limit_for(share.problem):
+        raise VariantError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
+    check_runnable(variant, device)
+    planned = variant.planned(share.problem, device.max_shared_bytes)
+    if planned.copies_itself:
+        raise UsageError(f"{variant.name} copies its images by itself, so it runs on one GPU: remove --gpus")
+    with device.entered():
+        module = device.compile(planned.source, planned.defines)
+        execution = Execution(planned, module, device)
+        execution.fill()
+    return _Member(name, device, share, execution, module.compile_ms)
+
+
+def _send(members: Sequence[_Member], arrays: Arrays) -> None:
+    """Bring all inputs to the GPUs, and do what plans do once."""
+    first = members[0]
+    for member in members:
+        with member.working() as device:
+            for name in member.share.problem.named("in", "weight"):
+                index = member.share.index.get(name, ())
+                if index or member is first:
+                    device.copy_in(member.execution.buffers[name], np.ascontiguousarray(arrays[name][index]))
+            device.synchronize()
+    for member in members[1:]:
+        with member.working() as device:
+            member.exchange = _received(member, first)
+            device.synchronize()
+    for member in members:
+        with member.working():
+            member.execution.set_up()
+
+
+def _received(member: _Member, first: _Member) -> Exchange:
+    """Fetch what the first GPU has for all."""
+    device = member.device
+    names = [n for n in member.share.problem.named("in", "weight") if n not in member.share.index]
+    start = device.record()
+    for name in names:
+        device.receive(member.execution.buffers[name], first.execution.buffers[name], first.device)
+    end = device.record()
+    nbytes = sum(member.execution.buffers[name].nbytes for name in names)
+    return Exchange(nbytes, device.elapsed_ms(start, end) if device.has_clock and names else None)
+
+
+def _collect(members: Sequence[_Member], outputs: Arrays) -> None:
+    """Copy all results to their places."""
+    for member in members:
+        with member.working() as device:
+            for name, array in member.share.problem.named("out").items():
+                part = np.empty(array.shape, array.dtype)
+                device.copy_out(member.execution.buffers[name], part)
+                place = outputs[name][member.share.index[name]]
+                place[..., : part.shape[-1]] = part
+            device.synchronize()
+
+
+def _timed(members: Sequence[_Member], timing: Timing) -> tuple[Timed, tuple[float, ...]]:
+    """All GPUs at the same time: milliseconds of the slowest one, and the median of each."""
+    if timing.repeats == 0 or not all(member.device.has_clock for member in members):
+        return NOT_TIMED, ()
+    each: list[list[float]] = [[] for _ in members]
+
+    def once() -> float:
+        events = []
+        for member in members:
+            with member.working() as device:
+                if timing.cold_cache:
+                    device.flush_cache()
+                start = device.record()
+                member.execution.kernels()
+                events.append((start, device.record()))
+        for member, samples, (start, end) in zip(members, each, events, strict=True):
+            with member.working() as device:
+                samples.append(device.elapsed_ms(start, end))
+        return max(samples[-1] for samples in each)
+
+    settled = warm_up(once, timing)
+    for samples in each:
+        samples.clear()
+    slowest = repeat(once, timing)
+    return Timed(tuple(slowest), settled), tuple(statistics.median(samples) for samples in each)
