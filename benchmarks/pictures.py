@@ -33,7 +33,8 @@ from whole_networks import Row, opened, replayed, turns
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
 from mini_dnn.measuring.machine import commit, cpu_name, versions
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import RESNET18, build
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.ops.resnet import ResNetShape

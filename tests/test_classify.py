@@ -17,7 +17,8 @@ from mini_dnn.cli.classified import Classified, plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring import answers
-from mini_dnn.measuring.pictures import Classifier, Spent, top
+from mini_dnn.measuring.pictures import Classifier, top
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.weights import WeightsInfo, save
@@ -297,7 +298,7 @@ def test_nothing_is_written_half(
         (["x.png", "--impl", "m3"], "it computes conv2d, but the vision transformer needs vit"),
         (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
         (["x.png", "--json", "/"], "is a folder; name a file in it"),
-        (["x.png", "--recipe", "/nowhere"], "cannot be used: No such file"),
+        (["x.png", "--recipe", "/nowhere/recipe.json"], "cannot be used: No such file"),
         (["x.png", "--weights", "/nowhere.h5"], "there is no such file"),
     ],
 )
@@ -362,17 +363,21 @@ def test_the_likeliest_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "limit"),
+    ("spent", "output", "limit"),
     [
-        (Spent(2.0, waited=1.2, decoding=2.0), "decoding"),
-        (Spent(2.0, waited=0.8), "network"),
-        (Spent(2.0, copying=1.2), "copies"),
-        (Spent(2.0, results=1.2), "results"),
+        (Spent(2.0, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
+        (Spent(2.0, waited=0.3, network=0.4), 0.6, "network"),  # results are written meanwhile
+        (Spent(2.0, copying=0.5, network=0.4), 0.6, "copies"),
+        (Spent(2.0, network=0.1), 0.3, "results"),
+        (Spent(2.0, network=1.9), 0.95, "output"),  # in processes that wait for the one that writes
+        (Spent(0.2, network=0.01), 0.8, "results"),
+        (Spent(2.0, network=1.0, waited=0.1), 0.0, "network"),
+        (Spent(), 0.0, "results"),
     ],
 )
-def test_what_limited(spent: Spent, limit: str) -> None:
-    assert classify.limit(spent) == limit
-    assert classify.in_words(spent).startswith(limit)
+def test_what_limited(spent: Spent, output: float, limit: str) -> None:
+    assert classify.limit(spent, output) == limit
+    assert classify.in_words(spent, output).startswith(limit)
 
 
 def test_the_examples_of_the_page(

@@ -20,8 +20,9 @@ from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.measuring.answers import Answers, Kept
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Answers, Kept
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import read_regular
 from mini_dnn.pictures.labels import Labels
@@ -30,7 +31,7 @@ from mini_dnn.pictures.sources import SHARD, sources
 from mini_dnn.progress import Bar
 from mini_dnn.work import EXECUTORS
 
-BATCH = 32
+ALONE = 0.9  # of the time: who works so long waits for nobody else
 MOST_RECIPE_BYTES = 1 << 16
 
 
@@ -56,7 +57,10 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
     parser.add_argument(
-        "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
+        "--batch",
+        type=int,
+        metavar="N",
+        help=f"pictures at a time (default {GPU_BATCH} on a GPU, {BATCH} otherwise)",
     )
     parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
     add_flags(parser, FORMATS)
@@ -183,13 +187,16 @@ def run(args: argparse.Namespace) -> int:
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
         writer = stack.enter_context(outputs.open(describe, bool(labels)))
         expected = iter(labels or repeat(None))
-        start, spent, tally = time.perf_counter(), Spent(), Tally()
+        start, output, spent, tally = time.perf_counter(), 0.0, Spent(), Tally()
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
+                since = time.perf_counter()
                 for result in _with_classes(answers, classifier, expected, tally):
                     writer.add(result)
                 bar.update(tally.done)
+                output += time.perf_counter() - since
         seconds = time.perf_counter() - start
+        output /= seconds
         writer.end(
             {
                 "classified": tally.classified,
@@ -200,7 +207,8 @@ def run(args: argparse.Namespace) -> int:
                 "waited_for_pictures_seconds": spent.waited,
                 "copying_seconds": spent.copying,
                 "network_seconds": spent.network,
-                "limit": limit(spent),
+                "output_seconds": output * seconds,
+                "limit": limit(spent, output),
             }
         )
     opened.remove()
@@ -210,7 +218,7 @@ def run(args: argparse.Namespace) -> int:
     rate = f"{tally.classified / seconds:,.1f} per second"
     say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.classified:
-        say(f"limit     {in_words(spent)}")
+        say(f"limit     {in_words(spent, output)}")
     if tally.failed:
         print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
     return DIFFERS if tally.failed else 0
@@ -278,18 +286,27 @@ def _with_classes(
         yield Classified(name, "", classes, label)
 
 
-def limit(spent: Spent) -> str:
-    """The part that took the most time: ``"decoding"``, ``"copies"``, ``"results"`` or ``"network"``."""
-    shares = {
-        "network": spent.network,
-        "decoding": spent.waited,
-        "copies": spent.copying,
-        "results": spent.results,
-    }
-    return max(shares, key=shares.__getitem__)
+def limit(spent: Spent, output: float) -> str:
+    """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
+
+    The first three are waited for while results are selected and written. So they are the limit even if they
+    take less time than these, unless they take next to none: then they were done before they were needed.
+
+    Parameters
+    ----------
+    output
+        The share of the time of the run in which results were written.
+    """
+    waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
+    longest = max(waits, key=waits.__getitem__)
+    if output >= ALONE:
+        return "output"
+    if waits[longest] > (1 - ALONE) * spent.seconds:
+        return longest
+    return "output" if output > spent.results / (spent.seconds or 1.0) else "results"
 
 
-def in_words(spent: Spent) -> str:
+def in_words(spent: Spent, output: float) -> str:
     """The shares of the time, in words."""
     seconds = spent.seconds or 1.0
     shares = [
@@ -299,4 +316,5 @@ def in_words(spent: Spent) -> str:
         f"classes {spent.results / seconds:.0%}",
     ]
     decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
-    return f"{limit(spent)}; shares of the time: {', '.join(shares)}{decoding}"
+    written = f"; results were written for {output:.0%} of the run"
+    return f"{limit(spent, output)}; shares of the time: {', '.join(shares)}{written}{decoding}"

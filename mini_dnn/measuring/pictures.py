@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from mini_dnn import ops
 from mini_dnn.datasets import ALL, NAMES, names, resize
 from mini_dnn.device import Device
 from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.measuring.pipeline import Pipeline, Spent
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
@@ -37,27 +37,6 @@ TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; t
 SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
 FEW = 16  # classes of a picture that are looked for one after the other
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
-
-
-@dataclass
-class Spent:
-    """Where the time of pictures went, in seconds."""
-
-    seconds: float = 0.0  # in all
-    waited: float = 0.0  # for pictures that were still to be decoded
-    decoding: float = 0.0  # of all workers that decode together
-    copying: float = 0.0  # on the host, from pixels as they are decoded to what a device reads
-    results: float = 0.0  # from probabilities to the likeliest classes
-
-    @property
-    def network(self) -> float:
-        """All else: the network, with copies to a device and from it."""
-        return max(0.0, self.seconds - self.waited - self.copying - self.results)
-
-    def add(self, other: Spent) -> None:
-        """Add what was spent elsewhere."""
-        for name, value in asdict(other).items():
-            setattr(self, name, getattr(self, name) + value)
 
 
 Serve = Callable[[Iterable[np.ndarray], Spent], Iterator[np.ndarray]]  # pixels of batches -> probabilities
@@ -185,7 +164,10 @@ class Classifier:
     def on_host(self, batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
         """Probabilities of each batch of pixels, by NumPy."""
         for pixels in batches:
-            yield self.known.host(self._formed(pixels, "float32"))
+            start = time.perf_counter()
+            found = self.known.host(self._formed(pixels, "float32"))
+            spent.network += time.perf_counter() - start
+            yield found
 
     def best(self, device: Device) -> Variant:
         """The variant that is taken where none is named: see `Operation.preferred`."""
@@ -231,34 +213,17 @@ class Classifier:
             raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
         problem = self.known.problem_of(images).with_batch(batch)
         weights = {name: self.weights[name] for name in problem.named("weight")}
-        resident = Resident(variant, problem, weights, device)
         (output,) = problem.named("out")
-
-        def put(inputs: np.ndarray, pixels: np.ndarray) -> None:
-            inputs[:] = self._formed(pixels, inputs.dtype.name)
-
-        with ThreadPoolExecutor(cores := len(os.sched_getaffinity(0))) as pool:
+        with ExitStack() as stack:
+            resident = Resident(variant, problem, weights, device)
+            stack.callback(resident.close)  # when no thread writes into its memory any more
+            pool = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
 
             def serve(batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
-                source = iter(batches)
-
-                def fill(inputs: np.ndarray) -> int:
-                    if (pixels := next(source, None)) is None:
-                        return 0
-                    start, n = time.perf_counter(), len(pixels)
-                    ends = [part * n // cores for part in range(cores + 1)]
-                    parts = [slice(*ab) for ab in pairwise(ends)]
-                    list(pool.map(put, (inputs[part] for part in parts), (pixels[part] for part in parts)))
-                    spent.copying += time.perf_counter() - start
-                    return n
-
-                for found in resident.serve_in_place(fill):
+                for found in Pipeline(resident, self._formed, pool, iter(batches), spent):
                     yield _softmax(found) if output == SCORES else found
 
-            try:
-                yield serve, resident.problem.batch
-            finally:
-                resident.close()
+            yield serve, resident.problem.batch
 
 
 def _recipe(dataset: str, image: int, channels: int) -> Recipe:
@@ -305,8 +270,9 @@ _OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True), dtype=np.float64)
-    found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    found = scores - scores.max(axis=1, keepdims=True)
+    np.exp(found, out=found)
+    found /= found.sum(axis=1, keepdims=True)
     return found
 
 

@@ -1,0 +1,102 @@
+"""Batches of pictures on their way through a network on a device, and where the time goes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, wait
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from mini_dnn.running.resident import Resident
+
+PART_BYTES = 4 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
+
+Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> what the network takes, in a type
+
+
+@dataclass
+class Spent:
+    """Where the time of pictures went, in seconds."""
+
+    seconds: float = 0.0  # in all, but for the time in which nobody asked for results
+    waited: float = 0.0  # for pictures that were still to be decoded
+    decoding: float = 0.0  # of all workers that decode together
+    copying: float = 0.0  # for copies on the host, from pixels as they are decoded to what a device reads
+    network: float = 0.0  # for the network, with copies to a device and from it
+
+    @property
+    def results(self) -> float:
+        """All else: from the network's outputs to the likeliest classes."""
+        return max(0.0, self.seconds - self.waited - self.copying - self.network)
+
+    def add(self, other: Spent) -> None:
+        """Add what was spent elsewhere."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass(eq=False)
+class Pipeline:
+    """The outputs of each batch. Threads copy the next ones while the device computes and this thread waits.
+
+    Parameters
+    ----------
+    resident
+        The network.
+    formed
+        Gives pixels ``(N, rows, columns, channels) uint8`` the form that the network takes.
+    pool
+        Threads that copy.
+    batches
+        Of pixels.
+    spent
+        Where the time is added.
+    """
+
+    resident: Resident
+    formed: Formed
+    pool: Executor
+    batches: Iterator[np.ndarray]
+    spent: Spent
+    _copies: deque[list[Future[None]]] = field(default_factory=deque, init=False)  # of batches, in order
+    _on_host_s: float = field(default=0.0, init=False)  # within a wait for outputs
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """To be asked for once."""
+        served = self.resident.serve_in_place(self._begin, self._written)
+        try:
+            while True:
+                start, self._on_host_s = time.perf_counter(), 0.0
+                found = next(served, None)
+                self.spent.network += time.perf_counter() - start - self._on_host_s
+                if found is None:
+                    return
+                yield found
+        finally:
+            served.close()
+            wait([copy for batch in self._copies for copy in batch])  # of those that nobody asked for
+
+    def _begin(self, inputs: np.ndarray) -> int:
+        start = time.perf_counter()
+        pixels = next(self.batches, None)
+        if pixels is not None:
+            n, count = len(pixels), min(len(os.sched_getaffinity(0)), pixels.nbytes // PART_BYTES + 1)
+            parts = [slice(*ab) for ab in pairwise(part * n // count for part in range(count + 1))]
+            self._copies.append([self.pool.submit(self._put, inputs[ab], pixels[ab]) for ab in parts])
+        self._on_host_s += time.perf_counter() - start
+        return 0 if pixels is None else len(pixels)
+
+    def _put(self, inputs: np.ndarray, pixels: np.ndarray) -> None:
+        inputs[:] = self.formed(pixels, inputs.dtype.name)
+
+    def _written(self, inputs: np.ndarray) -> None:
+        start = time.perf_counter()
+        for copy in self._copies.popleft():
+            copy.result()
+        self.spent.copying += (seconds := time.perf_counter() - start)
+        self._on_host_s += seconds

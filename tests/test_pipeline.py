@@ -1,0 +1,90 @@
+"""Batches of pictures that threads copy while a network works on others."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+import pytest
+from resident_helpers import opened, pictures, small_network
+
+from mini_dnn.device import Device
+from mini_dnn.measuring import pipeline
+from mini_dnn.measuring.inference import find_step
+from mini_dnn.measuring.pipeline import Pipeline, Spent
+from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.running.resident import Resident
+
+
+def network_on(device: Device) -> Resident:
+    """LeNet for eight images of bytes at a time."""
+    return opened(small_network(), find_step("whole"), device, LenetBatch(8, is_bytes=True))
+
+
+def planes(pixels: np.ndarray, dtype: str) -> np.ndarray:
+    """Bytes as the network takes them."""
+    assert dtype == "uint8"
+    return pixels.transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 30, 1])
+def test_outputs_come_in_order(part_bytes: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of batches of any size, copied by one thread or in as many parts as there are cores."""
+    monkeypatch.setattr(pipeline, "PART_BYTES", part_bytes)
+    images, ends = pictures(40), [8, 9, 17, 20, 28, 36, 40]
+    parts = np.split(images.transpose(0, 2, 3, 1), ends[:-1])
+    spent, start = Spent(), time.perf_counter()
+    with closing(network_on(device)) as resident:
+        expected = resident.predict(images)
+        with ThreadPoolExecutor(2) as pool:
+            found = list(Pipeline(resident, planes, pool, iter(parts), spent))
+    assert [len(part) for part in found] == np.diff([0, *ends]).tolist()
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert 0 < spent.network < spent.network + spent.copying < time.perf_counter() - start
+
+
+def test_the_next_batch_is_copied_while_outputs_are_taken(device: Device) -> None:
+    images = pictures(64)
+    copied = [threading.Event() for _ in range(8)]
+    numbers = iter(range(8))
+
+    def formed(pixels: np.ndarray, dtype: str) -> np.ndarray:
+        copied[next(numbers)].set()
+        return planes(pixels, dtype)
+
+    batches = iter(np.split(images.transpose(0, 2, 3, 1), 8))
+    with closing(network_on(device)) as resident, ThreadPoolExecutor(1) as pool:
+        outputs = iter(Pipeline(resident, formed, pool, batches, Spent()))
+        next(outputs)
+        assert copied[3].wait(60)  # three are with the device, and this one is for later
+        assert not copied[4].is_set()  # its memory is that of the batch whose outputs were taken
+        outputs.close()
+
+
+def test_what_a_copy_raises(device: Device) -> None:
+    def fails(pixels: np.ndarray, dtype: str) -> np.ndarray:
+        raise ValueError("no such form")
+
+    batches = iter([pictures(8).transpose(0, 2, 3, 1)] * 3)
+    with closing(network_on(device)) as resident:
+        with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="no such form"):
+            list(Pipeline(resident, fails, pool, batches, Spent()))
+
+
+def test_memory_is_free_again_when_nobody_takes_the_outputs(device: Device) -> None:
+    """Copies that were begun are waited for: whoever comes next writes into the same memory."""
+    begun, running = threading.Event(), []
+
+    def slow(pixels: np.ndarray, dtype: str) -> np.ndarray:
+        running.append(None)
+        begun.wait(0.1)
+        running.pop()
+        return planes(pixels, dtype)
+
+    batches = iter([pictures(8).transpose(0, 2, 3, 1)] * 9)
+    with closing(network_on(device)) as resident, ThreadPoolExecutor(2) as pool:
+        outputs = iter(Pipeline(resident, slow, pool, batches, Spent()))
+        next(outputs)
+        outputs.close()
+        assert not running
