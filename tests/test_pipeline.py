@@ -67,9 +67,10 @@ def test_what_a_copy_raises(device: Device) -> None:
         raise ValueError("no such form")
 
     batches = iter([pictures(8).transpose(0, 2, 3, 1)] * 3)
-    with closing(network_on(device)) as resident:
-        with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="no such form"):
-            list(Pipeline(resident, fails, pool, batches, Spent()))
+    with closing(network_on(device)) as resident, ThreadPoolExecutor(2) as pool:
+        outputs = iter(Pipeline(resident, fails, pool, batches, Spent()))
+        with pytest.raises(ValueError, match="no such form"):
+            next(outputs)
 
 
 def test_memory_is_free_again_when_nobody_takes_the_outputs(device: Device) -> None:

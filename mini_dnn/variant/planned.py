@@ -86,10 +86,11 @@ class Planned:
 
     @property
     def mapped(self) -> tuple[str, ...]:
-        """The arrays that kernels get as tensor maps, through which the copy engine may write them."""
+        """Outputs and scratch that kernels get as tensor maps, through which the copy engine may write."""
         names = [arg.buffer for step in self.launches for arg in step.args if isinstance(arg, TensorMap)]
         arrays = dict.fromkeys(self.views[name][0] if name in self.views else name for name in names)
-        return tuple(name for name in self.arrays if name in arrays)
+        written = {**self.problem.named("out"), **self.scratch}
+        return tuple(name for name in written if name in arrays)
 
     def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
         """Whether its buffers fit into this much memory, and its grids are within the limits of CUDA.
