@@ -353,10 +353,15 @@ def test_names_of_classes() -> None:
 
 def test_the_likeliest_classes() -> None:
     given = np.array([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
-    assert top(given, 2).tolist() == [[1, 2], [0, 2]]
+    classes, probabilities = top(given, 2)
+    assert classes.tolist() == [[1, 2], [0, 2]]
+    assert probabilities.tolist() == [[0.5, 0.3], [0.4, 0.4]]
+    assert given.tolist() == [[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]
     many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many that are alike
     for count in (1, 5, 40):
-        assert top(many, count).tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
+        classes, probabilities = top(many, count)
+        assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
+        assert probabilities.tolist() == (-np.sort(-many, axis=1)[:, :count]).tolist()
     given[1, 1] = np.nan
     with pytest.raises(MiniDnnError, match="no numbers: its weights are damaged"):
         top(given, 1)

@@ -31,6 +31,7 @@ COLUMNS = {  # of tables, and their types in a Parquet file
 }
 LABEL = {"label": "int32"}  # one more, where labels are given
 DIGITS = 6  # of a probability
+PERCENT = tuple(f"{n / 1000:.1%}" for n in range(1001))  # probabilities for people, ready to be written
 GROUP = 5_000  # rows that are written at a time to a table by columns
 
 Row = tuple[str | int | float | None, ...]  # of `COLUMNS`, and `LABEL`
@@ -136,7 +137,7 @@ class Writer:
             sys.stdout.flush()
             print(f"error: {plain(result.file)}: {result.error}", file=sys.stderr, flush=True)
         elif self._people:
-            classes = ", ".join([f"{p:.1%} {name}" for _, name, p in result.classes])
+            classes = ", ".join([f"{PERCENT[round(1000 * p)]} {name}" for _, name, p in result.classes])
             print(f"{plain(result.file)}: {classes}")
         if self._json:
             self._json.write("\n  " if self._first else ",\n  ")

@@ -27,7 +27,7 @@ from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import read_regular
 from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
-from mini_dnn.pictures.sources import SHARD, sources
+from mini_dnn.pictures.sources import DECODED_SHARD, SHARD, sources
 from mini_dnn.progress import Bar
 from mini_dnn.work import EXECUTORS
 
@@ -117,10 +117,9 @@ def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> Non
     parser.add_argument(
         "--shard",
         type=int,
-        default=SHARD,
         metavar="N",
         help="number of pictures that a GPU processes, and whose results are stored, at a time (default "
-        "%(default)s)",
+        f"{SHARD}; {DECODED_SHARD} if all pictures are decoded)",
     )
     for name in formats:
         parser.add_argument(f"--{name}", metavar="FILE", help=FORMATS[name])
@@ -160,6 +159,7 @@ def run(args: argparse.Namespace) -> int:
             "number"
         )
     found = sources(args.pictures, args.list, classifier.recipe)
+    args.shard = args.shard or (DECODED_SHARD if found.are_decoded else SHARD)
     labels = Labels(args.labels, classifier.classes) if args.labels else None
     if labels:
         labels.check(found.count)

@@ -169,8 +169,7 @@ class Answering:
 
         def found() -> Iterator[Answers]:
             for probabilities in self.serve(pixels(), spent):
-                chosen = top(probabilities, self.job.top)
-                likeliest = np.take_along_axis(probabilities, chosen, axis=1)
+                chosen, likeliest = top(probabilities, self.job.top)
                 yield from broken()
                 batch = parts.popleft()
                 yield Answers(batch.names, batch.errors, chosen, likeliest)

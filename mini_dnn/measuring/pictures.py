@@ -270,13 +270,14 @@ _OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    found = scores - scores.max(axis=1, keepdims=True)
-    np.exp(found, out=found)
-    found /= found.sum(axis=1, keepdims=True)
-    return found
+    """Probabilities, in the memory of the scores: new memory would take longer than the work."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
 
 
-def top(probabilities: np.ndarray, count: int) -> np.ndarray:
+def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
 
     Parameters
@@ -286,23 +287,28 @@ def top(probabilities: np.ndarray, count: int) -> np.ndarray:
 
     Returns
     -------
-    numpy.ndarray
-        (N, count) int64.
+    tuple of numpy.ndarray
+        The classes, (N, count) int64, and their probabilities.
 
     Raises
     ------
     MiniDnnError
         Some are no numbers.
     """
-    if not np.isfinite(probabilities).all():
+    if not np.isfinite(probabilities.sum(axis=1)).all():
         raise MiniDnnError(
             "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
             "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
         )
     if count > FEW:
-        return np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
-    left, found = probabilities.copy(), np.empty((len(probabilities), count), np.int64)
+        found = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+        return found, np.take_along_axis(probabilities, found, axis=1)
+    rows = np.arange(len(probabilities))
+    found = np.empty((len(rows), count), np.int64)
+    likeliest = np.empty((len(rows), count), probabilities.dtype)
     for rank in range(count):  # faster than a partition; of equal ones, argmax finds the first
-        found[:, rank] = left.argmax(axis=1)
-        left[np.arange(len(left)), found[:, rank]] = -1
-    return found
+        found[:, rank] = best = probabilities.argmax(axis=1)
+        likeliest[:, rank] = probabilities[rows, best]
+        probabilities[rows, best] = -1
+    np.put_along_axis(probabilities, found, likeliest, axis=1)
+    return found, likeliest

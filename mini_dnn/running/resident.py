@@ -7,6 +7,7 @@ next one is copied in (`Resident.serve`).
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import cycle
@@ -70,9 +71,12 @@ class _Slot:
         else:
             self._work()
 
-    def result(self) -> np.ndarray:
-        """Wait for the batch: its outputs."""
+    def wait(self) -> None:
+        """Wait for the batch."""
         self._device.synchronize(self._stream)
+
+    def result(self) -> np.ndarray:
+        """The outputs of the batch, which is done."""
         return self._outputs[: self._count].copy()
 
     def free(self) -> None:
@@ -133,6 +137,7 @@ class Resident:
 
         planned = plan(largest_part(plan, problem, device.free_bytes() // SLOTS))
         self.problem = planned.problem
+        self.device_s = 0.0  # in which batches were given to the device, and waited for
         self._device = device
         self._slots: list[_Slot] = []
         try:
@@ -201,18 +206,25 @@ class Resident:
                 if filling:
                     slot, count = filling.popleft()
                     written(slot.inputs)
+                    start = time.perf_counter()
                     slot.submit(count)
+                    self.device_s += time.perf_counter() - start
                     waiting.append(slot)
                 if waiting and (not filling or len(filling) + len(waiting) == SLOTS):
-                    yield waiting.popleft().result()
+                    slot = waiting.popleft()
+                    start = time.perf_counter()
+                    slot.wait()
+                    self.device_s += time.perf_counter() - start
+                    yield slot.result()
         finally:
             for slot in waiting:  # nobody asked for these; the device reads their inputs until they are done
-                slot.result()
+                slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
         """The outputs of one batch, as soon as they are there: see `serve`."""
         slot = self._slots[0]
         slot.submit(self._put(batch, slot.inputs))
+        slot.wait()
         return slot.result()
 
     def predict(self, inputs: np.ndarray, progress: Progress = lambda done: None) -> np.ndarray:
