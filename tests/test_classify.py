@@ -274,7 +274,7 @@ def test_files_that_exist_are_left_alone(
 def test_nothing_is_written_half(
     error: BaseException, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: object) -> None:
+    def broken(*args: object, **more: object) -> None:
         raise error
 
     monkeypatch.setattr(answers, "top", broken)

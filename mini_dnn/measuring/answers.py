@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -28,7 +28,7 @@ from mini_dnn.pictures.sources import Shard, Source
 from mini_dnn.running.team import Team
 from mini_dnn.variant import Variant, find
 
-BATCH, GPU_BATCH = 32, 128  # pictures at a time, of which a GPU has no use for few
+BATCH, GPU_BATCH = 32, 256  # pictures at a time, of which a GPU has no use for few
 ABOUT = "about"  # an item of work that is no shard: see `Job`
 KEPT, DIGITS = ".npz", 64  # of the names of files with answers
 
@@ -168,8 +168,7 @@ class Answering:
                 yield Answers(batch.names, batch.errors, np.empty((0, k), np.int64), np.empty((0, k)))
 
         def found() -> Iterator[Answers]:
-            for probabilities in self.serve(pixels(), spent):
-                chosen, likeliest = top(probabilities, self.job.top)
+            for chosen, likeliest in self.serve(pixels(), spent, partial(top, count=self.job.top)):
                 yield from broken()
                 batch = parts.popleft()
                 yield Answers(batch.names, batch.errors, chosen, likeliest)

@@ -18,7 +18,7 @@ from mini_dnn import ops
 from mini_dnn.datasets import ALL, NAMES, names, resize
 from mini_dnn.device import Device
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.measuring.pipeline import Pipeline, Spent
+from mini_dnn.measuring.pipeline import Finish, Pipeline, Spent
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
@@ -39,7 +39,16 @@ FEW = 16  # classes of a picture that are looked for one after the other
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
 
 
-Serve = Callable[[Iterable[np.ndarray], Spent], Iterator[np.ndarray]]  # pixels of batches -> probabilities
+def same(probabilities: np.ndarray) -> np.ndarray:
+    """What is made of probabilities if nothing is."""
+    return probabilities
+
+
+class Serve(Protocol):
+    """A network that is ready."""
+
+    def __call__(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+        """What ``finish`` makes of the probabilities of each batch of pixels."""
 
 
 class Sizes(Protocol):
@@ -161,13 +170,13 @@ class Classifier:
         given = {"mean": self.recipe.mean, "deviation": self.recipe.deviation}
         return values(self.network) | {name: np.array(value, np.float32) for name, value in given.items()}
 
-    def on_host(self, batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
-        """Probabilities of each batch of pixels, by NumPy."""
+    def on_host(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+        """A `Serve`, by NumPy."""
         for pixels in batches:
             start = time.perf_counter()
             found = self.known.host(self._formed(pixels, "float32"))
             spent.network += time.perf_counter() - start
-            yield found
+            yield finish(found)
 
     def best(self, device: Device) -> Variant:
         """The variant that is taken where none is named: see `Operation.preferred`."""
@@ -219,9 +228,11 @@ class Classifier:
             stack.callback(resident.close)  # when no thread writes into its memory any more
             pool = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
 
-            def serve(batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
-                for found in Pipeline(resident, self._formed, pool, iter(batches), spent):
-                    yield _softmax(found) if output == SCORES else found
+            def serve(batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+                def finished(outputs: np.ndarray) -> Any:
+                    return finish(_softmax(outputs) if output == SCORES else outputs)
+
+                yield from Pipeline(resident, self._formed, finished, pool, iter(batches), spent)
 
             yield serve, resident.problem.batch
 

@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, wait
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from mini_dnn.running.resident import Resident
 
-PART_BYTES = 4 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
+PART_BYTES = 8 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
+SMALL_BYTES = 256 << 10  # what this thread has done before another one is awake
+LATER = 1  # batches whose results may be worked on while outputs of the next one are waited for
 
 Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> what the network takes, in a type
+Finish = Callable[[np.ndarray], Any]  # outputs -> results
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Spent:
 
 @dataclass(eq=False)
 class Pipeline:
-    """The outputs of each batch. Threads copy the next ones while the device computes and this thread waits.
+    """Results of each batch. Threads copy the next ones and work on results while the device computes.
 
     Parameters
     ----------
@@ -50,8 +54,10 @@ class Pipeline:
         The network.
     formed
         Gives pixels ``(N, rows, columns, channels) uint8`` the form that the network takes.
+    finish
+        Gives results of outputs.
     pool
-        Threads that copy.
+        Threads.
     batches
         Of pixels.
     spent
@@ -60,23 +66,37 @@ class Pipeline:
 
     resident: Resident
     formed: Formed
+    finish: Finish
     pool: Executor
     batches: Iterator[np.ndarray]
     spent: Spent
     _copies: deque[list[Future[None]]] = field(default_factory=deque, init=False)  # of batches, in order
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Any]:
         """To be asked for once."""
         served = self.resident.serve_in_place(self._begin, self._written)
         before = self.resident.device_s
+        results: deque[Future[Any]] = deque()
         try:
-            for found in served:
+            for outputs in served:
                 self.spent.network += self.resident.device_s - before
                 before = self.resident.device_s
-                yield found
+                results.append(self._started(outputs.nbytes, self.finish, outputs))
+                if len(results) > LATER:
+                    yield results.popleft().result()
+            while results:
+                yield results.popleft().result()
         finally:
             served.close()
             wait([copy for batch in self._copies for copy in batch])  # of those that nobody asked for
+
+    def _started(self, nbytes: int, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Some work on so many bytes, by another thread or done already."""
+        if nbytes >= SMALL_BYTES:
+            return self.pool.submit(work, *args)
+        done: Future[Any] = Future()
+        done.set_result(work(*args))
+        return done
 
     def _begin(self, inputs: np.ndarray) -> int:
         pixels = next(self.batches, None)
@@ -86,7 +106,7 @@ class Pipeline:
         part_bytes = PART_BYTES if pixels.transpose(0, 3, 1, 2).flags.c_contiguous else PART_BYTES // 2
         n, count = len(pixels), min(len(os.sched_getaffinity(0)), pixels.nbytes // part_bytes + 1)
         parts = [slice(*ab) for ab in pairwise(part * n // count for part in range(count + 1))]
-        self._copies.append([self.pool.submit(self._put, inputs[ab], pixels[ab]) for ab in parts])
+        self._copies.append([self._started(pixels.nbytes, self._put, inputs[ab], pixels[ab]) for ab in parts])
         return n
 
     def _put(self, inputs: np.ndarray, pixels: np.ndarray) -> None:
