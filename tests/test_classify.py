@@ -370,19 +370,21 @@ def test_the_likeliest_classes() -> None:
 @pytest.mark.parametrize(
     ("spent", "output", "limit"),
     [
-        (Spent(2.0, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
-        (Spent(2.0, waited=0.3, network=0.4), 0.6, "network"),  # results are written meanwhile
-        (Spent(2.0, copying=0.5, network=0.4), 0.6, "copies"),
-        (Spent(2.0, network=0.1), 0.3, "results"),
-        (Spent(2.0, network=1.9), 0.95, "output"),  # in processes that wait for the one that writes
-        (Spent(0.2, network=0.01), 0.8, "results"),
-        (Spent(2.0, network=1.0, waited=0.1), 0.0, "network"),
+        (Spent(1.9, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
+        (Spent(0.9, waited=0.1, network=0.8), 1.1, "network"),  # results are written meanwhile
+        (Spent(0.9, copying=0.6, network=0.2), 1.1, "copies"),
+        (Spent(0.9, network=0.3), 1.1, "output"),
+        (Spent(1.5, network=0.4), 0.5, "results"),
+        (Spent(2.0, network=1.9), 1.9, "output"),  # in a process that waits for the one that writes
+        (Spent(0.2, network=0.1), 1.8, "output"),
+        (Spent(4.0, network=3.0, waited=0.1), 0.0, "network"),
         (Spent(), 0.0, "results"),
     ],
 )
 def test_what_limited(spent: Spent, output: float, limit: str) -> None:
-    assert classify.limit(spent, output) == limit
-    assert classify.in_words(spent, output).startswith(limit)
+    """Of a run of two seconds."""
+    assert classify.limit(spent, output, 2.0) == limit
+    assert classify.in_words(spent, output, 2.0).startswith(limit)
 
 
 def test_the_examples_of_the_page(

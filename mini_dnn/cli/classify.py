@@ -31,7 +31,7 @@ from mini_dnn.pictures.sources import DECODED_SHARD, SHARD, sources
 from mini_dnn.progress import Bar
 from mini_dnn.work import EXECUTORS
 
-ALONE = 0.9  # of the time: who works so long waits for nobody else
+LONG = 0.25  # of the time: who waits so long has not enough work
 MOST_RECIPE_BYTES = 1 << 16
 
 
@@ -196,7 +196,6 @@ def run(args: argparse.Namespace) -> int:
                 bar.update(tally.done)
                 output += time.perf_counter() - since
         seconds = time.perf_counter() - start
-        output /= seconds
         writer.end(
             {
                 "classified": tally.classified,
@@ -207,8 +206,8 @@ def run(args: argparse.Namespace) -> int:
                 "waited_for_pictures_seconds": spent.waited,
                 "copying_seconds": spent.copying,
                 "network_seconds": spent.network,
-                "output_seconds": output * seconds,
-                "limit": limit(spent, output),
+                "output_seconds": output,
+                "limit": limit(spent, output, seconds),
             }
         )
     opened.remove()
@@ -218,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
     rate = f"{tally.classified / seconds:,.1f} per second"
     say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.classified:
-        say(f"limit     {in_words(spent, output)}")
+        say(f"limit     {in_words(spent, output, seconds)}")
     if tally.failed:
         print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
     return DIFFERS if tally.failed else 0
@@ -286,27 +285,29 @@ def _with_classes(
         yield Classified(name, "", classes, label)
 
 
-def limit(spent: Spent, output: float) -> str:
+def limit(spent: Spent, output: float, run: float) -> str:
     """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
 
-    The first three are waited for while results are selected and written. So they are the limit even if they
-    take less time than these, unless they take next to none: then they were done before they were needed.
+    The first three are waited for by whoever writes results. So they are the limit even if results take more
+    time, unless the waits are so short that they were hardly more than a look whether the work is done.
 
     Parameters
     ----------
     output
-        The share of the time of the run in which results were written.
+        Seconds in which results were written.
+    run
+        Seconds of the run.
     """
     waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
     longest = max(waits, key=waits.__getitem__)
-    if output >= ALONE:
+    if output > (1 - LONG) * run:
         return "output"
-    if waits[longest] > (1 - ALONE) * spent.seconds:
+    if waits[longest] > LONG * (spent.seconds + output):
         return longest
-    return "output" if output > spent.results / (spent.seconds or 1.0) else "results"
+    return "output" if output > spent.results else "results"
 
 
-def in_words(spent: Spent, output: float) -> str:
+def in_words(spent: Spent, output: float, run: float) -> str:
     """The shares of the time, in words."""
     seconds = spent.seconds or 1.0
     shares = [
@@ -316,5 +317,5 @@ def in_words(spent: Spent, output: float) -> str:
         f"classes {spent.results / seconds:.0%}",
     ]
     decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
-    written = f"; results were written for {output:.0%} of the run"
-    return f"{limit(spent, output)}; shares of the time: {', '.join(shares)}{written}{decoding}"
+    written = f"; results were written for {output / run:.0%} of the run"
+    return f"{limit(spent, output, run)}; shares of the time: {', '.join(shares)}{written}{decoding}"
