@@ -38,7 +38,7 @@ from mini_dnn.device.gpus import Place, places
 from mini_dnn.measuring.answers import Job, Kept, by_team
 from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.machine import commit, cpu_name, versions
-from mini_dnn.measuring.pictures import Spent
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.measuring.scaling import Serving, rates
 from mini_dnn.measuring.served import Served
 from mini_dnn.measuring.serving import Service

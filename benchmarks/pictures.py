@@ -8,7 +8,8 @@ weights are random, as neither decoding nor kernels ask what they are. Measured 
 - one file at a time, from its name to the probabilities of its classes: all of it, and what is left without
   decoding and resizing, at the median and at the 99th percentile;
 - the folder, as ``run.py classify`` takes it: decoded on all cores, beside copies and kernels;
-- the same pictures decoded already, from a file of bytes that is mapped to memory;
+- the same pictures decoded already, from files of bytes that are mapped to memory, as rows and as planes;
+- these files by ``run.py classify`` itself, with what it says of its limit, also with ``--gpus 1``;
 - batches of bytes that lie in pinned memory, beside their copies alone and the kernels alone.
 """
 
@@ -17,7 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,8 +35,10 @@ from whole_networks import Row, opened, replayed, turns
 
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
+from mini_dnn.measuring.answers import GPU_BATCH
 from mini_dnn.measuring.machine import commit, cpu_name, versions
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import RESNET18, build
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.ops.resnet import ResNetShape
@@ -49,6 +54,9 @@ COARSE = 16  # the content is noise of so many pixels, made smooth
 BATCHES = 200  # that are timed from pinned memory
 WARM = 10  # files that are not counted
 SEED = 0
+TIMES, REPEATS = 64, 32  # how often pictures are in a file, and how often a file is named
+END_BYTES = 2000  # of the program's output, in which its last lines are
+ROOT = Path(__file__).parents[1]
 NOTE = "milliseconds; pictures drawn at random"
 
 
@@ -93,24 +101,42 @@ def throughput(
     classifier: Classifier, variant: Variant, names: Sequence[Path], batch: int, device: Device, kind: str
 ) -> Row:
     """Of a folder, or of a file of pixels, with decoding, copies and kernels beside each other."""
-    found = sources([str(name) for name in names], None, classifier.recipe)
+    found, spent = sources([str(name) for name in names], None, classifier.recipe), Spent()
     with classifier.on_device(variant, batch, device) as (serve, size):
         feed = Feed(found, classifier.recipe, size, os.cpu_count() or 1)
         start = time.perf_counter()
-        count = sum(len(part) for part in serve((part.pixels for part in feed), Spent()))
+        count = sum(len(part) for part in serve((part.pixels for part in feed), spent))
         seconds = time.perf_counter() - start
     return {
         **{"kind": kind, "variant": variant.name, "batch": size, "pictures": count, "seconds": seconds},
         **{"images_per_s": count / seconds, "waited_share": feed.waited_s / seconds},
+        **{"copying_share": spent.copying / seconds, "network_share": spent.network / seconds},
         **{"decoding_s": feed.decoding_s, "workers": feed.workers},
     }
 
 
-def decoded_file(folder: Path, files: Iterable[Path], recipe: Recipe, times: int) -> Path:
-    """All pictures so many times, as one file of pixels."""
+def program(weights: Path, variant: Variant, names: Sequence[Path], kind: str, flags: Sequence[str]) -> Row:
+    """Of ``run.py classify``, by what it says."""
+    words = [sys.executable, str(ROOT / "run.py"), "classify", *map(str, names), "--network", "resnet18"]
+    words += ["--weights", str(weights), "--impl", variant.name, *flags]
+    with tempfile.TemporaryFile("w+") as out:
+        subprocess.run(words, stdout=out, check=True)
+        out.seek(max(0, out.tell() - END_BYTES))
+        said = out.read().splitlines()[-2:]
+    rate = re.search(r"^([\d,]+) of .* in ([\d.]+) s: ([\d,.]+) per second$", said[0])
+    assert rate, said
+    count, seconds, per_s = (float(text.replace(",", "")) for text in rate.groups())
+    row: Row = {"kind": kind, "variant": variant.name, "flags": list(flags), "pictures": count}
+    return {**row, "seconds": seconds, "images_per_s": per_s, "limit": said[1].partition(" ")[2].strip()}
+
+
+def decoded_files(folder: Path, files: Iterable[Path], recipe: Recipe, times: int) -> dict[str, Path]:
+    """All pictures so many times, as a file of rows of pixels and as one of planes."""
     pixels = np.array([decode(file, recipe) for file in files])
-    np.save(folder / "pixels.npy", np.concatenate([pixels] * times))
-    return folder / "pixels.npy"
+    forms = {"rows": pixels, "planes": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
+    for name, form in forms.items():
+        np.save(folder / f"{name}.npy", np.concatenate([form] * times))
+    return {name: folder / f"{name}.npy" for name in forms}
 
 
 def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = BATCHES) -> Row:
@@ -172,10 +198,11 @@ def said(row: Row) -> str:
         ]
         words = f"{', '.join(parts)} ms; {row['over_longer']:.3f} of the longer"
         return f"{row['variant']}, {row['batch']} images of bytes in pinned memory: {words}"
-    words = f"{row['images_per_s']:,.0f} images/s in batches of {row['batch']}, {row['workers']} workers"
-    return (
-        f"{row['variant']}, {row['kind']}: {words}, waited {row['waited_share']:.0%} of the time for pixels"
-    )
+    words = f"{row['variant']}, {row['kind']}: {row['images_per_s']:,.0f} images/s"
+    if "limit" in row:
+        return " ".join([words, *row["flags"], f"\n  limit: {row['limit']}"])
+    shares = [f"{name} {row[f'{name}_share']:.0%}" for name in ("waited", "copying", "network")]
+    return f"{words} in batches of {row['batch']}, {row['workers']} workers; of the time: {', '.join(shares)}"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -195,7 +222,7 @@ def main(words: Sequence[str] | None = None) -> int:
         classifier = classifier_at_random(folder)
         (folder / "pictures").mkdir()
         files = draw_pictures(folder / "pictures", given.pictures)
-        some = decoded_file(folder, files[: given.batch], classifier.recipe, 32)
+        decoded = decoded_files(folder, files[: given.batch], classifier.recipe, TIMES)
         problem = replace(ResNetShape.like(RESNET18, given.batch), dtype="uint8")
 
         def add(row: Row) -> None:
@@ -206,7 +233,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
         add(pinned(variant, problem, device))
         add(latency(classifier, variant, files[:300], device))
-        add(throughput(classifier, variant, [some], given.batch, device, "decoded"))
+        for form, file in decoded.items():
+            kind, named = f"decoded, {form}", [file] * REPEATS
+            add(throughput(classifier, variant, named, GPU_BATCH, device, kind))
+            for flags in ([], ["--gpus", "1"]):
+                add(program(folder / "weights.h5", variant, named, f"classify, {form}", flags))
         add(throughput(classifier, variant, [folder / "pictures"], given.batch, device, "files"))
     return 0
 

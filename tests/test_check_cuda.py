@@ -8,19 +8,23 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sanitizer_samples import DIVERGENT, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS
 
 from mini_dnn.checking import on_gpu as check_cuda
-from mini_dnn.checking import sanitizer
+from mini_dnn.checking import sanitizer, workload
 from mini_dnn.checking.verdicts import Run
 from mini_dnn.cli import main
 from mini_dnn.device import tools
+from mini_dnn.device.cuda import CudaDevice
+from mini_dnn.device.cuda_buffer import CudaBuffer
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import DeviceError, MiniDnnError
 from mini_dnn.ops.conv2d import ConvShape
-from mini_dnn.variant import Variant
+from mini_dnn.profiling.workload import UnfilledCudaDevice
+from mini_dnn.variant import Variant, find
 
 TESTS = Path(__file__).parent
 ODD = "2,1,9,21,3,2,5"
@@ -74,6 +78,22 @@ def edited(folder: Path, variant: Variant, file: str, old: str, new: str) -> str
 
 def check(*words: str) -> int:
     return main(["check", "--device", "cuda", "--shapes", *SHAPES, *words])
+
+
+@pytest.mark.parametrize("kind", [workload.WatchedCudaDevice, UnfilledCudaDevice])
+def test_only_what_the_copy_engine_may_write_is_filled_for_initcheck(
+    kind: type[CudaDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention = find("attention/v9")
+    planned = attention.planned(attention.operation.parse("1,1,65,64,fp16"), 232_448)
+    device = kind.__new__(kind)  # no GPU
+    device._unfilled, device.mapped = True, planned.mapped  # type: ignore[attr-defined]
+    filled: list[str] = []
+    monkeypatch.setattr(CudaDevice, "fill", lambda self, buffer: filled.append(buffer.name))
+    for name in planned.arrays:
+        device.fill(CudaBuffer(name, (1,), np.dtype("float16"), 0, 2))
+    assert filled == ["o"]
+    assert M1.planned(M1.operation.parse(ODD), 48_000).mapped == ()
 
 
 class TestVerb:
@@ -136,6 +156,19 @@ class TestVerb:
             "refused": "",
             "kinds": [],
         }
+
+    def test_what_initcheck_cannot_see_is_told(
+        self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        install()
+        out = tmp_path / "verdict.json"
+        words = ["--impl", "attention/v9", "--shapes", "1,1,65,64,fp16", "--json", str(out)]
+        assert main(["check", "--device", "cuda", *words]) == 0
+        note = "does not see what the copy engine writes through a tensor map: to initcheck, o is filled"
+        assert f"note: compute-sanitizer {note}" in capsys.readouterr().out
+        assert note in json.loads(out.read_text())["note"]
+        assert check("--impl", "m1") == 0
+        assert "note: " not in capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("limit", "status", "told"),

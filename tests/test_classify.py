@@ -17,7 +17,8 @@ from mini_dnn.cli.classified import Classified, plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring import answers
-from mini_dnn.measuring.pictures import Classifier, Spent, top
+from mini_dnn.measuring.pictures import Classifier, top
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.weights import WeightsInfo, save
@@ -273,7 +274,7 @@ def test_files_that_exist_are_left_alone(
 def test_nothing_is_written_half(
     error: BaseException, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: object) -> None:
+    def broken(*args: object, **more: object) -> None:
         raise error
 
     monkeypatch.setattr(answers, "top", broken)
@@ -297,7 +298,7 @@ def test_nothing_is_written_half(
         (["x.png", "--impl", "m3"], "it computes conv2d, but the vision transformer needs vit"),
         (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
         (["x.png", "--json", "/"], "is a folder; name a file in it"),
-        (["x.png", "--recipe", "/nowhere"], "cannot be used: No such file"),
+        (["x.png", "--recipe", "/nowhere/recipe.json"], "cannot be used: No such file"),
         (["x.png", "--weights", "/nowhere.h5"], "there is no such file"),
     ],
 )
@@ -352,27 +353,38 @@ def test_names_of_classes() -> None:
 
 def test_the_likeliest_classes() -> None:
     given = np.array([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
-    assert top(given, 2).tolist() == [[1, 2], [0, 2]]
+    classes, probabilities = top(given, 2)
+    assert classes.tolist() == [[1, 2], [0, 2]]
+    assert probabilities.tolist() == [[0.5, 0.3], [0.4, 0.4]]
+    assert given.tolist() == [[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]
     many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many that are alike
     for count in (1, 5, 40):
-        assert top(many, count).tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
+        classes, probabilities = top(many, count)
+        assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
+        assert probabilities.tolist() == (-np.sort(-many, axis=1)[:, :count]).tolist()
     given[1, 1] = np.nan
     with pytest.raises(MiniDnnError, match="no numbers: its weights are damaged"):
         top(given, 1)
 
 
 @pytest.mark.parametrize(
-    ("spent", "limit"),
+    ("spent", "output", "limit"),
     [
-        (Spent(2.0, waited=1.2, decoding=2.0), "decoding"),
-        (Spent(2.0, waited=0.8), "network"),
-        (Spent(2.0, copying=1.2), "copies"),
-        (Spent(2.0, results=1.2), "results"),
+        (Spent(1.9, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
+        (Spent(0.9, waited=0.1, network=0.8), 1.1, "network"),  # results are written meanwhile
+        (Spent(0.9, copying=0.6, network=0.2), 1.1, "copies"),
+        (Spent(0.9, network=0.3), 1.1, "output"),
+        (Spent(1.5, network=0.4), 0.5, "results"),
+        (Spent(2.0, network=1.9), 1.9, "output"),  # in a process that waits for the one that writes
+        (Spent(0.2, network=0.1), 1.8, "output"),
+        (Spent(4.0, network=3.0, waited=0.1), 0.0, "network"),
+        (Spent(), 0.0, "results"),
     ],
 )
-def test_what_limited(spent: Spent, limit: str) -> None:
-    assert classify.limit(spent) == limit
-    assert classify.in_words(spent).startswith(limit)
+def test_what_limited(spent: Spent, output: float, limit: str) -> None:
+    """Of a run of two seconds."""
+    assert classify.limit(spent, output, 2.0) == limit
+    assert classify.in_words(spent, output, 2.0).startswith(limit)
 
 
 def test_the_examples_of_the_page(

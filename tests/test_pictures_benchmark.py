@@ -1,5 +1,6 @@
 """benchmarks/pictures.py: from pictures' files to classes, measured with what a clock would say."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,20 @@ def test_every_part_is_measured(
     row = pictures.throughput(classifier, variant, [folder], 2, emulator, "files")
     assert (row["pictures"], row["batch"]) == (4, 2)
     assert row["decoding_s"] > 0
-    stack = pictures.decoded_file(tmp_path, files[:1], classifier.recipe, 3)
-    row = pictures.throughput(classifier, variant, [stack], 2, emulator, "decoded")
-    assert (row["pictures"], row["decoding_s"]) == (3, 0)
-    assert "v2_layers, decoded: " in pictures.said(row)
+    decoded = pictures.decoded_files(tmp_path, files[:1], classifier.recipe, 3)
+    assert {name: np.load(file).shape for name, file in decoded.items()} == {
+        "rows": (3, 12, 12, 3),
+        "planes": (3, 3, 12, 12),
+    }
+    for form, file in decoded.items():
+        row = pictures.throughput(classifier, variant, [file], 2, emulator, f"decoded, {form}")
+        assert (row["pictures"], row["decoding_s"]) == (3, 0)
+        assert f"v2_layers, decoded, {form}: " in pictures.said(row)
+    flags = ["--device", "emulator", "--top", "3"]
+    row = pictures.program(tmp_path / "weights.h5", variant, decoded.values(), "classify", flags)
+    assert row["pictures"] == 6
+    assert re.match(r"(network|results); shares of the time: the network \d+%, ", row["limit"])
+    assert f"--top 3 \n  limit: {row['limit']}" in pictures.said(row)
     problem = replace(ResNetShape.like(TINY, 2), dtype="uint8")
     row = pictures.pinned(variant, problem, emulator, 2)
     assert row["over_longer"] == pytest.approx(np.median(row["ms"]) / 40)

@@ -141,6 +141,33 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
                 next(resident.serve_in_place(lambda room, count=count: count))
 
 
+def test_batches_that_others_write(network: Network, device: Device) -> None:
+    """A batch is begun while the one before it is written, and the device gets neither too early."""
+    images = to_float(pictures(8 * 6))
+    with closing(opened(network, find_step("whole"), device, LenetBatch(8))) as resident:
+        expected = resident.predict(images)
+        starts, begun, calls = iter(range(0, len(images), 8)), [], []
+
+        def fill(room: np.ndarray) -> int:
+            start = next(starts, None)
+            if start is None:
+                return 0
+            room[:] = 0
+            begun.append((room, start))
+            calls.append(f"begin {start // 8}")
+            return 8
+
+        def written(room: np.ndarray) -> None:
+            given, start = begun.pop(0)
+            assert room is given
+            room[:] = images[start : start + 8]
+            calls.append(f"written {start // 8}")
+
+        np.testing.assert_array_equal(np.concatenate(list(resident.serve_in_place(fill, written))), expected)
+    order = [word for i in range(5) for word in (f"begin {i + 1}", f"written {i}")]
+    assert calls == ["begin 0", *order, "written 5"]
+
+
 @pytest.mark.parametrize("step", ["whole", "tensor"])
 def test_one_image_is_not_copied(
     step: str, network: Network, device: Device, monkeypatch: pytest.MonkeyPatch

@@ -18,9 +18,11 @@ from mini_dnn.cli import classify, main
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Answers, Kept
 from mini_dnn.measuring.elsewhere import plain, source_of
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import ResNetSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.pictures import stacks
 from mini_dnn.pictures.decode import decode
 from mini_dnn.pictures.feed import Feed
 from mini_dnn.pictures.recipe import Recipe
@@ -113,6 +115,22 @@ def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pixels(f"{tmp_path}/one.h5")[1], given)
     with pytest.raises(UsageError, match="there is no array 'elsewhere' in it"):
         sources([f"{tmp_path}/one.h5:elsewhere"], None, GREY)
+
+
+@pytest.mark.parametrize("block", [0, 512])
+def test_an_array_that_lies_in_an_hdf5_file_as_it_is_is_mapped(tmp_path: Path, block: int) -> None:
+    """Threads then copy from it side by side, as from a ``.npy`` file; others are read by HDF5."""
+    given = np.random.default_rng(0).integers(0, 256, (9, 8, 8, 1), np.uint8)
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=block) as file:
+        file["before"] = np.arange(5)
+        file["images"] = given
+        file.create_dataset("chunked", data=given, chunks=(2, 8, 8, 1))
+        file.create_dataset("never", given.shape, np.uint8)
+    kinds = {"images": np.memmap, "chunked": h5py.Dataset, "never": h5py.Dataset}
+    for name, kind in kinds.items():
+        with stacks.opened(tmp_path / "x.h5", name) as found:
+            assert type(found) is kind
+            np.testing.assert_array_equal(found[2:], 0 * given[2:] if name == "never" else given[2:])
 
 
 def test_shards_of_all_kinds(tmp_path: Path) -> None:

@@ -94,15 +94,26 @@ def check_cuda(
     if problems is None and any(result.refused or result.finding for result in results):
         more, also = _round(variant, [p for p in operation.spare if p not in operation.check], seed, progress)
         results, seen = [*results, *more], seen or also
-    device, arch = seen or ("no GPU was needed", 0)
+    run = seen or Run(None, "no GPU was needed", 0)
     least = 1 if problems is not None else LEAST
-    return Report(variant.name, operation.name, seed, tuple(results), device, arch, least, operation.traits)
+    note = sanitizer.unseen(run.mapped)
+    return Report(
+        variant.name,
+        operation.name,
+        seed,
+        tuple(results),
+        run.device,
+        run.arch,
+        least,
+        operation.traits,
+        note,
+    )
 
 
 def _round(
     variant: Variant, problems: Sequence[Any], seed: int, progress: Progress | None
-) -> tuple[list[Result], tuple[str, int] | None]:
-    """A result for each problem; the GPU's description and compute capability, if it was needed."""
+) -> tuple[list[Result], Run | None]:
+    """A result for each problem; the run at the first one, if a GPU was needed."""
     limits = {problem: variant.limit_for(problem) for problem in problems}
     accepted = tuple(problem for problem, limit in limits.items() if not limit)
     folder = Path(tempfile.mkdtemp(prefix="mini_dnn-check-"))
@@ -120,7 +131,7 @@ def _round(
         else Result(problem, next(iter(found[problem]), None), more=tuple(found[problem][1:]))
         for problem, limit in limits.items()
     ]
-    return results, (runs[0].device, runs[0].arch) if runs else None
+    return results, runs[0] if runs else None
 
 
 def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict[Any, list[Finding]]:

@@ -45,6 +45,7 @@ class Report:
     arch: int  # compute capability times ten
     least: int = 1  # problems that have to run for a verdict
     traits: Traits = field(default_factory=dict)  # see `Operation`
+    note: str = ""  # what a checker could not see
 
     @property
     def ran(self) -> list[Result]:
@@ -88,7 +89,8 @@ class Report:
         """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
 
         ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, how many problems were run; ``enough``:
-        they were enough for a verdict; and ``clean``: they were, and nothing was found.
+        they were enough for a verdict; and ``clean``: they were, and nothing was found. ``note``: what a
+        checker could not see, and what was done instead; or empty.
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
         limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
         its blocks were run; ``kinds`` of its findings.
@@ -108,6 +110,7 @@ class Report:
             "ran": len(self.ran),
             "enough": self.enough,
             "clean": self.clean,
+            "note": self.note,
             "shapes": [
                 {
                     **r.problem.fields,

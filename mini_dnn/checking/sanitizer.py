@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,8 @@ FOUND = 86  # exit status that means findings, and nothing else
 PRINT_LIMIT = 1000  # records that are printed; the summary counts all
 PADDING_BYTES = 4096  # behind each allocation, in memcheck
 SHOWN_FINDINGS = 10
+UNSEEN = "compute-sanitizer does not see what the copy engine writes through a tensor map: to initcheck, {} "
+UNSEEN += "filled with NaN before, which a read of an element that no kernel wrote brings into the results"
 
 LINE = re.compile(r"^=+ (?P<indent> *)(?P<text>\S.*)$")
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (?P<count>\d+)")
@@ -147,6 +150,11 @@ def command(tool: str, work: Work, subtool: str, messages: Path) -> list[str]:
         "racecheck": ["--racecheck-report", "all"],
     }.get(subtool, [])
     return [*words, *work.command(*(["--unfilled"] if subtool == "initcheck" else []))]
+
+
+def unseen(arrays: Sequence[str]) -> str:
+    """A note about arrays that the copy engine may write; empty if there are none."""
+    return UNSEEN.format(f"{', '.join(arrays)} {'is' if len(arrays) == 1 else 'are'}") if arrays else ""
 
 
 def summary(text: str) -> int | None:

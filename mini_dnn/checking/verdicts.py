@@ -47,6 +47,7 @@ class Run:
     launch: Finding | None = None  # a launch that the GPU would refuse: nothing was run
     failure: str = ""  # what the driver said
     allocations: tuple[Allocation, ...] = ()
+    mapped: tuple[str, ...] = ()  # see `Planned.mapped`
 
 
 def verdicts(

@@ -9,7 +9,7 @@ import argparse
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -40,12 +40,14 @@ class WatchedCudaDevice(CudaDevice):
     ----------
     unfilled
         Leave fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for.
+        Those that the copy engine may write are filled, as initcheck does not see that they are written.
     """
 
     def __init__(self, unfilled: bool) -> None:
         super().__init__()
         self.allocations: list[Allocation] = []
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
+        self.mapped: Collection[str] = ()  # see `Planned.mapped`
         self._unfilled = unfilled
 
     def empty(
@@ -59,7 +61,7 @@ class WatchedCudaDevice(CudaDevice):
 
     def fill(self, buffer: Buffer) -> None:
         """Fill a buffer, unless it is to stay as it is."""
-        if not self._unfilled:
+        if not self._unfilled or buffer.name in self.mapped:
             super().fill(buffer)
 
     def static_shared_bytes(self, module: Module) -> Callable[[str], int]:
@@ -82,6 +84,8 @@ def run_problem(
 
     planned = plan(problem.batch)
     device.axes = {name: array.axes for name, array in planned.arrays.items()}
+    device.mapped = planned.mapped
+    result = replace(result, mapped=planned.mapped)
     try:
         module = device.compile(planned.source, planned.defines)
     except SharedMemoryError as error:

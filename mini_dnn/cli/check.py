@@ -205,7 +205,8 @@ def describe(report: Report) -> list[str]:
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         lines += [f"   shape    {problems[0]}{more}", f"   cure     {finding.cure}"]
-    return [*lines, "", f"{report.variant}: {_summary(report)} (seed {report.seed})"]
+    noted = ["", f"note: {report.note}"] if report.note else []
+    return [*lines, *noted, "", f"{report.variant}: {_summary(report)} (seed {report.seed})"]
 
 
 def problems_in(report: Report, source: Path) -> list[str]:

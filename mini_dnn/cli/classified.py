@@ -7,9 +7,8 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from mini_dnn.cli.common import check_output
 from mini_dnn.errors import UsageError
@@ -32,13 +31,13 @@ COLUMNS = {  # of tables, and their types in a Parquet file
 }
 LABEL = {"label": "int32"}  # one more, where labels are given
 DIGITS = 6  # of a probability
+PERCENT = tuple(f"{n / 1000:.1%}" for n in range(1001))  # probabilities for people, ready to be written
 GROUP = 5_000  # rows that are written at a time to a table by columns
 
 Row = tuple[str | int | float | None, ...]  # of `COLUMNS`, and `LABEL`
 
 
-@dataclass(frozen=True)
-class Classified:
+class Classified(NamedTuple):
     """One picture, and what is on it; or why nobody knows."""
 
     file: str
@@ -138,7 +137,7 @@ class Writer:
             sys.stdout.flush()
             print(f"error: {plain(result.file)}: {result.error}", file=sys.stderr, flush=True)
         elif self._people:
-            classes = ", ".join(f"{p:.1%} {name}" for _, name, p in result.classes)
+            classes = ", ".join([f"{PERCENT[round(1000 * p)]} {name}" for _, name, p in result.classes])
             print(f"{plain(result.file)}: {classes}")
         if self._json:
             self._json.write("\n  " if self._first else ",\n  ")
@@ -210,6 +209,8 @@ def pyarrow() -> tuple[Any, Any]:
 
 def plain(name: str) -> str:
     """A name without control characters, which a terminal would interpret."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in name)
 
 

@@ -20,17 +20,18 @@ from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.measuring.answers import Answers, Kept
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Answers, Kept
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import read_regular
 from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
-from mini_dnn.pictures.sources import SHARD, sources
+from mini_dnn.pictures.sources import DECODED_SHARD, SHARD, sources
 from mini_dnn.progress import Bar
 from mini_dnn.work import EXECUTORS
 
-BATCH = 32
+LONG = 0.25  # of the time: who waits so long has not enough work
 MOST_RECIPE_BYTES = 1 << 16
 
 
@@ -56,7 +57,10 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
     parser.add_argument(
-        "--batch", type=int, default=BATCH, metavar="N", help=f"pictures at a time (default {BATCH})"
+        "--batch",
+        type=int,
+        metavar="N",
+        help=f"pictures at a time (default {GPU_BATCH} on a GPU, {BATCH} otherwise)",
     )
     parser.add_argument("--gpus", metavar="all|N|LIST", help=GPUS)
     add_flags(parser, FORMATS)
@@ -113,10 +117,9 @@ def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> Non
     parser.add_argument(
         "--shard",
         type=int,
-        default=SHARD,
         metavar="N",
         help="number of pictures that a GPU processes, and whose results are stored, at a time (default "
-        "%(default)s)",
+        f"{SHARD}; {DECODED_SHARD} if all pictures are decoded)",
     )
     for name in formats:
         parser.add_argument(f"--{name}", metavar="FILE", help=FORMATS[name])
@@ -156,6 +159,7 @@ def run(args: argparse.Namespace) -> int:
             "number"
         )
     found = sources(args.pictures, args.list, classifier.recipe)
+    args.shard = args.shard or (DECODED_SHARD if found.are_decoded else SHARD)
     labels = Labels(args.labels, classifier.classes) if args.labels else None
     if labels:
         labels.check(found.count)
@@ -183,12 +187,14 @@ def run(args: argparse.Namespace) -> int:
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
         writer = stack.enter_context(outputs.open(describe, bool(labels)))
         expected = iter(labels or repeat(None))
-        start, spent, tally = time.perf_counter(), Spent(), Tally()
+        start, output, spent, tally = time.perf_counter(), 0.0, Spent(), Tally()
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
+                since = time.perf_counter()
                 for result in _with_classes(answers, classifier, expected, tally):
                     writer.add(result)
                 bar.update(tally.done)
+                output += time.perf_counter() - since
         seconds = time.perf_counter() - start
         writer.end(
             {
@@ -200,7 +206,8 @@ def run(args: argparse.Namespace) -> int:
                 "waited_for_pictures_seconds": spent.waited,
                 "copying_seconds": spent.copying,
                 "network_seconds": spent.network,
-                "limit": limit(spent),
+                "output_seconds": output,
+                "limit": limit(spent, output, seconds),
             }
         )
     opened.remove()
@@ -210,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
     rate = f"{tally.classified / seconds:,.1f} per second"
     say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.classified:
-        say(f"limit     {in_words(spent)}")
+        say(f"limit     {in_words(spent, output, seconds)}")
     if tally.failed:
         print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
     return DIFFERS if tally.failed else 0
@@ -278,18 +285,29 @@ def _with_classes(
         yield Classified(name, "", classes, label)
 
 
-def limit(spent: Spent) -> str:
-    """The part that took the most time: ``"decoding"``, ``"copies"``, ``"results"`` or ``"network"``."""
-    shares = {
-        "network": spent.network,
-        "decoding": spent.waited,
-        "copies": spent.copying,
-        "results": spent.results,
-    }
-    return max(shares, key=shares.__getitem__)
+def limit(spent: Spent, output: float, run: float) -> str:
+    """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
+
+    The first three are waited for by whoever writes results. So they are the limit even if results take more
+    time, unless the waits are so short that they were hardly more than a look whether the work is done.
+
+    Parameters
+    ----------
+    output
+        Seconds in which results were written.
+    run
+        Seconds of the run.
+    """
+    waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
+    longest = max(waits, key=waits.__getitem__)
+    if output > (1 - LONG) * run:
+        return "output"
+    if waits[longest] > LONG * (spent.seconds + output):
+        return longest
+    return "output" if output > spent.results else "results"
 
 
-def in_words(spent: Spent) -> str:
+def in_words(spent: Spent, output: float, run: float) -> str:
     """The shares of the time, in words."""
     seconds = spent.seconds or 1.0
     shares = [
@@ -299,4 +317,5 @@ def in_words(spent: Spent) -> str:
         f"classes {spent.results / seconds:.0%}",
     ]
     decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
-    return f"{limit(spent)}; shares of the time: {', '.join(shares)}{decoding}"
+    written = f"; results were written for {output / run:.0%} of the run"
+    return f"{limit(spent, output, run)}; shares of the time: {', '.join(shares)}{written}{decoding}"

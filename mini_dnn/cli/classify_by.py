@@ -18,7 +18,8 @@ from mini_dnn.measuring.answers import ABOUT, Answers, Job, Kept, by_team, by_th
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.elsewhere import Elsewhere
 from mini_dnn.measuring.machine import cpu_name
-from mini_dnn.measuring.pictures import Classifier, Spent
+from mini_dnn.measuring.pictures import Classifier
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.pictures.feed import MANY
 from mini_dnn.pictures.sources import Sources
 from mini_dnn.running.team import Team
@@ -45,12 +46,10 @@ def open_classifier(
 ) -> Opened:
     """What classifies: an engine, processes for GPUs, or this process with a device or with NumPy."""
     total, cores = found.count, len(os.sched_getaffinity(0))
-    parts = -(-total // args.batch)
     impl = "" if args.impl in (None, HOST) else args.impl
-    batch = -(-total // parts) if total <= args.shard else args.batch
-    job = Job(
-        args.network, args.weights, classifier.recipe, impl, batch, args.top, args.workers or cores, False
-    )
+    few = total if total <= args.shard else 0
+    workers = args.workers or cores
+    job = Job(args.network, args.weights, classifier.recipe, impl, args.batch, args.top, workers, False, few)
     if args.executor:
         _check_impl(args.impl, classifier)
         return _by_engine(args, job, found, folder)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from mini_dnn.cli import classify
 from mini_dnn.cli.classified import FORMATS
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH
 from mini_dnn.measuring.inference import STEPS_OF, find_step
 
 OTHERS = tuple(name for name in FORMATS if name != "json")  # infer has --json for its own figures
@@ -19,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser, others: Iterable[str]) -> None:
         "pictures",
         "Classify pictures from files of any size, instead of the data set's test images: see "
         "docs/datasets.md. --json then has an entry for each picture, and --batch is the number of pictures "
-        f"at a time (default {classify.BATCH}).",
+        f"at a time (default {GPU_BATCH} on a GPU, {BATCH} otherwise).",
     )
     group.add_argument(
         "--pictures",
@@ -76,6 +77,5 @@ def run(args: argparse.Namespace) -> int:
     if args.resident:
         found = find_step(args.resident, args.network)
         args.impl = found.name if args.resident in steps else args.resident
-    args.batch = classify.BATCH if args.batch is None else args.batch
     args.json = str(args.json) if args.json else None
     return classify.run(args)

@@ -251,5 +251,7 @@ def _sanitizer(job: Job, subtool: str | None) -> tuple[list[str], int]:
     for name in sanitizer.SUBTOOLS if subtool in (None, "all") else [subtool]:
         outcome = sanitizer.check(job, name)
         lines += _say(sanitizer.describe(outcome, job.variant.source))
+        if name == "initcheck" and (note := sanitizer.unseen(job.mapped())):
+            lines += _say([f"note: {note}"])
         status = FINDINGS if outcome.findings else status
     return lines, status

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,7 +19,8 @@ import numpy as np
 from mini_dnn.device import Device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import code_of
-from mini_dnn.measuring.pictures import Classifier, Serve, Spent, top
+from mini_dnn.measuring.pictures import Classifier, Serve, top
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import write_atomically
 from mini_dnn.pictures.feed import Batch, Decoders, Feed
 from mini_dnn.pictures.recipe import Recipe
@@ -27,6 +28,7 @@ from mini_dnn.pictures.sources import Shard, Source
 from mini_dnn.running.team import Team
 from mini_dnn.variant import Variant, find
 
+BATCH, GPU_BATCH = 32, 256  # pictures at a time, of which a GPU has no use for few
 ABOUT = "about"  # an item of work that is no shard: see `Job`
 KEPT, DIGITS = ".npz", 64  # of the names of files with answers
 
@@ -72,23 +74,26 @@ class Job:
     impl
         A name of the variant; the best for the device if empty.
     batch
-        Pictures at a time, at most.
+        Pictures at a time, at most; as many as suit the device if None.
     top
         Classes a picture.
     workers
         That decode, in each process.
     many
         Whether the pictures are so many that it pays to start processes that decode.
+    few
+        How many pictures there are, if they are few, for batches of equal size.
     """
 
     network: str
     weights: Path | None
     recipe: Recipe
     impl: str
-    batch: int
+    batch: int | None
     top: int
     workers: int
     many: bool
+    few: int = 0
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -116,12 +121,17 @@ class Job:
         decoders = Decoders(self.workers)
         try:
             if device is None:
-                yield Answering(self, self.classifier.on_host, self.batch, decoders)
+                yield Answering(self, self.classifier.on_host, self._size(BATCH), decoders)
                 return
-            with self.classifier.on_device(self.variant(device), self.batch, device) as (serve, size):
+            most = self._size(GPU_BATCH if device.name == "cuda" else BATCH)
+            with self.classifier.on_device(self.variant(device), most, device) as (serve, size):
                 yield Answering(self, serve, size, decoders)
         finally:
             decoders.close()
+
+    def _size(self, suits: int) -> int:
+        most = self.batch or suits
+        return -(-self.few // -(-self.few // most)) if self.few else most
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ class Answering:
         """What is on pictures, a batch at a time, and where the time goes."""
         feed = Feed(sources, self.job.recipe, self.size, self.decoders, self.job.many)
         parts: deque[Batch] = deque()  # under way
-        start = time.perf_counter()
+        since = time.perf_counter()
 
         def pixels() -> Iterator[np.ndarray]:
             for batch in feed:
@@ -157,20 +167,21 @@ class Answering:
                 k = self.job.top
                 yield Answers(batch.names, batch.errors, np.empty((0, k), np.int64), np.empty((0, k)))
 
+        def found() -> Iterator[Answers]:
+            for chosen, likeliest in self.serve(pixels(), spent, partial(top, count=self.job.top)):
+                yield from broken()
+                batch = parts.popleft()
+                yield Answers(batch.names, batch.errors, chosen, likeliest)
+            yield from broken()
+
         def count() -> None:
-            spent.seconds = time.perf_counter() - start
+            spent.seconds += time.perf_counter() - since
             spent.waited, spent.decoding = feed.waited_s, feed.decoding_s
 
-        for probabilities in self.serve(pixels(), spent):
-            begun = time.perf_counter()
-            chosen = top(probabilities, self.job.top)
-            likeliest = np.take_along_axis(probabilities, chosen, axis=1)
-            spent.results += time.perf_counter() - begun
-            yield from broken()
-            batch = parts.popleft()
+        for answers in found():
             count()
-            yield Answers(batch.names, batch.errors, chosen, likeliest)
-        yield from broken()
+            yield answers
+            since = time.perf_counter()
         count()
 
 

@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from mini_dnn import ops
 from mini_dnn.datasets import ALL, NAMES, names, resize
 from mini_dnn.device import Device
 from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.measuring.pipeline import Finish, Pipeline, Spent
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
@@ -39,28 +39,16 @@ FEW = 16  # classes of a picture that are looked for one after the other
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
 
 
-@dataclass
-class Spent:
-    """Where the time of pictures went, in seconds."""
-
-    seconds: float = 0.0  # in all
-    waited: float = 0.0  # for pictures that were still to be decoded
-    decoding: float = 0.0  # of all workers that decode together
-    copying: float = 0.0  # on the host, from pixels as they are decoded to what a device reads
-    results: float = 0.0  # from probabilities to the likeliest classes
-
-    @property
-    def network(self) -> float:
-        """All else: the network, with copies to a device and from it."""
-        return max(0.0, self.seconds - self.waited - self.copying - self.results)
-
-    def add(self, other: Spent) -> None:
-        """Add what was spent elsewhere."""
-        for name, value in asdict(other).items():
-            setattr(self, name, getattr(self, name) + value)
+def same(probabilities: np.ndarray) -> np.ndarray:
+    """What is made of probabilities if nothing is."""
+    return probabilities
 
 
-Serve = Callable[[Iterable[np.ndarray], Spent], Iterator[np.ndarray]]  # pixels of batches -> probabilities
+class Serve(Protocol):
+    """A network that is ready."""
+
+    def __call__(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+        """What ``finish`` makes of the probabilities of each batch of pixels."""
 
 
 class Sizes(Protocol):
@@ -182,10 +170,13 @@ class Classifier:
         given = {"mean": self.recipe.mean, "deviation": self.recipe.deviation}
         return values(self.network) | {name: np.array(value, np.float32) for name, value in given.items()}
 
-    def on_host(self, batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
-        """Probabilities of each batch of pixels, by NumPy."""
+    def on_host(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+        """A `Serve`, by NumPy."""
         for pixels in batches:
-            yield self.known.host(self._formed(pixels, "float32"))
+            start = time.perf_counter()
+            found = self.known.host(self._formed(pixels, "float32"))
+            spent.network += time.perf_counter() - start
+            yield finish(found)
 
     def best(self, device: Device) -> Variant:
         """The variant that is taken where none is named: see `Operation.preferred`."""
@@ -231,34 +222,19 @@ class Classifier:
             raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
         problem = self.known.problem_of(images).with_batch(batch)
         weights = {name: self.weights[name] for name in problem.named("weight")}
-        resident = Resident(variant, problem, weights, device)
         (output,) = problem.named("out")
+        with ExitStack() as stack:
+            resident = Resident(variant, problem, weights, device)
+            stack.callback(resident.close)  # when no thread writes into its memory any more
+            pool = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
 
-        def put(inputs: np.ndarray, pixels: np.ndarray) -> None:
-            inputs[:] = self._formed(pixels, inputs.dtype.name)
+            def serve(batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
+                def finished(outputs: np.ndarray) -> Any:
+                    return finish(_softmax(outputs) if output == SCORES else outputs)
 
-        with ThreadPoolExecutor(cores := len(os.sched_getaffinity(0))) as pool:
+                yield from Pipeline(resident, self._formed, finished, pool, iter(batches), spent)
 
-            def serve(batches: Iterable[np.ndarray], spent: Spent) -> Iterator[np.ndarray]:
-                source = iter(batches)
-
-                def fill(inputs: np.ndarray) -> int:
-                    if (pixels := next(source, None)) is None:
-                        return 0
-                    start, n = time.perf_counter(), len(pixels)
-                    ends = [part * n // cores for part in range(cores + 1)]
-                    parts = [slice(*ab) for ab in pairwise(ends)]
-                    list(pool.map(put, (inputs[part] for part in parts), (pixels[part] for part in parts)))
-                    spent.copying += time.perf_counter() - start
-                    return n
-
-                for found in resident.serve_in_place(fill):
-                    yield _softmax(found) if output == SCORES else found
-
-            try:
-                yield serve, resident.problem.batch
-            finally:
-                resident.close()
+            yield serve, resident.problem.batch
 
 
 def _recipe(dataset: str, image: int, channels: int) -> Recipe:
@@ -305,12 +281,14 @@ _OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True), dtype=np.float64)
-    found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    """Probabilities, in the memory of the scores: new memory would take longer than the work."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
 
 
-def top(probabilities: np.ndarray, count: int) -> np.ndarray:
+def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
 
     Parameters
@@ -320,23 +298,28 @@ def top(probabilities: np.ndarray, count: int) -> np.ndarray:
 
     Returns
     -------
-    numpy.ndarray
-        (N, count) int64.
+    tuple of numpy.ndarray
+        The classes, (N, count) int64, and their probabilities.
 
     Raises
     ------
     MiniDnnError
         Some are no numbers.
     """
-    if not np.isfinite(probabilities).all():
+    if not np.isfinite(probabilities.sum(axis=1)).all():
         raise MiniDnnError(
             "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
             "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
         )
     if count > FEW:
-        return np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
-    left, found = probabilities.copy(), np.empty((len(probabilities), count), np.int64)
+        found = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+        return found, np.take_along_axis(probabilities, found, axis=1)
+    rows = np.arange(len(probabilities))
+    found = np.empty((len(rows), count), np.int64)
+    likeliest = np.empty((len(rows), count), probabilities.dtype)
     for rank in range(count):  # faster than a partition; of equal ones, argmax finds the first
-        found[:, rank] = left.argmax(axis=1)
-        left[np.arange(len(left)), found[:, rank]] = -1
-    return found
+        found[:, rank] = best = probabilities.argmax(axis=1)
+        likeliest[:, rank] = probabilities[rows, best]
+        probabilities[rows, best] = -1
+    np.put_along_axis(probabilities, found, likeliest, axis=1)
+    return found, likeliest

@@ -21,6 +21,7 @@ from mini_dnn.pictures.stacks import Stack, is_stack, stack
 STDIN = "-"
 MOST_LIST_BYTES = 1 << 30  # of a list of files
 SHARD = 1_000  # pictures
+DECODED_SHARD = 16_000  # pictures, which take no longer
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class Sources:
     def count(self) -> int:
         """How many pictures these are. They are counted once, for which folders and archives are read."""
         return sum(source.count if isinstance(source, Stack) else 1 for source in self)
+
+    @property
+    def are_decoded(self) -> bool:
+        """Whether all of them are."""
+        return all(is_stack(name) and not Path(name).is_dir() for name in self.names)
 
     def shards(self, size: int = SHARD) -> Iterator[Shard]:
         """All pictures, so many at a time."""

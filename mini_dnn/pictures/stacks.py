@@ -143,12 +143,21 @@ def opened(path: Path, array: str) -> Iterator[Any]:
         return
     # No lock: some network file systems refuse locks, and nothing is written.
     with h5py.File(path, "r", locking=False) as file:
-        yield _array(file, array)
+        yield _mapped(path, _array(file, array))
 
 
 def reason(error: Exception) -> str:
     """Why an array or a file cannot be read, in the words of an error of `opened`."""
     return str(error.strerror if isinstance(error, OSError) and error.strerror else error.args[0])
+
+
+def _mapped(path: Path, found: h5py.Dataset) -> Any:
+    """The array as memory if it lies in the file as it is, because HDF5 reads for one thread at a time."""
+    offset = found.id.get_offset()  # none of chunks
+    stored = found.id.get_storage_size() == found.nbytes  # not what was never written
+    if offset is None or not stored or found.dtype != np.uint8:
+        return found
+    return np.memmap(path, found.dtype, "r", offset, found.shape)
 
 
 def _array(file: h5py.File, name: str) -> h5py.Dataset:

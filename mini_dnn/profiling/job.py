@@ -29,6 +29,11 @@ class Job:
         chosen = [self.problems[only]] if only else self.problems.values()
         return [*words, "--shapes", *(problem.text for problem in chosen), *flags]
 
+    def mapped(self) -> list[str]:
+        """The arrays that the copy engine may write at any of the problems: see `Planned.mapped`."""
+        planned = [self.variant.planned(problem, shared_limit(0)) for problem in self.problems.values()]
+        return list(dict.fromkeys(name for one in planned for name in one.mapped))
+
     def kernels(self) -> list[str] | None:
         """Names of the variant's kernels; None if its plan also calls a library, whose names nobody knows."""
         steps = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -24,10 +24,17 @@ FAILED = 2  # exit status
 
 
 class UnfilledCudaDevice(CudaDevice):
-    """Leaves fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for."""
+    """Leaves fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for.
+
+    Those that the copy engine may write are filled, as initcheck does not see that they are written.
+    """
+
+    mapped: Collection[str] = ()  # see `Planned.mapped`
 
     def fill(self, buffer: Buffer) -> None:
-        """Do nothing."""
+        """Fill a buffer only if it is one of those."""
+        if buffer.name in self.mapped:
+            super().fill(buffer)
 
 
 def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device) -> None:
@@ -39,6 +46,8 @@ def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device)
         A batch that has to be split, whose launches would be more than the variant's.
     """
     for problem, arrays in given:
+        if isinstance(device, UnfilledCudaDevice):
+            device.mapped = variant.planned(problem, device.max_shared_bytes).mapped
         result = run(variant, problem, arrays, device)
         if result.steps > 1:
             raise DeviceError(

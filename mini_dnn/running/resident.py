@@ -7,8 +7,9 @@ next one is copied in (`Resident.serve`).
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import cycle
 from typing import Any
 
@@ -24,8 +25,11 @@ from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 
 SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
+FILLING = 2  # of them that may still be written on the host
 
 Fill = Callable[[np.ndarray], int]  # writes entries to the front of an array; how many, 0 for no more
+Served = Generator[np.ndarray, None, None]
+Written = Callable[[np.ndarray], None]  # waits until all that was begun to be written into an array is there
 
 
 class _Slot:
@@ -67,9 +71,12 @@ class _Slot:
         else:
             self._work()
 
-    def result(self) -> np.ndarray:
-        """Wait for the batch: its outputs."""
+    def wait(self) -> None:
+        """Wait for the batch."""
         self._device.synchronize(self._stream)
+
+    def result(self) -> np.ndarray:
+        """The outputs of the batch, which is done."""
         return self._outputs[: self._count].copy()
 
     def free(self) -> None:
@@ -130,6 +137,7 @@ class Resident:
 
         planned = plan(largest_part(plan, problem, device.free_bytes() // SLOTS))
         self.problem = planned.problem
+        self.device_s = 0.0  # in which batches were given to the device, and waited for
         self._device = device
         self._slots: list[_Slot] = []
         try:
@@ -162,7 +170,7 @@ class Resident:
 
         return self.serve_in_place(fill)
 
-    def serve_in_place(self, fill: Fill) -> Iterator[np.ndarray]:
+    def serve_in_place(self, fill: Fill, written: Written = lambda inputs: None) -> Served:
         """Like `serve`, of inputs that come to pinned memory straight away: the host copies nothing.
 
         Parameters
@@ -171,36 +179,52 @@ class Resident:
             Called when there is room for a batch, with a pinned array that the device reads from: it writes
             entries to its front and returns how many, or 0 when no more come. There are `SLOTS` such arrays,
             in turn; each still holds what was last written into it.
+        written
+            Called with each array before the device reads it, for a ``fill`` that only begins to write: other
+            threads may write a batch while this one waits for the device.
 
         Raises
         ------
         ShapeError
             ``fill`` returned more entries than the array has room for.
         """
+        slots, more = cycle(self._slots), True
+        filling: deque[tuple[_Slot, int]] = deque()
         waiting: deque[_Slot] = deque()
         try:
-            for slot in cycle(self._slots):
-                if len(waiting) == SLOTS:
-                    yield waiting.popleft().result()
-                count = fill(slot.inputs)
-                if not 0 <= count <= self.problem.batch:
-                    raise ShapeError(
-                        f"fill returned {count}; expected 0 to {self.problem.batch}: how many it wrote"
-                    )
-                if count == 0:
-                    break
-                slot.submit(count)
-                waiting.append(slot)
-            while waiting:
-                yield waiting.popleft().result()
+            while more or filling or waiting:
+                while more and len(filling) < FILLING and len(filling) + len(waiting) < SLOTS:
+                    slot = next(slots)
+                    count = fill(slot.inputs)
+                    if not 0 <= count <= self.problem.batch:
+                        raise ShapeError(
+                            f"fill returned {count}; expected 0 to {self.problem.batch}: how many it wrote"
+                        )
+                    more = count > 0
+                    if more:
+                        filling.append((slot, count))
+                if filling:
+                    slot, count = filling.popleft()
+                    written(slot.inputs)
+                    start = time.perf_counter()
+                    slot.submit(count)
+                    self.device_s += time.perf_counter() - start
+                    waiting.append(slot)
+                if waiting and (not filling or len(filling) + len(waiting) == SLOTS):
+                    slot = waiting.popleft()
+                    start = time.perf_counter()
+                    slot.wait()
+                    self.device_s += time.perf_counter() - start
+                    yield slot.result()
         finally:
             for slot in waiting:  # nobody asked for these; the device reads their inputs until they are done
-                slot.result()
+                slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
         """The outputs of one batch, as soon as they are there: see `serve`."""
         slot = self._slots[0]
         slot.submit(self._put(batch, slot.inputs))
+        slot.wait()
         return slot.result()
 
     def predict(self, inputs: np.ndarray, progress: Progress = lambda done: None) -> np.ndarray:

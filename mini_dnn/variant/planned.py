@@ -10,7 +10,7 @@ from typing import Any
 
 from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.ops import Array
-from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step, TensorMap
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,14 @@ class Planned:
     def copies_itself(self) -> bool:
         """Whether the plan itself copies inputs and outputs, instead of its caller."""
         return any(isinstance(step, CopyIn | CopyOut) for step in self.steps)
+
+    @property
+    def mapped(self) -> tuple[str, ...]:
+        """Outputs and scratch that kernels get as tensor maps, through which the copy engine may write."""
+        names = [arg.buffer for step in self.launches for arg in step.args if isinstance(arg, TensorMap)]
+        arrays = dict.fromkeys(self.views[name][0] if name in self.views else name for name in names)
+        written = {**self.problem.named("out"), **self.scratch}
+        return tuple(name for name in written if name in arrays)
 
     def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
         """Whether its buffers fit into this much memory, and its grids are within the limits of CUDA.

@@ -1,0 +1,119 @@
+"""Batches of pictures on their way through a network on a device, and where the time goes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, wait
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mini_dnn.running.resident import Resident
+
+PART_BYTES = 8 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
+SMALL_BYTES = 256 << 10  # what this thread has done before another one is awake
+LATER = 1  # batches whose results may be worked on while outputs of the next one are waited for
+
+Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> what the network takes, in a type
+Finish = Callable[[np.ndarray], Any]  # outputs -> results
+
+
+@dataclass
+class Spent:
+    """Where the time of pictures went, in seconds."""
+
+    seconds: float = 0.0  # in all, but for the time in which nobody asked for results
+    waited: float = 0.0  # for pictures that were still to be decoded
+    decoding: float = 0.0  # of all workers that decode together
+    copying: float = 0.0  # for copies on the host, from pixels as they are decoded to what a device reads
+    network: float = 0.0  # for the network: until the device had its work, and until that was done
+
+    @property
+    def results(self) -> float:
+        """All else: from the network's outputs to the likeliest classes."""
+        return max(0.0, self.seconds - self.waited - self.copying - self.network)
+
+    def add(self, other: Spent) -> None:
+        """Add what was spent elsewhere."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass(eq=False)
+class Pipeline:
+    """Results of each batch. Threads copy the next ones and work on results while the device computes.
+
+    Parameters
+    ----------
+    resident
+        The network.
+    formed
+        Gives pixels ``(N, rows, columns, channels) uint8`` the form that the network takes.
+    finish
+        Gives results of outputs.
+    pool
+        Threads.
+    batches
+        Of pixels.
+    spent
+        Where the time is added.
+    """
+
+    resident: Resident
+    formed: Formed
+    finish: Finish
+    pool: Executor
+    batches: Iterator[np.ndarray]
+    spent: Spent
+    _copies: deque[list[Future[None]]] = field(default_factory=deque, init=False)  # of batches, in order
+
+    def __iter__(self) -> Iterator[Any]:
+        """To be asked for once."""
+        served = self.resident.serve_in_place(self._begin, self._written)
+        before = self.resident.device_s
+        results: deque[Future[Any]] = deque()
+        try:
+            for outputs in served:
+                self.spent.network += self.resident.device_s - before
+                before = self.resident.device_s
+                results.append(self._started(outputs.nbytes, self.finish, outputs))
+                if len(results) > LATER:
+                    yield results.popleft().result()
+            while results:
+                yield results.popleft().result()
+        finally:
+            served.close()
+            wait([copy for batch in self._copies for copy in batch])  # of those that nobody asked for
+
+    def _started(self, nbytes: int, work: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Some work on so many bytes, by another thread or done already."""
+        if nbytes >= SMALL_BYTES:
+            return self.pool.submit(work, *args)
+        done: Future[Any] = Future()
+        done.set_result(work(*args))
+        return done
+
+    def _begin(self, inputs: np.ndarray) -> int:
+        pixels = next(self.batches, None)
+        if pixels is None:
+            return 0
+        # bytes that are not copied as they lie take five times as long
+        part_bytes = PART_BYTES if pixels.transpose(0, 3, 1, 2).flags.c_contiguous else PART_BYTES // 2
+        n, count = len(pixels), min(len(os.sched_getaffinity(0)), pixels.nbytes // part_bytes + 1)
+        parts = [slice(*ab) for ab in pairwise(part * n // count for part in range(count + 1))]
+        self._copies.append([self._started(pixels.nbytes, self._put, inputs[ab], pixels[ab]) for ab in parts])
+        return n
+
+    def _put(self, inputs: np.ndarray, pixels: np.ndarray) -> None:
+        inputs[:] = self.formed(pixels, inputs.dtype.name)
+
+    def _written(self, inputs: np.ndarray) -> None:
+        start = time.perf_counter()
+        for copy in self._copies.popleft():
+            copy.result()
+        self.spent.copying += time.perf_counter() - start
