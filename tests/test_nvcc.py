@@ -31,20 +31,17 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
-def compilations(variant: Variant) -> dict[int, tuple[str, int, int]]:
-    """By architecture, name, number of the definitions: first for the oldest architecture, last for 90.
-
-    A variant for 90 alone is compiled once: what may be too new for an architecture is no problem there.
-    """
-    numbers = {max(75, variant.min_arch): 0} | {90: len(different_defines(variant)) - 1}
-    return {arch: (variant.name, arch, number) for arch, number in numbers.items()}
+def compilations(variant: Variant) -> set[tuple[str, int, int]]:
+    """Name, architecture, number of the definitions: first for the oldest architecture, last for 90."""
+    oldest = max(75, variant.min_arch)
+    return {(variant.name, oldest, 0), (variant.name, 90, len(different_defines(variant)) - 1)}
 
 
-COMPILATIONS = [case for name in names() if find(name).plan for case in compilations(find(name)).values()]
+COMPILATIONS = [case for name in names() if find(name).plan for case in sorted(compilations(find(name)))]
 
 
 @needs_nvcc
-@pytest.mark.parametrize("case", chosen(COMPILATIONS, lambda case: case in COMPILATIONS[14::17]), ids=str)
+@pytest.mark.parametrize("case", chosen(COMPILATIONS, lambda case: case in COMPILATIONS[::17]), ids=str)
 def test_compiles(case: tuple[str, int, int]) -> None:
     name, arch, number = case
     variant = find(name)
