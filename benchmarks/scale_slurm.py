@@ -45,7 +45,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "setpriv")
 SBIN = "/usr/sbin:/sbin"
 END_S = 2.0
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 def wait_until(what: Callable[[], object], told: Callable[[], object] = lambda: "") -> None:
@@ -112,7 +112,7 @@ class Slurm:
 
     def command(self, *words: str, check: bool = True) -> str:
         """What a command of Slurm says."""
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert not check or done.returncode == 0, (words, done.stdout, done.stderr, self.told())
         return done.stdout
 

@@ -44,7 +44,6 @@ precision = "fp16"
 host = true
 points = { correct = 4, hidden = 3 }
 """
-IMPATIENT = QUICK.replace("seconds = 300", "seconds = 20")  # where something hangs, beside others that do not
 
 
 def names(where: str) -> list[str]:

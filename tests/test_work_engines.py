@@ -19,7 +19,7 @@ import scale_slurm
 from scale_kills import program
 from test_bench_elsewhere import untimed
 from test_work import logged, work
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 from mini_dnn.cli import main
 from mini_dnn.paths import ROOT
@@ -60,7 +60,7 @@ class Background:
         self._thread.start()
 
     def finish(self) -> Found:
-        self._thread.join(120)
+        self._thread.join(PATIENCE_S)
         assert self.found, "the run has not ended"
         return self.found[0]
 
@@ -161,7 +161,7 @@ def test_dask_loses_a_worker(tmp_path: Path) -> None:
 def mpi(*words: str) -> subprocess.CompletedProcess[str]:
     command = ["mpiexec", "--oversubscribe", "-n", "3", *words]
     return subprocess.run(
-        command, env=os.environ | MPI, capture_output=True, text=True, check=False, timeout=120
+        command, env=os.environ | MPI, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 

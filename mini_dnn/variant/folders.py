@@ -206,7 +206,7 @@ def _compiled(text: str, file: str) -> CodeType:
 
 
 def _official_name(folder: Path) -> str:
-    for base in (*(ROOT / home for home in HOMES), ROOT):
-        if folder.is_relative_to(base):
-            return folder.relative_to(base).as_posix()
-    return str(folder)
+    name = folder.as_posix()
+    inside = name.removeprefix(f"{ROOT.as_posix()}/")
+    home, _, rest = inside.partition("/")
+    return rest if inside != name and rest and home in HOMES else inside
