@@ -184,14 +184,20 @@ def find_compiler() -> Compiler:
             "or name another C++20 compiler in CXX"
         )
     name = "clang++" if "clang" in Path(path).name else "g++"
-    option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
-    number = subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
+    number = _version(path, name, Path(path).stat().st_mtime_ns)
     if not number[:1].isdigit() or int(number.split(".")[0]) < OLDEST[name]:
         raise DeviceError(
             f"the emulator needs {name} {OLDEST[name]} or newer, and {path} says it is version "
             f"{number or 'unknown'}; install a newer one, or name another compiler in CXX"
         )
     return Compiler(path, f"{name} {number}")
+
+
+@cache
+def _version(path: str, name: str, changed_ns: int) -> str:
+    """What a compiler says that it is; asked once, as long as its file does not change."""
+    option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
+    return subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
 
 
 @cache
