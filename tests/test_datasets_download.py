@@ -7,6 +7,7 @@ import socket
 import threading
 
 import pytest
+import requests
 
 from mini_dnn.datasets import download as module
 from mini_dnn.datasets.download import download

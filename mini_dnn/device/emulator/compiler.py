@@ -21,7 +21,12 @@ COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-
 RUNTIME_FLAGS = (*COMMON, "-pthread")
 RUNTIME_LINK_FLAGS = ("-shared",)
 # Two modules may hold inline functions of one name with different tile sizes: none may replace another.
-LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
+# What kernels take from the heap is theirs alone: runtime/heap.cpp.
+HEAP = ("malloc", "free", *(f"_Zn{kind}m{end}" for kind in "wa" for end in ("", "St11align_val_t")))
+HEAP += tuple(
+    f"_Zd{kind}Pv{end}" for kind in "la" for end in ("", "m", "St11align_val_t", "mSt11align_val_t")
+)
+LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", *(f"-Wl,--wrap={name}" for name in HEAP))
 KERNEL_FLAGS = (
     *COMMON,
     "-ffp-contract=fast",  # nvcc, too, makes a * b + c one fused multiply-add
@@ -49,11 +54,14 @@ CHECKED_FLAGS = (
     "-gdwarf-4",
     "-fdata-sections",
     "-fno-jump-tables",  # control goes to no place that the code does not name
+    "-fno-exceptions",  # CUDA has none; what unwinds a stack stores and jumps where no hook sees it
     "-fno-omit-frame-pointer",  # runtime/checked/stack.cpp follows the frames of a stack
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
+STORES = ("frexp", "modf", "remquo", "sincos")  # functions of <math.h> that are given a place for a result
+STORES_LINK_FLAGS = tuple(f"-Wl,--wrap={name}{end}" for name in STORES for end in ("", "f"))
 # Machine code of checked mode is judged by the grader, so it is the same on all processors that can run it.
 CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
 # Frames of which only the upper end depends on where the stack is aligned: the return address has one place.
