@@ -242,6 +242,17 @@ CHEATS = {  # before the kernel, and what it does
         "template <class T> struct Any { template <class U> __device__ operator U() const { return {}; } };",
         "using A = float[8][8]; multiply(*(A*)(x + n), *(A*)x, *(A*)x, Any<ptx::TensorMap>{}), x[i] += 1",
     ),
+    "a text": ("", 'x[i] += 1; __builtin_strcpy((char*)(x + n), "AAAAAAA")'),
+    "a text by its plain name": (
+        'extern "C" char* strcpy(char*, const char*);',
+        'x[i] += 1; strcpy((char*)(x + n), "AAAAAAA")',
+    ),
+    "a copy that returns its end": ("", 'x[i] += 1; __builtin_mempcpy(x + n, "AAAAAAA", 8)'),
+    "a copy of a known size": (
+        'extern "C" void* __memcpy_chk(void*, const void*, size_t, size_t);',
+        'x[i] += 1; __memcpy_chk(x + n, "AAAAAAA", 8, 8)',
+    ),
+    "zeros": ("", "x[i] += 1; __builtin_bzero(x + n, 8)"),
     "the real heap": ('extern "C" void __real_free(void*);', "__real_free(x + n)"),
     "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
     "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
@@ -272,6 +283,10 @@ HONEST = {
     "structures through a pointer, by a recursion": (
         "struct P { float a[6]; };\n__device__ void f(P* p, int n) { if (n == 0) { *p = {}; return; } f(p, n - 1); p->a[n % 6] += n; }",
         "P p; f(&p, n); x[i] = p.a[n % 6]",
+    ),
+    "builtins of g++": (
+        "",
+        "if (__builtin_expect(n > 3, 0)) x[i] += __builtin_popcount(n) + __builtin_inff()",
     ),
     "second results": (
         "",

@@ -2,7 +2,7 @@
 
 The runtime believes what the emulator's headers tell it. C++ finds functions of a namespace without its
 name if an argument has to do with it, so it is the debugging information that tells who calls: each call of
-the runtime has to be written in a header, and what the kernel file calls there must not be the emulator's own.
+the runtime has to be in a header, and what the kernel file calls there must not be the emulator's own.
 """
 
 from __future__ import annotations

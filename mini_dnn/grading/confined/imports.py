@@ -31,11 +31,17 @@ CHECKS = re.compile(rf"__tsan_\w+|__ubsan_handle_\w+|__wrap_(?:mem(?:cpy|move|se
 UNHOOKED = re.compile(
     rf"{_STORES}|__cxa_(?:guard_\w+|begin_catch)|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev"
 )
+# g++'s own functions that neither store nor tell how the file is compiled
+_BUILTINS = (
+    r"expect\w*|unreachable|trap|assume\w*|(?:popcount|clz|ctz|ffs|clrsb|parity)l{0,2}|bswap\d+|bit_cast|offsetof|"
+    r"addressof|launder|is_constant_evaluated|types_compatible_p|LINE|FILE|FUNCTION|prefetch|shuffle\w*|"
+    r"convertvector|(?:add|sub|mul)_overflow|nan|(?:inf|huge_val|nan|fabs|fma|fmax|fmin|sqrt)f?|"
+    r"is(?:nan|inf|finite|normal)|signbit|va_\w+"
+)
 # assembly, functions that are left unchecked, machine code as data, instructions that no check knows
 UNCHECKED = re.compile(
     r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*|\b_{0,2}section(?:__)?\s*\(\s*\"|"
-    r"\b__builtin_(?:ia32|aarch64)_\w+|\b_mm\d*_\w+|"
-    r"\b__builtin_(?:constant_p|\w*object_size)\b|"  # only where the build's macro is undone
+    rf"\b__builtin_(?!(?:{_BUILTINS})\b)\w+|\b__\w+_chk\b|\b_mm\d*_\w+|"
     # a function by a name that only a text has
     r"\b_{0,2}(?:alias|weakref|ifunc|symver)(?:__)?\s*\(\s*(?:u8|[uUL])?R?\"|"
     r"\bemulator\b(?!\s*::\s*(?:print|fail_assertion)\b)|\b_ZN?K?8emulator\w*"  # behind CUDA's functions
