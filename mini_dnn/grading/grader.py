@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -188,23 +188,28 @@ class Grader:
         return server
 
     def _look(self) -> DeviceInfo:
-        """What the device is; and whether a GPU can be used in namespaces."""
-        device = self._looked(self._setting.device, apart=False)
-        if device.has_clock:
-            try:
-                self._looked(device.name, apart=True)
-            except DeviceError:
-                self._apart = False
+        """What the device is, by the server that submissions start from if that can be."""
+        device = self._looked()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").replace("/", "-")
         gpu = partial(alone_with, self._beside / f"gpu-{visible}.lock")
         return replace(device, turn=gpu if device.has_clock else nullcontext)
 
-    def _looked(self, device: str, apart: bool) -> DeviceInfo:
-        server = ForkServer(self._work, apart)
+    def _looked(self) -> DeviceInfo:
+        asked = self._setting.device
+        found = None
+        with suppress(DeviceError):
+            found = look(self._server(), asked)
+        if found and (found.has_clock or asked == found.name):
+            return found
+        server = ForkServer(self._work, apart=False)  # a GPU may be there that namespaces hide
         try:
-            return look(server, device)
+            device = look(server, asked)
         finally:
             server.close()
+        if device.has_clock:
+            self._apart = False
+            self._local = threading.local()
+        return device
 
     def _reference_ms(self) -> float:
         """Op time of the rubric's reference on this GPU, measured once."""

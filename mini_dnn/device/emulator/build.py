@@ -13,7 +13,13 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
-from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, COPIES, LINK_FLAGS, Compiler
+from mini_dnn.device.emulator.compiler import (
+    CHECKED_LINK_FLAGS,
+    COPIES,
+    LINK_FLAGS,
+    STORES_LINK_FLAGS,
+    Compiler,
+)
 from mini_dnn.device.emulator.counted_build import MOST_TIMES, UNROLL, build_counted
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
@@ -125,7 +131,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             raise CompileError(f"{source}: {name!r} cannot be defined: it is not a C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     # findings name files, which the debug information knows by where they lay
-    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve())]
+    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS, str(source.resolve())]
     checks += [
         header_folder(compiler, runtime, checked).name,
         UNSET.pattern,
@@ -239,7 +245,8 @@ def _build_with_redzones(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text(*BYTES)
         )
         assembly.write_text(_with_signals(text) + unset_section(done.stderr), *BYTES)
-        done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
+        wraps = (*CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS)
+        done = compiler.run([*LINK_FLAGS, *wraps, str(assembly), str(runtime), "-o", str(made)])
     return done
 
 
