@@ -1,7 +1,7 @@
 """Counted mode relative to checked mode, in CPU time: ``python benchmarks/counters_time.py``.
 
 Both modes run the same problem one after the other, several times, and the middle of the ratios counts: a
-machine that does other work slows down both. Kernels are compiled before. It prints rows for docs/counters.md.
+machine that does other work slows down both. Kernels are compiled before. The output is a table.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ Total& execute(Worker& w, unsigned warp, uint32_t mask, const Event& e, const ui
     t.ideal_sectors += (lanes.distinct_bytes() + SECTOR - 1) / SECTOR;
     t.lines += lanes.pieces(LINE);
     t.block_sectors += first_uses(r, place, lanes);
-    t.wavefronts += shared_wavefronts(at, mask, lanes).all;  // the data of the L1 cache lie in the same banks
+    // the data of the L1 cache lie in the banks of shared memory
+    t.wavefronts += std::max(shared_wavefronts(at, mask, lanes).all, tag_wavefronts(lanes));
   }
   return t;
 }

@@ -6,7 +6,7 @@
 
 namespace emulator {
 
-constexpr unsigned SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4;
+constexpr unsigned SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4, SETS = 4;
 
 // The distinct addresses of active lanes, ascending. Accesses are aligned to their size, so two of them are the same
 // bytes or have none in common.
@@ -96,6 +96,14 @@ inline unsigned group_wavefronts(const Lanes& lanes) {
   if (lanes.dense && lanes.pieces(WORD) <= BANKS) return 1;
   uint8_t used[BANKS] = {}, most = 0;
   lanes.each_piece(WORD, [&](uint64_t word) { most = std::max(most, ++used[word % BANKS]); });
+  return most;
+}
+
+// Cycles that the L1 cache needs to look up the lines of an instruction: its sets give one each, and a line is in the
+// set that the last bits of its number name.
+inline unsigned tag_wavefronts(const Lanes& lanes) {
+  uint8_t used[SETS] = {}, most = 0;
+  lanes.each_piece(LINE, [&](uint64_t line) { most = std::max(most, ++used[line % SETS]); });
   return most;
 }
 
