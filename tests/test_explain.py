@@ -241,7 +241,21 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-MARKS = "load store shared copy product barrier wait other heat a b both edge".split()
+MARKS = [
+    "load",
+    "store",
+    "shared",
+    "copy",
+    "product",
+    "barrier",
+    "wait",
+    "other",
+    "heat",
+    "a",
+    "b",
+    "both",
+    "edge",
+]
 
 
 def test_contrast() -> None:
