@@ -98,7 +98,7 @@ def test_an_operation_that_is_none() -> None:
     with pytest.raises(VariantError, match=r"no operation 'conv2' \(did you mean 'conv2d'\?\)"):
         ops.find("conv2")
     with pytest.raises(
-        VariantError, match=r"no operation 'operation'; .*An operation is a file in mini_dnn/ops"
+        VariantError, match=r"no operation 'operation'; .*'run.py list' shows all operations"
     ):
         ops.find("operation")
 
