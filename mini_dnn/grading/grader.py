@@ -96,14 +96,11 @@ class Grader:
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
         self._apart = True
-        self._device = self._look()
-        if self._device.has_clock and self._device.reaches_host and not setting.weak_isolation:
-            raise DeviceError(
-                f"kernels on {self._device.description} can address all memory of the process that launches "
-                "them, so they could change the measured times. Load the driver with `options nvidia-uvm "
-                "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
-                "submission"
-            )
+        try:
+            self._device = self._look()
+        except BaseException:
+            self.close()
+            raise
         asked = any(variant.points.get("accuracy") for variant in rubric.variants)
         self._ground = Ground(
             rubric,
@@ -190,6 +187,13 @@ class Grader:
     def _look(self) -> DeviceInfo:
         """What the device is, by the server that submissions start from if that can be."""
         device = self._looked()
+        if device.has_clock and device.reaches_host and not self._setting.weak_isolation:
+            raise DeviceError(
+                f"kernels on {device.description} can address all memory of the process that launches "
+                "them, so they could change the measured times. Load the driver with `options nvidia-uvm "
+                "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
+                "submission"
+            )
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").replace("/", "-")
         gpu = partial(alone_with, self._beside / f"gpu-{visible}.lock")
         return replace(device, turn=gpu if device.has_clock else nullcontext)
