@@ -23,10 +23,8 @@ SHARE_CLOCKS = 600  # until all blocks of a cluster are there
 HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
 TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
 HAND_PITCH = 1 << 24  # beyond that, places in a box do not fit an int
-SMALL_CLOCKS, SMALL_BYTES_CLOCK = (
-    3070,
-    23,
-)  # the same for small tiles, which four warps load
+SMALL_CLOCKS = 3070  # what START_CLOCKS is for small tiles
+SMALL_BYTES_CLOCK = 23  # that the threads of a multiprocessor load from L2
 PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
 PACK_CLOCKS = 4000  # to copy odd operands to aligned lines: a launch of its own
 PACK_BYTES_CLOCK = 1800  # of all multiprocessors, read and written

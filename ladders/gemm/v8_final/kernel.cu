@@ -163,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm_small(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
                int b_pitch, int c_pitch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char memory[];
-  if constexpr (SMALL) small::product(memory, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
+  extern __shared__ __align__(1024) char stages_then_sums[];
+  if constexpr (SMALL) small::product(stages_then_sums, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
 }
 
 extern "C" __global__ void __launch_bounds__(COPIERS)
