@@ -29,6 +29,7 @@ from mini_dnn.variant import Variant, find
 RESULTS = Path(__file__).with_name("results")
 MOST_FLOPS = 16_000_000  # that are counted for a row, if fewer entries can be had
 NETWORK_FLOPS = 400_000_000  # of a network: a tile of its last layers has room for several entries
+ALIKE_FLOPS = 7_000_000_000  # where fewer entries are launched in another way
 MOST = 25_000_000_000  # or else at all
 SMALLEST = 1000  # entries of a batch that was measured: smaller ones are launches more than work
 COUNTED: dict[tuple[str, Any], tuple[Counters, ...]] = {}
@@ -72,13 +73,21 @@ def smaller(variant: Variant, problem: Any) -> Any:
     most = NETWORK_FLOPS if variant.name.startswith("networks/") else MOST_FLOPS
     entries = max(1, int(most * problem.batch / problem.flops))
     small = problem.with_batch(min(entries, problem.batch))
-    while small.flops > MOST_FLOPS and hasattr(small, "m") and small.m > 256:
+    if not hasattr(small, "m"):
+        return _alike(variant, problem, small)
+    while small.flops > MOST_FLOPS and small.m > 256:
         small = replace(small, m=small.m // 2, n=small.n // 2)
-    return (
-        small
-        if not hasattr(small, "m") or _launched(variant, small) == _launched(variant, problem)
-        else problem
-    )
+    return small if _launched(variant, small) == _launched(variant, problem) else problem
+
+
+def _alike(variant: Variant, problem: Any, small: Any) -> Any:
+    """The fewest entries with which the same kernels are launched, or ``small`` if those are too many."""
+    found = small
+    while found.flops <= ALIKE_FLOPS:
+        if _launched(variant, found) == _launched(variant, problem):
+            return found
+        found = problem.with_batch(min(2 * found.batch, problem.batch))
+    return small
 
 
 def _launched(variant: Variant, problem: Any) -> Any:
@@ -99,8 +108,8 @@ def times(
     small = smaller(variant, problem)
     if small.flops > MOST or variant.limit_for(small) or variant.limit_for(problem):
         return None
-    plans = (variant.planned(one, shared_limit(90)) for one in (small, problem))
-    larger = enlarged(*plans, problem.flops / small.flops)
+    few, many = (variant.planned(one, shared_limit(90)) for one in (small, problem))
+    larger = enlarged(few, many, problem.flops / small.flops)
     found = []
     for kernel in counted(variant, small):
         known = registers_of(kernel, 90) if registers is None else registers.get(kernel.kernel)

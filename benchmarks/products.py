@@ -3,7 +3,8 @@
 ``python benchmarks/products.py --impl gemm/cublas,gemm/v7 --shapes 4096,4096,4096,fp16,fp16 --out FILE.json``
 
 A graph goes through sets of operands that are more than the L2 cache together, so that nothing is found
-there, and is replayed. Variants take turns, so that they meet the same clock and the same neighbours.
+there, and is replayed. All products of a variant share its scratch buffers, as all calls of cuBLAS share a
+workspace. Variants take turns, so that they meet the same clock and the same neighbours.
 
 - ``burst``: the GPU rests before each turn of a few milliseconds.
 - ``sustained``: turns follow each other without rest. A large product is then limited by power.
@@ -96,8 +97,11 @@ def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bo
         for _ in range(sets_of(problem)):
             execution = Execution(planned, module, device)
             stack.callback(execution.free)
+            if executions:
+                share(execution, executions[0], planned.scratch)
             for key, array in arrays.items():
                 device.copy_in(execution.buffers[key], array)
+            execution.set_up()
             executions.append(execution)
 
         def work() -> None:
@@ -109,6 +113,13 @@ def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bo
         if check:
             compare(name, planned, arrays, executions[-1], device)
         yield Candidate(name, graph, len(executions))
+
+
+def share(execution: Execution, other: Execution, names: Iterable[str]) -> None:
+    """Let an execution use the buffers of another one."""
+    for name in names:
+        execution.buffers.pop(name).free()
+        execution.buffers[name] = other.buffers[name]
 
 
 def compare(name: str, planned: Planned, arrays: Arrays, execution: Execution, device: Device) -> None:

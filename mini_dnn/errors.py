@@ -76,6 +76,13 @@ class UsageError(MiniDnnError):
     """Flags of the command line that make no sense together."""
 
 
+def reason(error: OSError) -> str:
+    """What the operating system reports, without its number and the path of a temporary file."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file is where a folder is needed"
+    return error.strerror or str(error)
+
+
 def nearest(word: str, known: Iterable[object]) -> str:
     """The known word that is most like this one; empty if none is like it."""
     return next(iter(difflib.get_close_matches(word, [str(other) for other in known], 1)), "")

@@ -1,4 +1,7 @@
-"""What a terminal shows while work is slow."""
+"""What a terminal shows while work is slow.
+
+Rich is imported where something is shown: the many processes that show nothing start sooner.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Thread
 from types import TracebackType
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from typing import Any
 
 PATIENCE_S = 1.0  # work that ends sooner shows no bar
 SILENCE_S = 60.0  # after which a person wonders whether a kernel will ever end
@@ -29,6 +21,10 @@ _running: list[tuple[float, Callable[[], str]]] = []  # since when kernels run, 
 
 def busy(what: str) -> AbstractContextManager[object]:
     """Say on a terminal's stderr what is going on, for work whose length nobody knows."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else nullcontext()
 
@@ -68,12 +64,32 @@ def told_of_silence() -> Iterator[None]:
         done.set()
 
 
-class _Rate(ProgressColumn):
-    """How many are done a second."""
+def _columns() -> tuple[Any, ...]:
+    """The columns of a bar."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
 
-    def render(self, task: Task) -> Text:
-        """As text."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+    class Rate(ProgressColumn):
+        """How many are done a second."""
+
+        def render(self, task: Task) -> Text:
+            """As text."""
+            return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
 
 
 class Bar:
@@ -84,16 +100,12 @@ class Bar:
     """
 
     def __init__(self, what: str, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _Rate(),
-            TimeRemainingColumn(),
-        )
+        from rich.console import Console
+        from rich.progress import Progress
+
         console = Console(stderr=True)
         self._progress = Progress(
-            *columns,
+            *_columns(),
             console=console,
             transient=True,
             disable=not console.is_terminal,

@@ -11,7 +11,7 @@ from mini_dnn.checking.launches import shared_limit
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.device.emulator.counted_build import unrolled
 from mini_dnn.profiling.bracket import ALWAYS, ISSUE, bracket, enlarged
-from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.counters import Call, Counters, counters
 from mini_dnn.profiling.gpus import GPUS
 from mini_dnn.variant import find
 
@@ -115,12 +115,50 @@ def test_a_block_alone_uses_one_unit_after_the_other(count: Count) -> None:
     assert one.low_ms == two.low_ms < two.likely_ms < one.likely_ms <= one.high_ms
 
 
-def test_weights_are_prepared_once_for_any_batch() -> None:
-    variant = find("networks/resnet18/v4_tensor_cores")
-    problem = variant.operation.course["fashion-mnist"]
+@pytest.mark.parametrize(
+    ("name", "at", "same"),
+    [
+        ("networks/resnet18/v4_tensor_cores", "fashion-mnist", {"clear", "turn"}),
+        ("m3/fp32_split", "conv2", {"prepare"}),  # in each call
+        ("m1/direct", "conv2", set()),
+    ],
+)
+def test_weights_are_prepared_once_for_any_batch(name: str, at: str, same: set[str]) -> None:
+    variant = find(name)
+    problem = variant.operation.course[at]
     few, many = (variant.planned(problem.with_batch(n), shared_limit(90)) for n in (1, 400))
     larger = enlarged(few, many, 400.0)
-    assert {kernel for kernel, _, _ in larger.same} == {"clear", "turn"}
+    assert {kernel for kernel, _, _ in larger.same} == same
     assert sum(map(len, larger.grids.values())) == len(many.launches)
     for (kernel, grid, _), blocks in larger.grids.items():
         assert all(count >= np.prod(grid) for count in blocks), kernel
+
+
+COLUMN = """
+extern "C" __global__ void column(const float* x, float* y, int pitch) {
+  y[threadIdx.x] = x[threadIdx.x * pitch];
+}
+"""
+
+
+@pytest.mark.parametrize(("pitch", "wavefronts"), [(128, 32), (129, 32), (32 * 9 + 1, 8), (32 * 10 + 1, 16)])
+def test_lines_of_one_set_come_one_after_the_other(
+    device: CountedEmulator, tmp_path: Path, pitch: int, wavefronts: int
+) -> None:
+    """The lines of 32 lanes are in one of the cache's four sets, in all of them, or in two."""
+    source = tmp_path / "column.cu"
+    source.write_text(COLUMN)
+    x, y = device.empty("x", (32 * pitch,)), device.empty("y", (32,))
+    device.copy_in(x, np.zeros(32 * pitch, np.float32))
+    device.launch(device.compile(source, {}), "column", (1,), (32,), (x, y, np.int32(pitch)))
+    (found,) = counters([device.launches[-1]])
+    assert found.sum("wavefronts", "global", "load") == wavefronts
+
+
+def test_operands_of_wgmma() -> None:
+    """Of four warps: 64 rows of 16 halves, and 48 columns of as many."""
+    call = Call("", 0, "wgmma_m64k16", instructions=4, lanes=128, number=128 * 48)
+    assert call.products == 64 * 48 * 16
+    assert call.operand_bytes == (64 + 48) * 16 * 2
+    assert replace(call, name="wgmma_m64k16, a in registers").operand_bytes == 48 * 16 * 2
+    assert replace(call, name="mma_m16n8k16").operand_bytes == 0

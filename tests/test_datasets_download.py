@@ -7,6 +7,7 @@ import socket
 import threading
 
 import pytest
+import requests
 
 from mini_dnn.datasets import download as module
 from mini_dnn.datasets.download import download
@@ -128,7 +129,7 @@ def test_a_look_up_that_hangs_costs_no_more_than_the_probe(folder, monkeypatch):
     """Name servers that drop packets hold `requests` far longer than its own time-out."""
     over = threading.Event()
     monkeypatch.setattr(module, "PROBE_S", 0.1)
-    monkeypatch.setattr(module.requests, "head", lambda *_, **__: over.wait())
+    monkeypatch.setattr(requests, "head", lambda *_, **__: over.wait())
     with (
         pytest.raises(DataError, match=r"did not answer within 0\.1 s"),
         download(WANTED, ["http://127.0.0.1:9/"], folder),

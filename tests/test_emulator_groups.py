@@ -93,7 +93,7 @@ def test_a_sum_of_floats_is_added_in_the_order_of_the_gpu(kernels: Kernels) -> N
             ("cg::memcpy_async(cg::this_thread_block(), y, y, 4)", "ptx::cp_async()"),
             (
                 "cg::this_thread_block().barrier_wait()",
-                "Of cooperative groups the emulator has",
+                "The emulator supports these parts of cooperative groups",
             ),
         ],
         lambda case: "grid" in case[0] or "wait" in case[0],

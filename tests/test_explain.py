@@ -241,6 +241,23 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+MARKS = [
+    "load",
+    "store",
+    "shared",
+    "copy",
+    "product",
+    "barrier",
+    "wait",
+    "other",
+    "heat",
+    "a",
+    "b",
+    "both",
+    "edge",
+]
+
+
 def test_contrast() -> None:
     """WCAG AA: 4.5 for text, 3 for what else has a meaning."""
     style = (WEB / "style.css").read_text()
@@ -252,7 +269,7 @@ def test_contrast() -> None:
         for ground in ("ground", "panel", "chosen"):
             for text in ("text", "soft", "accent", "bad", "good", "keyword", "comment", "number", "call"):
                 assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground, theme[text], theme[ground])
-        for mark in ("load", "store", "shared", "copy", "product", "barrier", "a", "both", "edge"):
+        for mark in MARKS:
             assert contrast(theme[mark], theme["ground"]) >= 3, (mark, theme[mark])
 
 

@@ -216,6 +216,44 @@ CHEATS = {  # before the kernel, and what it does
         + " __device__ P f(float s, float* x) { P p = {}; const float t = g(s); x[0] += t; p.a[3] = t; return p; }",
         "((void (*)(float*, float, float*))f)(x + n, 1.0f, x)",
     ),
+    "a guard that is none": (
+        'extern "C" void __cxa_guard_abort(long long*);',
+        "__cxa_guard_abort((long long*)(x + n)), x[i] += 1",
+    ),
+    "a guard by another name": (
+        '__attribute__((weakref("__cxa_guard_release"))) static void f(long long*);',
+        "f((long long*)(x + n)), x[i] += 1",
+    ),
+    "an exception of one's own": (
+        'extern "C" void _Unwind_Resume(void*);',
+        "void* e[4] = {x, x, (char*)x + n, x}; _Unwind_Resume(e), x[i] += 1",
+    ),
+    "the end of the program": ('extern "C" void __cxa_finalize(void*);', "__cxa_finalize(x), x[i] += 1"),
+    "a long result": (
+        'extern "C" long double modfl(long double, long double*);',
+        "x[i] = modfl(x[i], (long double*)(x + n))",
+    ),
+    "a twin by its argument": (
+        "#include <mini_dnn/ptx.cuh>\ntemplate <class T> struct Box { __device__ operator int() const { return 8; } };",
+        "Box<ptx::TensorMap> b; multiply(x + n, x, x, b, 8, 8, {}, {}), x[i] += 1",
+    ),
+    "a twin of arrays by its argument": (
+        "#include <mini_dnn/ptx.cuh>\ntemplate <class T> struct Box {};\n"
+        "template <class T> struct Any { template <class U> __device__ operator U() const { return {}; } };",
+        "using A = float[8][8]; multiply(*(A*)(x + n), *(A*)x, *(A*)x, Any<ptx::TensorMap>{}), x[i] += 1",
+    ),
+    "a text": ("", 'x[i] += 1; __builtin_strcpy((char*)(x + n), "AAAAAAA")'),
+    "a text by its plain name": (
+        'extern "C" char* strcpy(char*, const char*);',
+        'x[i] += 1; strcpy((char*)(x + n), "AAAAAAA")',
+    ),
+    "a copy that returns its end": ("", 'x[i] += 1; __builtin_mempcpy(x + n, "AAAAAAA", 8)'),
+    "a copy of a known size": (
+        'extern "C" void* __memcpy_chk(void*, const void*, size_t, size_t);',
+        'x[i] += 1; __memcpy_chk(x + n, "AAAAAAA", 8, 8)',
+    ),
+    "zeros": ("", "x[i] += 1; __builtin_bzero(x + n, 8)"),
+    "the real heap": ('extern "C" void __real_free(void*);', "__real_free(x + n)"),
     "assembly": ("", 'asm("incl (%0)" ::"r"(x + i))'),
     "assembly in capitals of macros": ("\n#define A __asm__\n", 'A volatile("incl (%0)" ::"r"(x + i))'),
 }
@@ -245,6 +283,23 @@ HONEST = {
     "structures through a pointer, by a recursion": (
         "struct P { float a[6]; };\n__device__ void f(P* p, int n) { if (n == 0) { *p = {}; return; } f(p, n - 1); p->a[n % 6] += n; }",
         "P p; f(&p, n); x[i] = p.a[n % 6]",
+    ),
+    "builtins of g++": (
+        "",
+        "if (__builtin_expect(n > 3, 0)) x[i] += __builtin_popcount(n) + __builtin_inff()",
+    ),
+    "second results": (
+        "",
+        "int e; x[i] = frexpf(x[i], &e) + e; sincosf(x[i], x + i, x + 2 * i); double w; x[i] += modf(x[i], &w)",
+    ),
+    "memory of the heap": (
+        "",
+        "float* a = new float[n]; int* b = (int*)malloc(64); a[n / 2] = x[i]; b[n & 15] = n; x[i] = a[n / 2] + b[n & 15]; delete[] a; free(b)",
+    ),
+    "a destructor": (
+        "struct D { float* p; __device__ ~D() { *p += 1; } };\n"
+        "__device__ float f(float* p, int n) { D d = {p}; return n < 1 ? *p : f(p, n - 1) + *p; }",
+        "x[i] = f(x + i, n)",
     ),
     "switch": (
         "",
@@ -437,6 +492,10 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
         ALONE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
         "long own = 0; f(&own, 48 + n, 0); x[i] = own",
     ),
+    "by a second result": ("", "frexpf(x[i], (int*)(x + 5000 + n))"),
+    "by sine and cosine": ("", "sincosf(x[i], x + i, x - 8 * n)"),
+    "by freeing": ("", "x[i] += 1; free(x + 4 * n)"),
+    "by deleting": ("", "float* p = new float[4]; p[0] = x[i]; x[i] += p[0]; delete p; delete p"),
     "by printing": ("", 'printf("%-*.*s%hn", n, n, "text", (short*)x + 100)'),
 }
 

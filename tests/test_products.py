@@ -6,6 +6,8 @@ from pathlib import Path
 import products
 import products_picture
 
+from mini_dnn.device import open_device
+from mini_dnn.running.execute import Execution
 from mini_dnn.variant import find
 
 
@@ -39,3 +41,15 @@ def test_sets_are_more_than_the_cache() -> None:
         problem = products.OPERATION.parse(text)
         count = products.sets_of(problem)
         assert count == products.MOST_SETS or count * problem.min_bytes > products.MOVED
+
+
+def test_products_of_a_chain_share_scratch_and_nothing_else() -> None:
+    device = open_device("emulator")
+    planned = find("gemm/v8").planned(products.OPERATION.parse("512,512,8192,fp16,fp16"), 232448)
+    module = device.compile(planned.source, planned.defines)
+    first, second = (Execution(planned, module, device) for _ in range(2))
+    products.share(second, first, planned.scratch)
+    same = {name for name, buffer in second.buffers.items() if buffer is first.buffers[name]}
+    assert same == set(planned.scratch) == {"partial"}
+    second.free()
+    first.free()

@@ -57,7 +57,7 @@ def test_the_site_is_whole_and_needs_nothing_else(site: Path, request: pytest.Fi
 
 
 def try_in_a_browser(page: Path, browser: Browser) -> None:
-    """Formulas are drawn, and the search finds something, from a disk."""
+    """Formulas are drawn, the search finds something, and the colours are the system's, from a disk."""
     glossary = browser.open(page, width=400, dark=True)
     assert glossary.overflow == 0
     assert glossary.run("document.querySelectorAll('math').length") > 5
@@ -65,4 +65,9 @@ def try_in_a_browser(page: Path, browser: Browser) -> None:
     found = glossary.run(SEARCH)
     assert any("glossary.html" in link for link in found)
     assert glossary.messages == []
+    scheme = "document.body.getAttribute('data-md-color-scheme')"
+    assert glossary.run(scheme) == "slate"
     glossary.close()
+    light = browser.open(page, dark=False)  # a reader whose system was dark before
+    assert light.run(scheme) == "default"
+    light.close()

@@ -92,7 +92,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    refused(tmp_path, "not a valid HDF5 file")
+    refused(tmp_path, "it is a folder; expected a file")
 
 
 def test_a_file_that_is_not_hdf5(path: Path) -> None:

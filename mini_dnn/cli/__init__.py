@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from errno import EDQUOT, ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -51,17 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     named = [words[0]] if words[0] in VERBS else VERBS  # the others need not be imported
     args = _parser(named).parse_args(words)
     if not getattr(args, "watch", False):
-        return _once(args)
+        return _status_of(lambda: args.run(args))
     from mini_dnn.cli.watch import watch
 
     name = getattr(args, "name", None) or args.impl
-    return watch(name, lambda: _once(args)) if name else _failed("--watch needs a variant's name", WRONG_USE)
+    if not name:
+        return _failed("--watch needs a variant's name", WRONG_USE)
+    return _status_of(lambda: watch(name, lambda: _status_of(lambda: args.run(args))))
 
 
-def _once(args: argparse.Namespace) -> int:
-    """Run a verb; its exit status."""
+def _status_of(work: Callable[[], int]) -> int:
+    """Run a verb; its exit status, and a message on standard error if it fails."""
     try:
-        status = int(args.run(args))
+        status = int(work())
         sys.stdout.flush()
         return status
     except MiniDnnError as error:
@@ -71,9 +73,11 @@ def _once(args: argparse.Namespace) -> int:
         return DIFFERS
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        cure = ". Free some space on that disk, then use the same command to continue" if full else ""
-        return _failed(f"the operating system reports: {error.strerror or error}{where}{cure}", WRONG_USE)
+        full = error.errno in (ENOSPC, EDQUOT)
+        next_step = ". Free some space on that disk, then repeat the command" if full else ""
+        return _failed(
+            f"the operating system reports: {error.strerror or error}{where}{next_step}", WRONG_USE
+        )
     except UnicodeError as error:
         what = f"a text has characters that this locale cannot represent: {error}. Set PYTHONUTF8=1"
         return _failed(what, WRONG_USE)

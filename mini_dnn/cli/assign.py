@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from mini_dnn.cli.common import add_force
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import MiniDnnError, UsageError, reason
 from mini_dnn.grading import rubric as rubrics
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.handout.pdf import as_pdf
@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             write_atomically(args.out / name, content, 0o644)
         except OSError as error:
-            raise MiniDnnError(f"--out {args.out} cannot be written: {error}") from error
+            raise MiniDnnError(
+                f"--out {args.out} cannot be written: {reason(error)}; name another folder"
+            ) from error
         print(f"written: {args.out / name}")
     if note:
         print(f"NOTE: no PDF: {note}")

@@ -21,6 +21,7 @@ from mini_dnn.cli.common import (
     add_variant,
     check_output,
     problems_of,
+    seed,
     variant_of,
     write_json,
 )
@@ -68,7 +69,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "(default 90); cuda uses the installed GPU",
     )
     parser.add_argument(
-        "--seed", type=_seed, default=0, help="seed of the inputs and of the random order (default 0)"
+        "--seed", type=seed, default=0, help="seed of the inputs and of the random order (default 0)"
     )
     parser.add_argument(
         "--schedules",
@@ -101,12 +102,6 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: expected an integer of 0 or more")
-    return int(text)
-
-
 def _steps(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(
@@ -122,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host, so it has no kernels to check; try m1"
         )
+    exercise.require_filled(variant.folder, program("hint", variant_of(args)))
     check_output("--json", args.json, args.force)
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, reason
 from mini_dnn.ops import Operation
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant
@@ -26,6 +26,13 @@ EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # instead of an
 def say_lost(line: str) -> None:
     """Say at once, on standard error, that a GPU of several is lost."""
     print(f"WARNING: {line}", file=sys.stderr, flush=True)
+
+
+def seed(text: str) -> int:
+    """The type of ``--seed``: NumPy's generators accept nothing else."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: expected an integer of 0 or more")
+    return int(text)
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
@@ -201,4 +208,4 @@ def write_json(flag: str, path: Path | None, value: Any) -> None:
     try:
         write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode(), 0o644)
     except OSError as error:
-        raise MiniDnnError(f"{flag} {path} cannot be written: {error}; name another file") from error
+        raise MiniDnnError(f"{flag} {path} cannot be written: {reason(error)}; name another file") from error

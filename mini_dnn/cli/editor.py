@@ -10,7 +10,7 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.device.nvcc import nvcc_arch, require_nvcc
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
-from mini_dnn.errors import MiniDnnError, VariantError
+from mini_dnn.errors import MiniDnnError, VariantError, reason
 from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.variant import Variant, find, mine, names
 
@@ -51,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         write_atomically(args.out / FILE, (json.dumps(entries, indent=1) + "\n").encode(), 0o644)
     except OSError as error:
-        raise MiniDnnError(f"--out {args.out} cannot be written: {error}") from error
+        raise MiniDnnError(
+            f"--out {args.out} cannot be written: {reason(error)}; name another folder"
+        ) from error
     print(f"written: {args.out / FILE}, {len(entries)} kernels")
     return 0
 

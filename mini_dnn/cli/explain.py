@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.cli.common import add_force, add_variant, check_output, only, problems_of, variant_of
-from mini_dnn.errors import UsageError
+from mini_dnn.cli.common import add_force, add_variant, check_output, only, problems_of, seed, variant_of
+from mini_dnn.errors import UsageError, reason
 from mini_dnn.explain.collect import collect
 from mini_dnn.explain.findings import findings
 from mini_dnn.explain.kernels import Counted
@@ -43,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         metavar="VARIANT",
         help="also show another variant, for comparison (default: the parent)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the inputs (default 0)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.html", help="file for the page")
     add_force(parser)
     parser.set_defaults(run=run)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         write_atomically(args.out, text, 0o644)
     except OSError as error:
-        raise UsageError(f"--out {args.out} cannot be written: {error}; name another file") from error
+        raise UsageError(f"--out {args.out} cannot be written: {reason(error)}; name another file") from error
     for kernel in shown[0][2]:
         print("\n".join(describe(kernel)))
     print(f"\nwritten to {args.out} ({len(text) / 1e6:.1f} MB): open it in a browser")

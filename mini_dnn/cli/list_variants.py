@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mini_dnn import ops
-from mini_dnn.errors import VariantError
+from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.ops import Operation
 from mini_dnn.variant import SHORT_NAMES, Variant, climbed, find, mine, names
 
@@ -34,7 +34,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print two lines for each variant: what it is called, and its idea."""
     console = Console(highlight=False, soft_wrap=True)
-    asked = [ops.find(args.op).name] if args.op else list(ops.names())
+    asked = [_operation(args.op)] if args.op else list(ops.names())
     loaded = {name: _loaded(name) for name in (*names(), *mine())}
     width = max(map(len, loaded), default=0)
     for operation in map(ops.find, asked):
@@ -47,6 +47,18 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"     [bold]{escape(name):<{width}}[/bold] broken: {escape(str(error))}\n")
     console.print(USE)
     return 0
+
+
+def _operation(name: str) -> str:
+    """The operation of that name."""
+    known = {*names(), *mine(), *SHORT_NAMES}
+    if name not in ops.names() and name in known:
+        op = find(name).op
+        raise UsageError(
+            f"{name} is a variant of {op}: 'run.py show {name}' prints it, and 'run.py list {op}' lists all "
+            "variants of the operation"
+        )
+    return ops.find(name).name
 
 
 def _loaded(name: str) -> Variant | VariantError:

@@ -14,6 +14,7 @@ from mini_dnn.cli.common import (
     add_variant,
     check_output,
     problems_of,
+    seed,
     variant_of,
     write_json,
 )
@@ -57,7 +58,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--gpus", metavar="all|N|LIST", help=f"cut each problem over {GPUS.replace(', a process each', '')}"
     )
     parser.add_argument("--repeat", type=int, default=10, help="timed runs on a GPU (default 10)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the inputs (default 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add_force(parser)
     add_log(parser)

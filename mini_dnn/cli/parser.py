@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, NoReturn
 
 from mini_dnn.errors import meant, nearest
+from mini_dnn.paths import program
+
+NUMBERS = {int: "an integer", float: "a number"}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, with a suggestion for a mistyped verb, option, or value of an option."""
+    """argparse's, with a suggestion for a mistyped verb, option, or value of an option.
+
+    An error is one line, which the list of a verb's flags would hide.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """Say what was wrong, and where the flags are explained."""
+        verb = self.prog.split()[1:]
+        self.exit(2, f"error: {message}. '{program(*verb, '--help')}' explains the arguments\n")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if not (arg_string or action.nargs == argparse.PARSER or action.default == ""):
+            raise argparse.ArgumentError(action, "the value is empty; a shell variable may not be set")
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if action.type in NUMBERS:
+                error.message = f"'{arg_string}' is not {NUMBERS[action.type]}"
+            raise
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:

@@ -14,7 +14,7 @@ from mini_dnn.checking.launches import SHARED_LIMIT, shared_limit
 from mini_dnn.cli.assembly import assembled, listing
 from mini_dnn.cli.common import ARCH, check_arch, problems_of
 from mini_dnn.device.assembly import PTX, SASS
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import MiniDnnError, UsageError, reason
 from mini_dnn.measuring.machine import commit
 from mini_dnn.progress import busy
 from mini_dnn.variant import Variant, find
@@ -150,7 +150,9 @@ def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise MiniDnnError(f"--standalone {folder} cannot be written: {error}") from error
+        raise MiniDnnError(
+            f"--standalone {folder} cannot be written: {reason(error)}; name another folder"
+        ) from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -160,7 +162,7 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError as error:
         raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
     except OSError as error:
-        raise MiniDnnError(f"--out {path} cannot be written: {error}") from error
+        raise MiniDnnError(f"--out {path} cannot be written: {reason(error)}; name another file") from error
 
 
 def _print(text: str, language: str) -> None:

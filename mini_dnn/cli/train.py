@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.cli.common import INTERRUPTED
+from mini_dnn.cli.common import INTERRUPTED, seed
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -50,7 +50,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         metavar="FILE",
         help="train the residual network whose sizes this JSON file contains",
     )
-    parser.add_argument("--seed", type=int, default=0, help="default %(default)s")
+    parser.add_argument("--seed", type=seed, default=0, help="default %(default)s")
     parser.add_argument("--limit", type=int, metavar="N", help="train on the first N training images only")
     parser.add_argument(
         "--out", type=Path, metavar="FILE.h5", help=f"file for the weights (default {FOLDER}/NETWORK-DATA.h5)"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.device.sources import source_files
 from mini_dnn.variant.folders import folder_of
 
@@ -28,6 +29,8 @@ def watch(name: str, once: Callable[[], int]) -> int:
     while True:
         before = _state(folder)
         status = once()
+        if status == INTERRUPTED:
+            return status
         print(f"\nwatching {folder}; press Ctrl-C to stop", file=sys.stderr, flush=True)
         try:
             while _state(folder) == before:

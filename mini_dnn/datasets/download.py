@@ -11,9 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pooch
-import requests
-
 from mini_dnn.errors import DataError
 
 PROBE_S = 4.0  # a server that has not answered by then counts as unreachable
@@ -67,6 +64,8 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
 
 
 def _fetch(url: str, known: str, folder: Path) -> None:
+    import pooch  # here, as it takes a seventh of a second, and data are mostly there
+
     show = sys.stderr.isatty()
     downloader = pooch.HTTPDownloader(progressbar=show, chunk_size=1 << 16, timeout=(PROBE_S, STALL_S))
     pooch.retrieve(
@@ -85,6 +84,8 @@ def _probe(url: str) -> None:
     drops all packets, several addresses and name servers add up to minutes. So a thread asks, and is left
     behind if it hangs.
     """
+    import requests
+
     answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -105,6 +106,8 @@ def _probe(url: str) -> None:
 
 def _reason(error: Exception) -> str:
     """What went wrong, without the URL that urllib3 repeats in every message about a connection."""
+    import requests
+
     if isinstance(error, requests.ConnectionError) and error.args:
         return f"cannot be reached ({type(getattr(error.args[0], 'reason', error)).__name__})"
     return str(error)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import PIL
-from PIL import Image
 
 from mini_dnn.datasets import idx, storage
 from mini_dnn.datasets.download import download
@@ -230,6 +229,8 @@ def _parsed(contents: Sequence[bytes], files: Sequence[IdxFile]) -> Pixels:
 
 def resize(given: np.ndarray, side: int = SIDE) -> np.ndarray:
     """Grey images (N, H, W) uint8 at another size, (N, 1, side, side) uint8, by Pillow."""
+    from PIL import Image
+
     images = np.empty((len(given), 1, side, side), np.uint8)
     with Bar(f"resizing to {side}×{side}", len(given)) as bar:
         for i, image in enumerate(given):

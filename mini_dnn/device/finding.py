@@ -61,6 +61,9 @@ CURES = {
     "pitch": "pad the rows of the tile to a multiple of 8 halves or 4 floats",
     "stack": "keep the pointer or index within the variable whose address was passed; a thread can use only "
     "its own local variables, so share values through shared memory or shuffles",
+    "after free": "free memory only after its last access by any thread, with a __syncthreads() between them",
+    "freed twice": "let exactly one thread free each piece of memory, once",
+    "not allocated": "free or delete exactly the pointers that malloc or new returned",
     "fault": "check how the index or pointer on this line is computed",
 }
 
@@ -68,6 +71,11 @@ STACK = {
     "another thread": "of the local variables of another thread",
     "no variable": "of its stack where it has no local variables",
     "way back": "beyond the local variables of a function, over its return address",
+}
+FREED = {
+    "after free": "a thread {verb} {index} of {array}, after they were freed",
+    "freed twice": "{array} are freed twice",
+    "not allocated": "free or delete of an address that malloc or new did not return",
 }
 READ_ONLY = {
     "__ldg": "with __ldg",
@@ -138,10 +146,11 @@ class Target:
     """The array that an access is about, or that it missed least."""
 
     name: str
-    memory: str  # "global", "constant or device", "shared"
+    memory: str  # "global", "constant or device", "shared", "heap"
     shape: tuple[int, ...]
     itemsize: int
     axes: str = ""  # a letter each, where the problem has them
+    line: int = 0  # of the heap: where a kernel allocated it
 
     def index(self, offset: int) -> str:
         """``x[n=0, c=1, h=2, w=9]``, ``tile[3][16]`` or ``x[-21]`` for so many bytes from its start."""
@@ -161,6 +170,8 @@ class Target:
 
     def __str__(self) -> str:
         """With its kind and shape."""
+        if self.memory == "heap":
+            return f"the {prod(self.shape) * self.itemsize} bytes that line {self.line} allocates"
         shape = "x".join(map(str, self.shape)) if self.memory == "shared" else str(self.shape)
         return f"{self.memory} array {self.name} {shape}"
 
@@ -211,6 +222,9 @@ def _out_of_bounds(f: Fault) -> Finding:
         if f.detail == "way back" and f.other.place:
             what += f" (called in line {f.other.place.line})"
         return Finding(f.kind, what, f.kernel, f.own, "local variable", cure=CURES["stack"])
+    if f.detail in FREED:
+        what = FREED[f.detail].format(verb=f.own.does, index=f.array.index(f.offset), array=f.array)
+        return Finding(f.kind, what, f.kernel, f.own, "heap memory", f.other, CURES[f.detail])
     if f.detail == "local":
         what = f"access to a {f.type} beyond the end of a thread's own variable"
         if f.nbytes:  # of a copy

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -96,14 +96,11 @@ class Grader:
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
         self._apart = True
-        self._device = self._look()
-        if self._device.has_clock and self._device.reaches_host and not setting.weak_isolation:
-            raise DeviceError(
-                f"kernels on {self._device.description} can address all memory of the process that launches "
-                "them, so they could change the measured times. Load the driver with `options nvidia-uvm "
-                "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
-                "submission"
-            )
+        try:
+            self._device = self._look()
+        except BaseException:
+            self.close()
+            raise
         asked = any(variant.points.get("accuracy") for variant in rubric.variants)
         self._ground = Ground(
             rubric,
@@ -188,23 +185,35 @@ class Grader:
         return server
 
     def _look(self) -> DeviceInfo:
-        """What the device is; and whether a GPU can be used in namespaces."""
-        device = self._looked(self._setting.device, apart=False)
-        if device.has_clock:
-            try:
-                self._looked(device.name, apart=True)
-            except DeviceError:
-                self._apart = False
+        """What the device is, by the server that submissions start from if that can be."""
+        device = self._looked()
+        if device.has_clock and device.reaches_host and not self._setting.weak_isolation:
+            raise DeviceError(
+                f"kernels on {device.description} can address all memory of the process that launches "
+                "them, so they could change the measured times. Load the driver with `options nvidia-uvm "
+                "uvm_disable_hmm=1`, grade on another machine, or add --weak-isolation if you trust every "
+                "submission"
+            )
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").replace("/", "-")
         gpu = partial(alone_with, self._beside / f"gpu-{visible}.lock")
         return replace(device, turn=gpu if device.has_clock else nullcontext)
 
-    def _looked(self, device: str, apart: bool) -> DeviceInfo:
-        server = ForkServer(self._work, apart)
+    def _looked(self) -> DeviceInfo:
+        asked = self._setting.device
+        found = None
+        with suppress(DeviceError):
+            found = look(self._server(), asked)
+        if found and (found.has_clock or asked == found.name):
+            return found
+        server = ForkServer(self._work, apart=False)  # a GPU may be there that namespaces hide
         try:
-            return look(server, device)
+            device = look(server, asked)
         finally:
             server.close()
+        if device.has_clock:
+            self._apart = False
+            self._local = threading.local()
+        return device
 
     def _reference_ms(self) -> float:
         """Op time of the rubric's reference on this GPU, measured once."""

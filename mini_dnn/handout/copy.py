@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import MiniDnnError, UsageError, reason
 from mini_dnn.handout.pages import broken_links, pruned, shows, site, with_impl
 from mini_dnn.handout.parts import Parts, leaks
 from mini_dnn.paths import ROOT
@@ -57,7 +57,7 @@ def write(parts: Parts, out: Path, more: Mapping[str, bytes] | None = None) -> l
             _begin_history(copy)
             copy.rename(out)
     except (OSError, shutil.Error) as error:
-        raise MiniDnnError(f"--out {out} cannot be written: {error}") from error
+        raise MiniDnnError(f"--out {out} cannot be written: {reason(error)}; name another folder") from error
     return files
 
 

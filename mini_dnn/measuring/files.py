@@ -82,6 +82,8 @@ def read_json(file: Path) -> Fields:
         raise DataError(f"{file} is not a results file: {error}. {again(file)}") from error
     if not isinstance(content, dict):
         refuse(file, f"schema is missing: expected an object, found {type(content).__name__}")
+    if "schema" not in content:
+        raise DataError(f"{file} is not a results file: it has no field 'schema'. {again(Path())}")
     if CHECKSUM in content:
         rest = {name: value for name, value in content.items() if name != CHECKSUM}
         if content[CHECKSUM] != strict.checksum(rest):

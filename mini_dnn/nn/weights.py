@@ -278,6 +278,8 @@ def _error(path: Path, kind: str, problem: str) -> WeightsError:
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
+    if isinstance(error, IsADirectoryError):
+        return _error(path, kind, "it is a folder; expected a file")
     problem = (
         f"it is not a valid {stores.kind_of(path) or 'HDF5'} file; it may be truncated or damaged ({error})"
     )

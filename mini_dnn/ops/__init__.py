@@ -33,6 +33,6 @@ def find(name: str) -> Operation:
     """
     if name not in names():
         hint = meant(name, names()) or f"; expected one of {', '.join(names())}"
-        raise VariantError(f"no operation '{name}'{hint}. An operation is a file in mini_dnn/ops")
+        raise VariantError(f"no operation '{name}'{hint}. 'run.py list' shows all operations")
     operation: Operation = import_module(f"{__name__}.{name}").OPERATION
     return operation

@@ -95,7 +95,7 @@ class Larger:
     scale: float  # how many times as much work it is
     nbytes: Mapping[str, int]  # of its arrays
     grids: Mapping[Key, tuple[int, ...]]  # the blocks of each of its launches, by the smaller ones'
-    same: frozenset[Key]  # launches that do the same for both: they prepare weights
+    same: frozenset[Key]  # launches that do the same for both, such as those that prepare weights
 
 
 def enlarged(few: Planned, many: Planned, scale: float) -> Larger:
@@ -114,13 +114,18 @@ def enlarged(few: Planned, many: Planned, scale: float) -> Larger:
     else:  # there are more of them for a large batch
         for ours in few.launches:
             found[_key(ours)] = [prod(one.grid) for one in many.launches if one.kernel == ours.kernel]
-    same = {
-        _key(step)
-        for step, other in zip(few.setup, many.setup, strict=False)
-        if isinstance(step, Launch) and isinstance(other, Launch) and _key(step) == _key(other)
+    sizes = [{name: array.nbytes for name, array in plan.arrays.items()} for plan in (few, many)]
+    grown = {name for name, nbytes in sizes[0].items() if nbytes != sizes[1].get(name)}
+    changed = {
+        _key(ours) for ours in few.launches if ours not in many.launches or grown.intersection(_names(ours))
     }
-    nbytes = {name: array.nbytes for name, array in many.arrays.items()}
-    return Larger(scale, nbytes, {key: tuple(grids) for key, grids in found.items()}, frozenset(same))
+    same = {_key(ours) for ours in few.launches} - changed
+    return Larger(scale, sizes[1], {key: tuple(grids) for key, grids in found.items()}, frozenset(same))
+
+
+def _names(launch: Launch) -> set[str]:
+    """Of the buffers that a kernel gets."""
+    return {arg if isinstance(arg, str) else getattr(arg, "buffer", "") for arg in launch.args}
 
 
 def _key(launch: Launch | Counters) -> Key:

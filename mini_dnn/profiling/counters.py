@@ -105,6 +105,14 @@ class Call:
             return self.number // 32 * 16 * 16
         return PRODUCTS.get(self.name, 0) * self.instructions
 
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of shared memory that are operands of wgmma: 16 columns of a, 16 rows of b, in halves."""
+        if not self.name.startswith("wgmma_m64k16"):
+            return 0
+        rows = 0 if self.name.endswith("a in registers") else 16 * self.instructions
+        return (rows + self.number // 32 // 4) * 16 * 2  # four warps share b
+
 
 @dataclass(frozen=True)
 class Work:

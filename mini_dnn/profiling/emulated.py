@@ -104,7 +104,7 @@ def registers(kernel: Counters, arch: int) -> int | None:
 
 def summary(name: str, found: Profile) -> list[str]:
     """Lines about a problem: each kernel, and the bracket of all of them together."""
-    lines = [f"{name:<10}{found.problem}"]
+    lines = [f"{name:<9} {found.problem}"]
     if found.larger:
         entries = f"{found.problem.batch} of {found.larger.batch:,} entries"
         lines.append(f"{'times':<10}for {found.larger}, scaled from {entries}")
@@ -161,6 +161,9 @@ def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]
                         "active_lanes": kernel.active_lanes,
                         "metrics": dict(kernel.metrics),
                         "products": dict(kernel.products),
+                        "calls": [
+                            {**asdict(call), "operand_bytes": call.operand_bytes} for call in kernel.calls
+                        ],
                         "moved_bytes": moved_bytes(kernel, {}),
                         "registers": registers(kernel, found.gpu.arch),
                         "bracket_ms": found.bracket(kernel).units,
@@ -247,6 +250,8 @@ def _work(kernel: Counters) -> str:
     counted = {name: kernel.operations(kind) for kind, name in WORK.items()}
     parts = [f"{count:,} {name}" for name, count in counted.items() if count]
     parts += [f"{count:,} products by {name}" for name, count in kernel.products.items()]
+    operands = sum(call.operand_bytes for call in kernel.calls)
+    parts += [f"{operands:,} bytes of their operands from shared memory"] if operands else []
     return ", ".join(parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, reason
 from mini_dnn.paths import write_atomically
 
 
@@ -36,7 +36,7 @@ def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bo
             write_atomically(out / name, content, 0o644)
     except OSError as error:
         raise UsageError(
-            f"--out {out}: the report cannot be written there ({error}); name a folder"
+            f"--out {out}: the report cannot be written there: {reason(error)}; name another folder"
         ) from error
     return [out / name for name in contents]
 

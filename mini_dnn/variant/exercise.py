@@ -119,6 +119,27 @@ def left(folder: Path) -> bool:
     return bool(re.search(r"^(?!\s*//).*\bBLANK_\d+\b", (folder / "kernel.cu").read_text(), re.MULTILINE))
 
 
+def require_filled(folder: Path, hint: str) -> None:
+    """Refuse an exercise that has blanks, which a compiler would only call unknown names.
+
+    Raises
+    ------
+    UsageError
+        It has; the message names them, and ``hint``, the command that prints hints.
+    """
+    lines = (folder / "kernel.cu").read_text(errors="replace").splitlines() if reference(folder) else []
+    found = [
+        f"{blank} (line {at})"
+        for at, line in enumerate(lines, 1)
+        for blank in re.findall(r"\bBLANK_\d+\b", line.partition("//")[0])
+    ]
+    if found:
+        raise UsageError(
+            f"{folder / 'kernel.cu'} still has {', '.join(found)}; replace each with code. '{hint}' prints a "
+            "hint"
+        )
+
+
 def reference(folder: Path) -> str:
     """The variant that an exercise is of; empty for a folder that is no exercise."""
     try:

@@ -158,6 +158,11 @@ def folder_of(name: str | Path) -> Path:
             f"the folder '{name}' holds no variant.py; a variant is a folder with variant.py and kernel.cu "
             "(CONTRIBUTING.md shows one)"
         )
+    if name in ops.names():
+        raise VariantError(
+            f"{name} is an operation; name one of its variants, such as {ops.find(name).default}. "
+            f"'run.py list {name}' shows them"
+        )
     full = [*names(), *mine()]
     begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
     if len(begin) == 1:

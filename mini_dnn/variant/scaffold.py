@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from mini_dnn import ops
 from mini_dnn.device.sources import source_files
-from mini_dnn.errors import MiniDnnError, UsageError, VariantError
+from mini_dnn.errors import MiniDnnError, UsageError, VariantError, reason
 from mini_dnn.paths import ROOT
 from mini_dnn.variant.folders import MINE, SHORT_NAMES, names
 from mini_dnn.variant.variant import Variant
@@ -99,7 +99,7 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
                 change(copy, source)
             copy.rename(folder)
     except (OSError, shutil.Error) as error:
-        raise MiniDnnError(f"{folder} cannot be written: {error}") from error
+        raise MiniDnnError(f"{folder} cannot be written: {reason(error)}; choose another folder") from error
     return folder
 
 

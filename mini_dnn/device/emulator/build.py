@@ -13,8 +13,15 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
-from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, COPIES, LINK_FLAGS, Compiler
+from mini_dnn.device.emulator.compiler import (
+    CHECKED_LINK_FLAGS,
+    COPIES,
+    LINK_FLAGS,
+    STORES_LINK_FLAGS,
+    Compiler,
+)
 from mini_dnn.device.emulator.counted_build import MOST_TIMES, UNROLL, build_counted
+from mini_dnn.device.emulator.messages import explained
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.emulator.unset import unset_section
@@ -60,19 +67,6 @@ BLIND = (
     "#undef EMULATOR_CHECKED",  # what is checked, and counted, is what runs elsewhere
     "#undef EMULATOR_COUNTED",
     "#undef __SANITIZE_THREAD__",
-)
-
-PTX_HINT = (
-    "\nThe emulator runs no inline PTX: #include <mini_dnn/ptx.cuh> has wrappers with twins for it; give the "
-    "wrapper of any other instruction a second body in plain C++ under #ifdef MINI_DNN_EMULATOR."
-)
-
-GROUPS = re.compile(r"cooperative_groups|'cg\b")
-GROUPS_HINT = (
-    "\nOf cooperative groups the emulator has this_thread_block, tiled_partition (tiles of at most 32), "
-    "coalesced_threads and this_grid without sync(); of these sync, thread_rank, size, num_threads, shfl, "
-    "shfl_up, shfl_down, shfl_xor, any, all, ballot and match_any; and reduce with plus, less, greater, "
-    "bit_and, bit_or and bit_xor. Write the rest with these, or with __syncthreads() and __shfl_sync()."
 )
 
 
@@ -125,7 +119,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             raise CompileError(f"{source}: {name!r} cannot be defined: it is not a C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
     # findings name files, which the debug information knows by where they lay
-    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, str(source.resolve())]
+    checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS, str(source.resolve())]
     checks += [
         header_folder(compiler, runtime, checked).name,
         UNSET.pattern,
@@ -167,7 +161,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         if done.returncode:
             raise CompileError(
                 f"{source} does not compile for the emulator ({compiler.version}):\n"
-                f"{_explain(done.stderr, wrapper, source)}"
+                f"{explained(done.stderr, wrapper, source)}"
             )
         _check_static_shared(source, found, made)
         return made.read_bytes()
@@ -202,7 +196,7 @@ def _preprocess(source: Path, defines: Defines, compiler: Compiler, checked: boo
         wrapper.write_text("\n".join(_lines(path, defines)) + "\n")
         done = compiler.run([*_flags(path, compiler, checked), "-E", *options, str(wrapper)])
         if done.returncode:
-            raise CompileError(f"{source} does not compile:\n{_explain(done.stderr, wrapper, source)}")
+            raise CompileError(f"{source} does not compile:\n{explained(done.stderr, wrapper, source)}")
         return done.stdout
 
 
@@ -239,7 +233,8 @@ def _build_with_redzones(
             lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text(*BYTES)
         )
         assembly.write_text(_with_signals(text) + unset_section(done.stderr), *BYTES)
-        done = compiler.run([*LINK_FLAGS, *CHECKED_LINK_FLAGS, str(assembly), str(runtime), "-o", str(made)])
+        wraps = (*CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS)
+        done = compiler.run([*LINK_FLAGS, *wraps, str(assembly), str(runtime), "-o", str(made)])
     return done
 
 
@@ -307,13 +302,3 @@ def _descriptions(found: Scan, seen: bool) -> list[str]:
         'extern "C" __attribute__((visibility("default"))) const emulator_module_type emulator_module = '
         f"{{{len(kernels)}, emulator_kernels, {shared}, emulator_anchor}};",
     ]
-
-
-def _explain(messages: str, wrapper: Path, source: Path) -> str:
-    """The compiler's messages without the wrapper, with the file as the user named it."""
-    name = re.escape(str(wrapper))
-    text = re.sub(rf"In file included from {name}:\d+:\n", "", messages)
-    text = re.sub(rf",\n +from {name}:\d+:", ":", text)
-    text = text.replace(str(source.resolve()), str(source)).strip()
-    text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
-    return text + (GROUPS_HINT if GROUPS.search(text) and "static assertion" not in text else "")

@@ -33,7 +33,7 @@ from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, so
 from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
 from mini_dnn.errors import DeviceError, LaunchError
 
-GLOBAL, SYMBOL, SHARED = 1, 2, 3  # Memory in runtime/checked/shadow.h
+GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/shadow.h
 SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
@@ -46,6 +46,7 @@ KINDS = {
     6: "out-of-bounds",
     7: "uninitialised",
     8: "out-of-bounds",
+    9: "out-of-bounds",
     20: "async",
     21: "cluster",
 }
@@ -58,6 +59,9 @@ DETAILS = (  # Detail in runtime/checked/shadow.h
     "another thread",
     "no variable",
     "way back",
+    "after free",
+    "freed twice",
+    "not allocated",
 )
 
 
@@ -311,6 +315,10 @@ class CheckedEmulator(EmulatorDevice):
             assert buffer is not None, "it is watched for as long as it lives"
             axes = self.axes.get(buffer.name, "")
             return Target(buffer.name, "global", buffer.shape, buffer.dtype.itemsize, axes)
+        if found.memory == HEAP:
+            ((_, line),) = source_lines(module.path, [found.heap_pc])
+            unit = found.bytes if found.bytes in (1, 2, 4, 8) else 4
+            return Target("allocation", "heap", (found.heap_bytes // unit,), unit, line=line)
         if found.memory not in (SYMBOL, SHARED):
             return Target("", "", (), 1)
         if found.memory == SHARED:

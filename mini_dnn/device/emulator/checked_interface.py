@@ -34,6 +34,8 @@ class CFinding(ctypes.Structure):
         ("exited", ctypes.c_uint),
         ("detail", ctypes.c_int),
         ("type", ctypes.c_char * 256),
+        ("heap_bytes", ctypes.c_uint64),
+        ("heap_pc", ctypes.c_uint64),
     ]
 
 

@@ -21,7 +21,12 @@ COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-
 RUNTIME_FLAGS = (*COMMON, "-pthread")
 RUNTIME_LINK_FLAGS = ("-shared",)
 # Two modules may hold inline functions of one name with different tile sizes: none may replace another.
-LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
+# What kernels take from the heap is theirs alone: runtime/heap.cpp.
+HEAP = ("malloc", "free", *(f"_Zn{kind}m{end}" for kind in "wa" for end in ("", "St11align_val_t")))
+HEAP += tuple(
+    f"_Zd{kind}Pv{end}" for kind in "la" for end in ("", "m", "St11align_val_t", "mSt11align_val_t")
+)
+LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", *(f"-Wl,--wrap={name}" for name in HEAP))
 KERNEL_FLAGS = (
     *COMMON,
     "-ffp-contract=fast",  # nvcc, too, makes a * b + c one fused multiply-add
@@ -43,17 +48,25 @@ GCC_FLAGS = (
 # each variable is a label in the assembly, behind which bytes can be put that belong to none. Copies by the C
 # library stay calls, which the linker turns to our own.
 COPIES = ("memcpy", "memmove", "memset")
+# What g++ would compile in place without a hook; no kernel has these, and the grader refuses calls of them.
+TEXTS = (
+    *("strcpy", "strncpy", "stpcpy", "stpncpy", "strcat", "strncat", "mempcpy", "bcopy", "bzero"),
+    *("sprintf", "snprintf", "vsprintf", "vsnprintf"),
+)
 CHECKED_FLAGS = (
     "-O1",
     "-ftrapping-math",  # no use of a number that the kernel does not use
     "-gdwarf-4",
     "-fdata-sections",
     "-fno-jump-tables",  # control goes to no place that the code does not name
+    "-fno-exceptions",  # CUDA has none; what unwinds a stack stores and jumps where no hook sees it
     "-fno-omit-frame-pointer",  # runtime/checked/stack.cpp follows the frames of a stack
     "-DEMULATOR_CHECKED",
-    *(f"-fno-builtin-{name}" for name in COPIES),
+    *(f"-fno-builtin-{name}" for name in (*COPIES, *TEXTS)),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
+STORES = ("frexp", "modf", "remquo", "sincos")  # functions of <math.h> that are given a place for a result
+STORES_LINK_FLAGS = tuple(f"-Wl,--wrap={name}{end}" for name in STORES for end in ("", "f"))
 # Machine code of checked mode is judged by the grader, so it is the same on all processors that can run it.
 CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
 # Frames of which only the upper end depends on where the stack is aligned: the return address has one place.
@@ -184,14 +197,20 @@ def find_compiler() -> Compiler:
             "or name another C++20 compiler in CXX"
         )
     name = "clang++" if "clang" in Path(path).name else "g++"
-    option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
-    number = subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
+    number = _version(path, name, Path(path).stat().st_mtime_ns)
     if not number[:1].isdigit() or int(number.split(".")[0]) < OLDEST[name]:
         raise DeviceError(
             f"the emulator needs {name} {OLDEST[name]} or newer, and {path} says it is version "
             f"{number or 'unknown'}; install a newer one, or name another compiler in CXX"
         )
     return Compiler(path, f"{name} {number}")
+
+
+@cache
+def _version(path: str, name: str, changed_ns: int) -> str:
+    """What a compiler says that it is; asked once, as long as its file does not change."""
+    option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
+    return subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
 
 
 @cache

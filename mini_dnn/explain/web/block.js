@@ -67,15 +67,14 @@ function draw_timeline() {
     const wide = Math.max(end - x - (x_scale > 4 ? 1 : 0), 0.6);
     if (group === "barrier") {
       c.fillStyle = colours.wait;
-      c.fillRect(x, y + 4, wide, ROW - 8);
+      c.fillRect(x, y + 6, wide, ROW - 12);
       c.fillStyle = colours.barrier;
       c.fillRect(Math.max(x, end - Math.max(2, Math.min(x_scale, 5))), y + 1, Math.max(2, Math.min(x_scale, 5)), ROW - 2);
       continue;
     }
     c.fillStyle = colours[group];
-    c.globalAlpha = b.place[i] === chosen_line ? 1 : 0.62;
-    c.fillRect(x, y + 2, wide, ROW - 5);
-    c.globalAlpha = 1;
+    const less = b.place[i] === chosen_line ? 0 : 2;
+    c.fillRect(x, y + 1 + less, wide, ROW - 3 - 2 * less);
   }
   c.fillStyle = colours.copy;
   for (const [warp, start, end] of view.flights) c.fillRect(x_of(start), TOP + (view.rows.get(warp) + 1) * ROW - 3, Math.max(1, x_of(end) - x_of(start)), 2);

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn import ops
+from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.sources import HOST_HALVES
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.grading.confined import sandbox
@@ -151,6 +152,8 @@ def main(control: int, apart: bool) -> None:
     ops.names()  # imports the operations
     for name in filter(find_spec, HOST_HALVES):  # a handout has some of them
         import_module(name)
+    with contextlib.suppress(MiniDnnError):
+        find_compiler()  # children need not ask it for its version again
 
     with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
         _serve(connection, roles, found)

@@ -14,22 +14,36 @@ from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import object_code
 
 _MATH = (
-    r"a?(?:sin|cos|tan)h?|atan2|sincos|exp(?:2|10|m1)?|log(?:2|10|1p|b)?|pow|sqrt|cbrt|hypot|"
-    r"f(?:abs|max|min|mod|ma|dim)|floor|ceil|trunc|l?l?r(?:ound|int)|round|nearbyint|remainder|remquo|"
-    r"ldexp|frexp|modf|scalbl?n|ilogb|erfc?|[tl]gamma|copysign|nextafter|nan"
+    r"a?(?:sin|cos|tan)h?|atan2|exp(?:2|10|m1)?|log(?:2|10|1p|b)?|pow|sqrt|cbrt|hypot|"
+    r"f(?:abs|max|min|mod|ma|dim)|floor|ceil|trunc|l?l?r(?:ound|int)|round|nearbyint|remainder|"
+    r"ldexp|scalbl?n|ilogb|erfc?|[tl]gamma|copysign|nextafter"
 )
+_STORES = r"(?:frexp|modf|remquo|sincos)f?"  # these store where they are told to
 ALLOWED = re.compile(
     r"_ZN8emulator\w+|threadIdx|blockIdx|blockDim|gridDim|"  # what the runtime shows to kernels, nothing else
-    r"__gmon_start__|_ITM_\w+|__tls_get_addr|__gxx_personality_v0|_Unwind_Resume|"
-    r"_ZTVN10__cxxabiv1\w+|__cxa_(?:finalize|guard_\w+|begin_catch|pure_virtual)|__stack_chk_fail|_ZSt9terminatev|"
-    rf"malloc|free|clock|_Zn[wa]\w+|_Zd[la]\w+|mem(?:set|cpy|move|cmp)|(?:{_MATH})[fl]?"
+    r"__gmon_start__|_ITM_\w+|__tls_get_addr|_ZTVN10__cxxabiv1\w+|__cxa_(?:finalize|pure_virtual)|__stack_chk_fail|"
+    rf"__wrap_(?:malloc|free|_Zn[wa]m\w*|_Zd[la]Pv\w*)|clock|mem(?:set|cpy|move|cmp)|(?:{_MATH})f?"
 )
-CHECKS = re.compile(r"__tsan_\w+|__ubsan_handle_\w+|__wrap_mem(?:cpy|move|set)")  # what checked mode puts in
+# what checked mode puts in
+CHECKS = re.compile(rf"__tsan_\w+|__ubsan_handle_\w+|__wrap_(?:mem(?:cpy|move|set)|{_STORES})")
+# The same where nothing is checked. The others store, or jump, where their argument says; checked mode is
+# compiled without exceptions, and needs none of them.
+UNHOOKED = re.compile(
+    rf"{_STORES}|__cxa_(?:guard_\w+|begin_catch)|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev"
+)
+# g++'s own functions that neither store nor tell how the file is compiled
+_BUILTINS = (
+    r"expect\w*|unreachable|trap|assume\w*|(?:popcount|clz|ctz|ffs|clrsb|parity)l{0,2}|bswap\d+|bit_cast|offsetof|"
+    r"addressof|launder|is_constant_evaluated|types_compatible_p|LINE|FILE|FUNCTION|prefetch|shuffle\w*|"
+    r"convertvector|(?:add|sub|mul)_overflow|nan|(?:inf|huge_val|nan|fabs|fma|fmax|fmin|sqrt)f?|"
+    r"is(?:nan|inf|finite|normal)|signbit|va_\w+"
+)
 # assembly, functions that are left unchecked, machine code as data, instructions that no check knows
 UNCHECKED = re.compile(
     r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*|\b_{0,2}section(?:__)?\s*\(\s*\"|"
-    r"\b__builtin_(?:ia32|aarch64)_\w+|\b_mm\d*_\w+|"
-    r"\b__builtin_(?:constant_p|\w*object_size)\b|"  # only where the build's macro is undone
+    rf"\b__builtin_(?!(?:{_BUILTINS})\b)\w+|\b__\w+_chk\b|\b_mm\d*_\w+|"
+    # a function by a name that only a text has
+    r"\b_{0,2}(?:alias|weakref|ifunc|symver)(?:__)?\s*\(\s*(?:u8|[uUL])?R?\"|"
     r"\bemulator\b(?!\s*::\s*(?:print|fail_assertion)\b)|\b_ZN?K?8emulator\w*"  # behind CUDA's functions
 )
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -113,7 +127,8 @@ def check_library(library: Path, checked: bool = False) -> None:
     )
     if checked and object_code.can_be_decided() and not find_compiler().is_clang:
         object_code.check_code(library)
-    names = [name for name in UNDEFINED.findall(done.stdout) if not (checked and CHECKS.fullmatch(name))]
+    known = CHECKS if checked else UNHOOKED
+    names = [name for name in UNDEFINED.findall(done.stdout) if not known.fullmatch(name)]
     foreign = [name for name in names if not ALLOWED.fullmatch(name)]
     if foreign:
         raise CompileError(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined.accesses import TOP, Call, Followed, Unseen, follow
+from mini_dnn.grading.confined.callers import check_callers
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
 from mini_dnn.grading.confined.effects import Image
 from mini_dnn.grading.confined.returned import misplaced
@@ -104,6 +105,7 @@ def _check_code(library: Path) -> None:
             )
     own_functions = {f.code[0].at: f for f in functions if _is_own(f)}
     followed = {at: _check(function, image) for at, function in own_functions.items()}
+    check_callers(library, [f for f in own_functions.values() if not HEADERS.match(f.name)])
     _check_returned(followed, own_functions, taken)
 
 
@@ -126,6 +128,10 @@ def _check(function: Function, image: Image) -> Followed:
             raise CompileError(
                 f"FORBIDDEN: {function.name} calls {one.target_name}, a part of the emulator that checked "
                 f"mode does not monitor; {CURE}"
+            )
+        if one.target_name.startswith("__cxa_finalize"):
+            raise CompileError(
+                f"FORBIDDEN: {function.name} calls __cxa_finalize, which ends the program; remove it"
             )
     if HEADERS.match(function.name):
         return _calls_of(function)

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from mini_dnn import ops
 from mini_dnn.checking.check import check_plans
 from mini_dnn.device import open_device
 from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.compiler import Compiler as CxxCompiler
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.nvcc import build_cubin
@@ -109,11 +111,20 @@ class Compiler:
             return []
         compiler = find_compiler()
         runtime = build_runtime(compiler, False, message["checked"])
-        if message["checked"]:
-            imports.check_source(self._source, message["defines"], compiler)
-        library = build_kernels(self._source, message["defines"], compiler, runtime, message["checked"])
+        with ThreadPoolExecutor(1) as pool:  # the source is read while it is compiled
+            looked = pool.submit(self._look_at_source, message["defines"], compiler, message["checked"])
+            try:
+                library = build_kernels(
+                    self._source, message["defines"], compiler, runtime, message["checked"]
+                )
+            finally:
+                looked.result()  # its words come first
         imports.check_library(library, message["checked"])
         return []
+
+    def _look_at_source(self, defines: Mapping[str, int], compiler: CxxCompiler, checked: bool) -> None:
+        if checked:
+            imports.check_source(self._source, defines, compiler)
 
 
 class Executor:

@@ -13,6 +13,10 @@ void check_call(Worker& worker);  // runs the kernel as one thread
 void check_block_started();
 void check_block_ended(Worker& worker);  // may set worker.failure
 void check_freed(char* memory);          // a buffer
+size_t heap_margin(size_t bytes);        // that belongs to nobody, before and after memory of the heap
+void check_allocated(char* p, size_t bytes, const void* pc);
+void check_release(char* p, const void* pc);  // ends the launch if it must not be freed
+bool keep_freed(char* p);                     // whether its memory stays, so that later accesses are seen
 void check_block_suspended(Worker& worker);
 void check_block_chosen(Worker& worker, bool begins);                 // or goes on, after one was suspended
 void check_block_barrier();                                           // all threads of the block have met
@@ -39,6 +43,10 @@ inline void check_call(Worker& worker) { worker.run(worker.arguments); }
 inline void check_block_started() {}
 inline void check_block_ended(Worker&) {}
 inline void check_freed(char*) {}
+inline size_t heap_margin(size_t) { return 0; }
+inline void check_allocated(char*, size_t, const void*) {}
+inline void check_release(char*, const void*) {}
+inline bool keep_freed(char*) { return false; }
 inline void check_block_suspended(Worker&) {}
 inline void check_block_chosen(Worker&, bool) {}
 inline void check_block_barrier() {}
@@ -57,5 +65,7 @@ inline void check_cluster_barrier(bool) {}
 inline unsigned check_turn(unsigned i, unsigned) { return i; }
 inline void check_own_shared(const void*, const char*, Site) {}
 #endif
+
+void start_heap();  // of a launch
 
 }  // namespace emulator

@@ -246,6 +246,7 @@ void emulator_start(Launch* launch) {
   pool.idle.wait(lock, [&] { return !pool.busy; });
   pool.busy = true;
   launch->started = 1;
+  start_heap();
   install_fault_handlers();
   install_preemption();
   watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));

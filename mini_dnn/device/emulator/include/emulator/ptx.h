@@ -22,6 +22,7 @@ inline float2 unpack_bfloats(unsigned both) { return {bfloat_to_float(both), bfl
 
 EMULATOR_ACCESS void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0, Site site = Site::current()) {
   check_set(d, 4, "sum d of mma_m16n8k8");
+  note_result(d);
   const unsigned a[] = {a0, a1};
   WarpProduct product{Element::half, 8, d, a, &b0};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8", site);
@@ -29,18 +30,21 @@ EMULATOR_ACCESS void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsign
 EMULATOR_ACCESS void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                   Site site = Site::current()) {
   check_set(d, 4, "sum d of mma_m16n8k16");
+  note_result(d);
   WarpProduct product{Element::half, 16, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16", site);
 }
 EMULATOR_ACCESS void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                        Site site = Site::current()) {
   check_set(d, 4, "sum d of mma_m16n8k16_bf16");
+  note_result(d);
   WarpProduct product{Element::bfloat, 16, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k16_bf16", site);
 }
 EMULATOR_ACCESS void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                       Site site = Site::current()) {
   check_set(d, 4, "sum d of mma_m16n8k8_tf32");
+  note_result(d);
   WarpProduct product{Element::tf32, 8, d, a, b};
   warp_barrier(0xffffffffu, &product, mma_sync, "mma_m16n8k8_tf32", site);
 }
@@ -73,6 +77,7 @@ EMULATOR_ACCESS void load(unsigned (&d)[count], const void* row, Site site) {
     require_multiple(reinterpret_cast<size_t>(row), 16, "address of a row for ldmatrix", site);
     note_read(row, 16);
   }
+  note_result(d);
   Rows rows{d, row};
   warp_barrier(0xffffffffu, &rows, whole_warp<count, transposed>, "ldmatrix", site);
 }

@@ -103,6 +103,13 @@ EMULATOR_ACCESS void check_set(const T* values, int count, const char* what) {
   check_set(values, count * sizeof *values, sizeof *values, what);
 #endif
 }
+// Where a lane wants what another one works out for its warp: it is checked where the lane asks for it.
+template <class T>
+EMULATOR_ACCESS void note_result(T& place) {
+#ifdef EMULATOR_CHECKED
+  note_write(&place, sizeof place);
+#endif
+}
 
 #ifdef EMULATOR_CHECKED
 void check_room(const char* name, const void* p, size_t bytes, size_t room, bool write);

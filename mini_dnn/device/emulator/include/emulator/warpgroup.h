@@ -35,6 +35,7 @@ template <int n, bool accumulate>
 EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
                                   Site site = Site::current()) {
   static_assert(n == 24 || n == 48 || n == 72, "the sizes that mini_dnn/ptx.cuh writes out");
+  note_result(d);
   product_start(d[0], a, {.b = b, .columns = n, .accumulate = accumulate}, site);
 }
 template <int columns, class Type, bool transposed_a, bool transposed_b>
@@ -42,6 +43,7 @@ EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long
                                   bool accumulate, Site site = Site::current()) {
   static_assert(columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256,
                 "the sizes that mini_dnn/ptx.cuh writes out");
+  note_result(d);
   product_start(d[0], nullptr,
                 {.a = a,
                  .b = b,
@@ -54,6 +56,7 @@ EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long
 }
 EMULATOR_ACCESS void wgmma_m64n120k16(float (&d)[15][4], unsigned long long a, unsigned long long b, bool accumulate,
                                       Site site = Site::current()) {
+  note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = 120, .accumulate = accumulate}, site);
 }
 EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }

@@ -91,6 +91,7 @@ EMULATOR_ACCESS void mma_sync(fragment<accumulator, m, n, k, TD>& d, const fragm
   check_set(a.x, A::num_elements, "fragment a of wmma::mma_sync");
   check_set(b.x, B::num_elements, "fragment b of wmma::mma_sync");
   check_set(c.x, C::num_elements, "fragment c of wmma::mma_sync");
+  note_result(d);
   product::Parts<D, A, B, C> parts{&d, &a, &b, &c};
   emulator::warp_barrier(0xffffffffu, &parts, product::whole_warp<D, A, B, C>, "wmma::mma_sync", site);
 }

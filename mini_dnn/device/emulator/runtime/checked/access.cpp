@@ -64,6 +64,7 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.other = other;
   f.exited = this_worker->total - this_worker->alive;
   f.detail = Detail::none;
+  if (r.memory == Memory::heap) note_heap(f);
 }
 
 [[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
@@ -106,7 +107,7 @@ bool is_allowed(const Access& a) {
 
 // Not in any one array.
 void outside(const Access& a) {
-  if (is_allowed(a)) return;
+  if (is_allowed(a) || check_beside_heap(a)) return;
   const Check& c = the_check;
   const int rank = shared_of(a.address);
   const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
@@ -124,7 +125,7 @@ const Region* find(const Access& a) {
   const Check& c = the_check;
   auto next = std::upper_bound(c.regions.begin(), c.regions.end(), a.address,
                                [](const char* p, const Region& r) { return p < r.start; });
-  return next != c.regions.begin() && holds(*--next, a) ? &*next : nullptr;
+  return next != c.regions.begin() && holds(*--next, a) ? &*next : find_in_heap(a);
 }
 
 // Whether something that thread `who` did is not ordered before what this thread does.

@@ -102,6 +102,30 @@ void __tsan_vptr_update(void** p, void*) { check_plain<true>(p, sizeof *p, PC); 
 COPIES(__tsan_)
 COPIES(__wrap_)
 
+// Functions of <math.h> that have a second result, for which they are given a place.
+#define SECOND(T, name, U)                                   \
+  T name(T x, U* place);                                     \
+  T __wrap_##name(T x, U* place) {                           \
+    check_access(place, sizeof(U), true, Manner::plain, PC); \
+    return name(x, place);                                   \
+  }
+#define SECONDS(T, f)                                    \
+  SECOND(T, frexp##f, int)                               \
+  SECOND(T, modf##f, T)                                  \
+  T remquo##f(T x, T y, int* place);                     \
+  T __wrap_remquo##f(T x, T y, int* place) {             \
+    check_access(place, 4, true, Manner::plain, PC);     \
+    return remquo##f(x, y, place);                       \
+  }                                                      \
+  void sincos##f(T x, T* s, T* c);                       \
+  void __wrap_sincos##f(T x, T* s, T* c) {               \
+    check_access(s, sizeof(T), true, Manner::plain, PC); \
+    check_access(c, sizeof(T), true, Manner::plain, PC); \
+    sincos##f(x, s, c);                                  \
+  }
+SECONDS(float, f)
+SECONDS(double, )
+
 // Atomics read and write, and do not race with each other. One worker: they need no more than their effect. Other
 // threads may run in a check, not after it.
 #define UPDATE(bits, T, name, expression)                                       \

@@ -134,6 +134,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.launch_epoch = ++c.clock;
     c.fenced = c.mixed = false;
     forget_messages();
+    forget_freed();
   }
   static_cast<BlockCheck&>(c) = {};
   c.rank = w.rank;

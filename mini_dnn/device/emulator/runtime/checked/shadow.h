@@ -44,7 +44,7 @@ struct FarRead {
 
 constexpr uint32_t NEVER = 0, BY_HOST = 1, FIRST_EPOCH = 2;
 
-enum class Memory : int { unknown, global, symbol, shared };
+enum class Memory : int { unknown, global, symbol, shared, heap };
 // An array. Its cells have 1 << shift bytes each.
 struct Region {
   char* start;
@@ -76,6 +76,7 @@ enum class FindingKind : int {
   local,  // out of bounds, of an array of the thread's own
   unset,  // a register or fragment that is used before it is set
   stack,  // on a thread's stack, but not a variable; `detail` says where
+  freed,  // out of bounds, of memory of the heap; `detail` says why
   async = 20,
   cluster = 21
 };
@@ -86,7 +87,10 @@ enum class Detail : int {
   read_only_pointer,
   of_another_thread,
   of_no_variable,
-  way_back  // what a function needs to return; `other` has the place of the call
+  way_back,       // what a function needs to return; `other` has the place of the call
+  after_free,     // `other` freed it
+  freed_twice,    // the same
+  not_allocated,  // and freed
 };
 struct Party {
   int write, atomic;
@@ -107,6 +111,7 @@ struct Finding {
   unsigned exited;  // threads of the block that had returned
   Detail detail;    // of a race or on the stack
   char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
+  uint64_t heap_bytes, heap_pc;  // of memory of the heap: how much, and where it was allocated
 };
 
 // A shared array as the host knows it: where it lies after the anchor. bytes -1: what the launch asks for.
@@ -230,6 +235,15 @@ inline BlockCheck& block_check(unsigned rank) {
 inline uint64_t linear(const uint3& block) {
   return block.x + uint64_t(gridDim.x) * (block.y + uint64_t(gridDim.y) * block.z);
 }
+
+// checked/heap.cpp
+struct Access;
+const Region* find_in_heap(const Access& a);
+// Ends the launch if it lies beside memory of the heap, or where some was; false: it does not. It may be a race that
+// is not told yet.
+bool check_beside_heap(const Access& a);
+void note_heap(Finding& f);  // what its array is
+void forget_freed();
 
 // checked/cluster.cpp
 void check_member_ended(Worker& worker);     // of a cluster; may set worker.failure

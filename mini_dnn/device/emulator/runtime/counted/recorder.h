@@ -132,5 +132,8 @@ extern Count the_count;
 
 uint16_t number_of_name(const char* name);
 void play(Worker& worker, unsigned warp);  // as far as all lanes have come
+// One instruction of a warp. All lanes of the mask have the same event, and only addresses differ. The caller counts
+// the splits.
+Total& execute(Worker& worker, unsigned warp, uint32_t mask, const Event& event, const uint64_t* addresses);
 
 }  // namespace emulator

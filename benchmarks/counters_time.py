@@ -1,0 +1,76 @@
+"""Counted mode relative to checked mode, in CPU time: ``python benchmarks/counters_time.py``.
+
+Both modes run the same problem one after the other, several times, and the middle of the ratios counts: a
+machine that does other work slows down both. Kernels are compiled before. The output is a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.counted import CountedEmulator
+from mini_dnn.device.emulator.emulator import EmulatorDevice
+from mini_dnn.running.runner import run
+from mini_dnn.variant import find
+
+CASES = (
+    ("m1/direct", "8,1,86,86,4,7,7"),
+    ("m1/tiled_direct", "8,1,86,86,4,7,7"),
+    ("m2/unroll_gemm", "8,1,86,86,4,7,7"),
+    ("m3/fusion", "8,1,86,86,4,7,7"),
+    ("m3/register_tiling", "8,1,86,86,4,7,7"),
+    ("m3/stack_2", "8,1,86,86,4,7,7"),
+    ("layers/custom", "8,1,86,86,4,7,7"),
+    ("conv2d_padded/v0_naive", "2,16,28,28,32,3,3,1,1,0,fp32,nchw"),
+    ("gemm/v0_naive", "128,128,128"),
+    ("gemm/v2_tiled", "128,128,128"),
+    ("gemm/v8_final", "256,256,256,fp16"),
+    ("attention/v1_shared", "1,2,197,64"),
+    ("attention/v9_final", "1,2,197,64"),
+    ("softmax/v0_naive", "2000,100"),
+)
+
+
+def seconds(device: EmulatorDevice, action: Callable[[EmulatorDevice], object]) -> float:
+    """CPU time of all threads of this process."""
+    before = time.process_time()
+    action(device)
+    return time.process_time() - before
+
+
+def row(name: str, shape: str, repeats: int) -> str:
+    """Name, problem, both times and the ratio."""
+    variant = find(name)
+    problem = variant.operation.parse(shape)
+    inputs = variant.operation.inputs(problem, seed=0)
+
+    def action(device: EmulatorDevice) -> object:
+        return run(variant, problem, inputs, device)
+
+    with closing(CheckedEmulator()) as checked, closing(CountedEmulator(threads=1)) as counted:
+        action(checked), action(counted)
+        pairs = [(seconds(checked, action), seconds(counted, action)) for _ in range(repeats)]
+    ratio = statistics.median(ours / theirs for theirs, ours in pairs)
+    theirs, ours = (statistics.median(one) for one in zip(*pairs, strict=True))
+    return f"| `{name}` | {problem} | {theirs:.2f} | {ours:.2f} | {ratio:.2f} |"
+
+
+def main() -> None:
+    """Print a row for each case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="variants")
+    args = parser.parse_args()
+    print("| variant | problem | checked, s | counted, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
+    for name, shape in CASES:
+        if not args.only or name in args.only:
+            print(row(name, shape, args.repeats), flush=True)
+
+
+if __name__ == "__main__":
+    main()

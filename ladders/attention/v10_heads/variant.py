@@ -1,0 +1,79 @@
+"""attention/v10_heads: three whole heads in shared memory, whole rows of scores in registers."""
+
+import numpy as np
+
+from mini_dnn.ops.attention import AttentionShape
+from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
+
+OTHERS = "attention/v9_final"  # takes what does not fit
+TILE, TILES = 64, 3  # queries of a warpgroup, and full warpgroups
+LEAST, MOST = 137, 200  # tokens: three tiles of queries, and three heads that fit into shared memory
+FIRST = 128  # keys of the first part; the others are the second part
+SLOTS = 3  # heads in shared memory
+THREADS = (TILES + 1) * 128
+MULTIPROCESSORS = 132  # of an H100 or H200; a block each
+ZERO_BYTES, BARRIERS_BYTES = 1024, 256
+LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+
+
+def fits(p: AttentionShape) -> bool:
+    """Whether the kernel takes it; `OTHERS` takes the rest."""
+    return p.dtype == "fp16" and p.d == 64 and not p.causal and LEAST <= p.T <= MOST
+
+
+def refuses(p: AttentionShape) -> str:
+    """What wgmma multiplies."""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
+
+
+def keys(T: int) -> int:
+    """Keys with their padding. 208 would not fit into shared memory, so 200 end with half a product."""
+    return min(ceil_div(T, 16) * 16, MOST)
+
+
+def q_rows(T: int) -> int:
+    """Rows that are loaded of the queries: those of full tiles, and of a tail."""
+    return max(TILES * TILE, keys(T))
+
+
+def defines(p: AttentionShape) -> dict[str, int]:
+    """Sizes of a head."""
+    T = p.T if fits(p) else MOST
+    return {
+        **{"D": 64, "KEYS": keys(T), "FIRST": FIRST, "Q_ROWS": q_rows(T), "TAIL": TILES * TILE < T},
+        **{"SLOTS": SLOTS, "TILES": TILES, "THREADS": THREADS, "NEGATIVE": p.factor < 0},
+    }
+
+
+def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
+    """Boxes of rows of a head: heads lie along the first axis, or the last if packed."""
+    packed = p.layout == "packed"
+    entry, head, token = p.strides
+    shape = (p.B, p.T, token) if packed else (p.B * p.H, p.T, p.d)
+    return TensorMap(buffer, (1, rows, p.d), shape, (entry if packed else head, token), 2 * p.d)
+
+
+def plan(p: AttentionShape) -> list[Launch | Call]:
+    """One launch of as many blocks as there are multiprocessors, or heads."""
+    if not fits(p):
+        return [Call(OTHERS, p, {name: name for name in p.arrays})]
+    q, k, v, o = p.buffers
+    rows = q_rows(p.T)
+    maps = (tensor_map(p, q, rows), tensor_map(p, k, keys(p.T)), tensor_map(p, v, keys(p.T)))
+    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    args = (*maps, o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    shared = SLOTS * (rows + 2 * keys(p.T)) * 128 + ZERO_BYTES + BARRIERS_BYTES
+    grid = (min(p.B * p.H, MULTIPROCESSORS),)
+    return [Launch("attention", grid, (THREADS,), args, shared, early=True)]
+
+
+VARIANT = Variant(
+    op="attention",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="attention/v9_final",
+    precision="fp16",
+    min_arch=90,
+    idea="three whole heads in shared memory, whole rows of scores in registers",
+)

@@ -1,0 +1,44 @@
+"""What the compiler says about a kernel file, without the file that is wrapped around it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PTX_HINT = (
+    "\nThe emulator cannot run inline PTX. Use the wrappers of #include <mini_dnn/ptx.cuh>, which also work "
+    "in it. For any other instruction, write a wrapper with a second body in plain C++ under #ifdef "
+    "MINI_DNN_EMULATOR."
+)
+
+GROUPS = re.compile(r"cooperative_groups|'cg\b")
+GROUPS_HINT = (
+    "\nThe emulator supports these parts of cooperative groups: this_thread_block, tiled_partition (tiles of "
+    "at most 32), coalesced_threads and this_grid without sync(); of these sync, thread_rank, size, "
+    "num_threads, shfl, shfl_up, shfl_down, shfl_xor, any, all, ballot and match_any; and reduce with plus, "
+    "less, greater, bit_and, bit_or and bit_xor. Write the rest with these, or with __syncthreads() and "
+    "__shfl_sync()."
+)
+# A message: the line that names its place, and what follows until the next such line.
+MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
+OPEN_BRACE = re.compile(r"error: expected '}'")
+
+
+def explained(messages: str, wrapper: Path, source: Path) -> str:
+    """The compiler's messages without the wrapper, with the file as the user named it."""
+    name = re.escape(str(wrapper))
+    text = re.sub(rf"In file included from {name}:\d+:\n", "", messages)
+    text = re.sub(rf",\n +from {name}:\d+:", ":", text)
+    text = _without(wrapper, text, source)
+    text = text.replace(str(source.resolve()), str(source)).strip()
+    text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
+    return text + (GROUPS_HINT if GROUPS.search(text) and "static assertion" not in text else "")
+
+
+def _without(wrapper: Path, messages: str, source: Path) -> str:
+    """The messages about the user's files; the others follow from these, or from a missing brace."""
+    found = [match[0] for match in MESSAGE.finditer(messages)]
+    own = [message for message in found if not message.startswith(f"{wrapper}:")]
+    if any(OPEN_BRACE.search(message) for message in found if message not in own):
+        own.insert(0, f"{source}: error: a '{{' has no matching '}}' before the end of the file\n")
+    return "".join(own) or messages

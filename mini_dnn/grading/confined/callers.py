@@ -1,0 +1,69 @@
+"""Whether a kernel uses of the emulator only what is CUDA's: its functions, not those behind them.
+
+The runtime believes what the emulator's headers tell it. C++ finds functions of a namespace without its
+name if an argument has to do with it, so it is the debugging information that tells who calls: each call of
+the runtime has to be in a header, and what the kernel file calls there must not be the emulator's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from mini_dnn.device.emulator.runtime_build import INCLUDE
+from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
+from mini_dnn.errors import CompileError
+from mini_dnn.grading.confined.disassembly import Function
+
+CALLED = re.compile(r"_ZN8emulator(?!5printE|4failE|14fail_assertionE)")  # what macros call is left out
+OWN = re.compile(r"_ZN8emulator(?P<bytes>\d+)(?P<rest>\w+)")
+HEADERS = tuple(f"{folder}{os.sep}" for folder in (INCLUDE, PROJECT_INCLUDE))
+Frames = Sequence[tuple[str, str]]  # functions and files, from the inside
+
+
+def check_callers(library: Path, functions: Sequence[Function]) -> None:
+    """Refuse a kernel file that calls the emulator's own functions.
+
+    Raises
+    ------
+    CompileError
+        Names the function.
+    """
+    calls = {one.at: one for f in functions for one in f.code if CALLED.match(one.target_name)}
+    for at, frames in zip(calls, _frames(library, list(calls)), strict=True):
+        called = _called(frames, calls[at].target_name)
+        if called:
+            raise CompileError(
+                f"FORBIDDEN: the kernel file calls {called}, a part of the emulator; use functions of CUDA"
+            )
+
+
+def _called(frames: Frames, target: str) -> str:
+    """The emulator's own function that the kernel file calls there; empty: it calls one of CUDA's."""
+    for function, file in frames:
+        if not os.path.normpath(file).startswith(HEADERS):
+            return target if _is_own(target) else ""
+        target = function
+    return ""  # in a header's function that the runtime calls
+
+
+def _is_own(name: str) -> bool:
+    """Whether a function is the namespace's, and of none in it such as wmma."""
+    match = OWN.match(name)
+    return match is not None and match["rest"][int(match["bytes"])] in "EI"
+
+
+def _frames(library: Path, addresses: Sequence[int]) -> list[Frames]:
+    """Functions that were compiled into each other, at each address."""
+    if not addresses:
+        return []
+    tool = shutil.which("addr2line")
+    assert tool is not None, "it comes with readelf"
+    words = [tool, "-a", "-i", "-f", "-e", str(library), *map(hex, addresses)]
+    text = subprocess.run(words, capture_output=True, text=True, errors="replace", check=True).stdout
+    parts = re.split(r"^0x[0-9a-f]+\n", text, flags=re.MULTILINE)[1:]
+    return [re.findall(r"^(.*)\n(.*):(?:\d+|\?).*$", part, re.MULTILINE) for part in parts]
