@@ -104,9 +104,8 @@ def _batches(boards: Sequence[Board], batches: Sequence[Batches], folder: Path) 
     doubtful = [f"- {line}" for line in networks.doubts(network)]
     text = f"{networks.about(network)} Written by `run.py report --readmes`.{' Notes:' * bool(doubtful)}"
     picture = BATCHES_PICTURE.format(folder=folder.name)
-    return "\n\n".join(
-        [picture, *map(markdown_table, tables), *(["\n".join(doubtful)] * bool(doubtful)), text]
-    )
+    notes = ["\n".join(doubtful)] * bool(doubtful)
+    return "\n\n".join([picture, *map(markdown_table, tables), text, *notes])
 
 
 def _block(boards: Sequence[Board], folder: Path) -> str:
