@@ -54,13 +54,13 @@ def networks() -> Iterator[tuple[str, str, Variant, Any, float]]:
     Those that compute without tensor cores, or in a single launch whose blocks wait for each other, take it
     many minutes. Those that copy to the host have that in their times.
     """
-    for row in json.loads((RESULTS / "resnet18" / "rungs.json").read_text())["rows"]:
-        variant = find(row["variant"])
+    for row in json.loads((RESULTS / "h200-resnet18-rungs.json").read_text())["rows"]:
+        variant = find(row["program"])
         if row["batch"] != 1 or row["launches"] == 1 or row["copied_bytes"]:
             continue
         if variant.precision != "fp32":
             problem = variant.operation.course["batch-1"]
-            yield row["variant"], "batch-1", variant, problem, statistics.median(row["ms"])
+            yield row["program"], "batch-1", variant, problem, statistics.median(row["ms"])
 
 
 def smaller(variant: Variant, problem: Any) -> Any:

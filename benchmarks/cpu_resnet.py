@@ -12,7 +12,6 @@ says more where other programs run. Without PyTorch ours is timed alone.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -26,8 +25,12 @@ import numpy as np
 from cpu_conv import provenance
 from rich.console import Console
 from rich.table import Table
+from whole_networks import about, sizes, write
 
+from mini_dnn import ops
 from mini_dnn.errors import CheckError
+from mini_dnn.measuring.machine import cpu_name
+from mini_dnn.measuring.records import Place
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import RESNET18
 from mini_dnn.nn.models.resnet_arrays import fold
@@ -39,6 +42,8 @@ except ModuleNotFoundError:
 
 ALLOWED = 1e-4  # of the largest score: both are rounded to fp32
 OURS = "ours"
+OPERATION = ops.find("resnet")
+KEPT = ("cores", "torch_threads", "source_sha256", "warm_up", "repeats", "threads", "load")  # in the file
 
 Calls = dict[str, Callable[[], np.ndarray]]
 
@@ -176,6 +181,8 @@ def main() -> int:
         parser.error(f"--out {args.out}: the folder {args.out.parent} does not exist; make it first")
     if torch is None:
         print("PyTorch is not installed here: ours is timed alone (pip install torch for the comparison)")
+    place = Place(name=cpu_name(), cpu=cpu_name(), state=None)
+    head = about(place, OPERATION, {"torch": torch.__version__} if torch else {})
     rows = {batch: measure(batch, args.repeats, args.threads) for batch in args.batch}
     facts = provenance(0, args.repeats) | {"threads": args.threads, "load": os.getloadavg()[0]}
     title = f"{facts['cpu']}, {args.threads} threads, load {facts['load']:.1f}; ms a batch, median (least)"
@@ -187,8 +194,27 @@ def main() -> int:
             table.add_row(str(batch), who, *cells, f"{rate:.0f}")
     Console().print(table)
     if args.out:
-        args.out.write_text(json.dumps({**facts, "batches": rows}, indent=2) + "\n")
+        kept = {name: facts[name] for name in KEPT}
+        write(args.out, head, kept, {"rows": rows_of(rows, args.threads)})
     return 0
+
+
+def rows_of(found: Mapping[int, Mapping[str, Mapping[str, float]]], threads: int) -> list[dict[str, Any]]:
+    """The rows of the results file; ``found`` has milliseconds by batch and by who."""
+    setting = f"fp32, {threads} thread{'s' * (threads > 1)}"
+    return [
+        {
+            "kind": "host" if who == OURS else "library",
+            "program": f"{'NumPy' if who == OURS else who}, {setting}",
+            "problem": sizes(OPERATION.course["batch-1"]),
+            "batch": batch,
+            "ms": [row["wall_ms"]],
+            "agrees": True if torch else None,  # see `check`
+            **{name: value for name, value in row.items() if name != "wall_ms"},
+        }
+        for batch, by_who in found.items()
+        for who, row in by_who.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -33,7 +33,10 @@ from whole_networks import (
     measure_steps,
     measured,
     ours,
+    place_of,
+    sizes,
     theirs,
+    torch_version,
     verdict,
     words_of,
     write,
@@ -73,6 +76,7 @@ def measure(
         def figures(one: Candidate) -> Row:
             error = float(np.abs(one.scores()[seen] - right).max())
             return {
+                "problem": sizes(problem),
                 "batch": problem.N,
                 "max_error": error,
                 "largest": float(np.abs(right).max()),
@@ -99,7 +103,7 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         ms = statistics.median(row["ms"])
         speed = f"{row['batch'] / ms * 1e3:,.0f}"
-        lines.append(f"| {row['name']} | {ms:.4f} | {speed} | {row['max_error']:.1e} | {verdict(row)} |")
+        lines.append(f"| {row['program']} | {ms:.4f} | {speed} | {row['max_error']:.1e} | {verdict(row)} |")
     return "\n".join(lines)
 
 
@@ -133,6 +137,7 @@ def main(words: Sequence[str] | None = None) -> int:
         build_plans([v.planned(p, device.max_shared_bytes) for v in variants for p in problems], device)
         if given.build:
             return 0
+        head = about(place_of(device), OPERATION, torch_version())
         first = replace(problems[0], N=1)
         one = OPERATION.inputs(first, SEED)
         bound = float(OPERATION.bound(first, one, "fp16")["scores"].max())
@@ -145,7 +150,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 steps = measure_steps(variants[-1], problem, arrays, device, label)
                 print(rate(steps, problem), flush=True)
                 found["steps"] += steps
-            write(given.out, about(device), found)  # after each, as compiling may take longer than one has
+            write(given.out, head, found)  # after each, as compiling may take longer than one has
     return 0
 
 

@@ -11,7 +11,6 @@ is called wrong. With ``--seconds`` nothing new is begun after so many. `cpu_res
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,11 +22,10 @@ from typing import Any
 
 import numpy as np
 from products import build_plans
-from whole_networks import Budget, opened, replayed, turns
+from whole_networks import Budget, about, opened, place_of, program, replayed, sizes, turns, write
 
 from mini_dnn import ops
 from mini_dnn.device import Device, open_device
-from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.resnet import ResNetShape
@@ -37,7 +35,6 @@ from mini_dnn.variant import Launch, Planned, RoundTrip, Variant, find, names
 OPERATION = ops.find("resnet")
 COMPARED = 2  # images
 SEED = 0
-NOTE = "milliseconds a batch, turn by turn; bytes"
 
 Row = dict[str, Any]
 
@@ -113,7 +110,8 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right
     planned = variant.planned(problem, device.max_shared_bytes)
     build_plans([planned], device)
     trips = [step.buffer for step in planned.steps if isinstance(step, RoundTrip)]
-    row: Row = {"variant": variant.name, "batch": problem.N, "memory": memory(planned)}
+    row: Row = {**program(variant.name), "problem": sizes(problem), "batch": problem.N}
+    row["memory"] = memory(planned)
     row["launches"] = sum(isinstance(step, Launch) for step in planned.steps)
     row["round_trips"] = len(trips)
     row["copied_bytes"] = 2 * sum(planned.arrays[name].nbytes for name in trips)
@@ -137,7 +135,7 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right
 def said(row: Row) -> str:
     """A row in words."""
     ms = statistics.median(row["ms"])
-    text = f"{row['variant']}, batch {row['batch']}: {ms:.3f} ms, {row['batch'] / ms * 1e3:,.0f} images/s"
+    text = f"{row['program']}, batch {row['batch']}: {ms:.3f} ms, {row['batch'] / ms * 1e3:,.0f} images/s"
     if "served_ms" in row:
         text += f", {statistics.median(row['served_ms']):.3f} with copies"
     return text + ("" if row["agrees"] else f"; WRONG by {row['max_error']:.1e}")
@@ -158,8 +156,7 @@ def main(words: Sequence[str] | None = None) -> int:
     batches = [int(word) for word in given.batches.split(",")]
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        about: Row = {"note": NOTE, "device": device.description, "commit": commit()}
-        about = {**about, "versions": versions(), "rows": rows}
+        head = about(place_of(device), OPERATION)
         whole = OPERATION.course.get(given.problem) or OPERATION.parse(given.problem)
         drawn = OPERATION.inputs(whole.with_batch(max(batches)), SEED)
         few = whole.with_batch(min(COMPARED, max(batches)))
@@ -173,9 +170,7 @@ def main(words: Sequence[str] | None = None) -> int:
                     continue
                 rows.append(measure(variant, problem, arrays, right, device))
                 print(said(rows[-1]), flush=True)
-                if given.out:
-                    given.out.parent.mkdir(parents=True, exist_ok=True)
-                    given.out.write_text(json.dumps(about, indent=1) + "\n")
+                write(given.out, head, {"rows": rows})
     return 0 if all(row["agrees"] for row in rows) else 1
 
 

@@ -35,7 +35,10 @@ from whole_networks import (
     measure_steps,
     measured,
     ours,
+    place_of,
+    sizes,
     theirs,
+    torch_version,
     verdict,
     words_of,
     write,
@@ -93,7 +96,7 @@ def measure(
         def figures(one: Candidate) -> Row:
             error = np.abs(one.scores() - right)
             found = {"max_error": float(error.max()), "rms_error": float(np.sqrt((error**2).mean()))}
-            return {"model": title, "batch": problem.N, **found, "bound": bound}
+            return {"problem": sizes(problem), "batch": problem.N, **found, "bound": bound}
 
         mine = [stack.enter_context(graph(variant, problem, arrays, device)) for variant in variants]
         rows = measured(
@@ -105,18 +108,18 @@ def measure(
 
 def table(rows: Sequence[Row]) -> str:
     """One model and batch for people."""
-    medians = {row["name"]: statistics.median(row["ms"]) for row in rows}
-    first = rows[0]["name"]
+    medians = {row["program"]: statistics.median(row["ms"]) for row in rows}
+    first = rows[0]["program"]
     library = [ms for name, ms in medians.items() if "torch.compile" in name]
     lines = [
         f"| | ms | images/s | {first} is faster by | largest error of a score | rms | |",
         "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in rows:
-        ms = medians[row["name"]]
+        ms = medians[row["program"]]
         errors = f"{row['max_error']:.1e} | {row['rms_error']:.1e}"
         lines.append(
-            f"| {row['name']} | {ms:.3f} | {row['batch'] / ms * 1e3:,.0f} | {ms / medians[first]:.3f} "
+            f"| {row['program']} | {ms:.3f} | {row['batch'] / ms * 1e3:,.0f} | {ms / medians[first]:.3f} "
             f"| {errors} | {verdict(row)} |"
         )
     if library:
@@ -146,6 +149,7 @@ def main(words: Sequence[str] | None = None) -> int:
     variants = [find(name) for name in words_of(given.impl)]
     found: dict[str, list[Row]] = {"rows": [], "steps": []}
     with closing(open_device("cuda")) as device:
+        head = about(place_of(device), OPERATION, torch_version())
         for title in words_of(given.models):
             for batch in map(int, words_of(given.batches)):
                 if not budget.left(f"{title}, batch {batch}"):
@@ -156,7 +160,7 @@ def main(words: Sequence[str] | None = None) -> int:
                     found["steps"] += measure_steps(variants[-1], problem, arrays, device, label)
                 modes = words_of(given.modes)
                 found["rows"] += measure(title, variants, problem, arrays, modes, device, budget)
-                write(given.out, about(device), found)  # after each, as compiling may take long
+                write(given.out, head, found)  # after each, as compiling may take long
     return 0
 
 

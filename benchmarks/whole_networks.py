@@ -6,25 +6,32 @@
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device import Device
-from mini_dnn.measuring.machine import commit, versions
-from mini_dnn.ops import Arrays
+from mini_dnn.measuring import files
+from mini_dnn.measuring.batches import SCHEMA, BatchesFile
+from mini_dnn.measuring.bench import code_of, state_of
+from mini_dnn.measuring.machine import commit, cpu_name, versions
+from mini_dnn.measuring.nvml import gpu_state
+from mini_dnn.measuring.records import Place
+from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.problem import Problem
 from mini_dnn.running.execute import Execution, compile_others
-from mini_dnn.variant import Launch, Planned, Variant
+from mini_dnn.variant import Launch, Planned, Variant, find, names
 
 TURNS, TURN_S, REST_S = 5, 0.1, 0.05
 SHORT_S = 0.02  # of a turn that nobody else takes
@@ -191,8 +198,9 @@ def measured(
     def add(candidates: Sequence[Candidate]) -> None:
         times = take_turns(candidates)
         for one in candidates:
-            row = rows.setdefault(one.name, {"name": one.name, "ms": []})
+            row = rows.setdefault(one.name, {**program(one.name), "ms": []})
             row.update(figures(one))
+            row["agrees"] = row["max_error"] <= row["bound"]
             row["ms"].extend(times[one.name])
             ms = statistics.median(times[one.name])
             print(f"  {one.name}: {ms:.4f} ms, largest error {row['max_error']:.1e}", flush=True)
@@ -206,7 +214,7 @@ def measured(
 
 def verdict(row: Row) -> str:
     """Whether a row's scores are right."""
-    return "agrees" if row["max_error"] <= row["bound"] else f"WRONG: the bound is {row['bound']:.1e}"
+    return "agrees" if row["agrees"] else f"WRONG: the bound is {row['bound']:.1e}"
 
 
 def measure_steps(
@@ -253,17 +261,48 @@ def words_of(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def about(device: Device) -> Row:
-    """Of a file of results: device, commit and versions."""
+def place_of(device: Device) -> Place:
+    """The GPU and its state, and the processor."""
+    return Place(name=device.description, cpu=cpu_name(), state=state_of(gpu_state(device)))
+
+
+def about(place: Place, operation: Operation, more: Mapping[str, str] = MappingProxyType({})) -> Row:
+    """The head of a results file that begins now; ``more`` are versions of other programs."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    head = {"schema": SCHEMA, "started": started, **commit(), "device": place, "note": NOTE}
+    return {**head, "versions": {**versions(), **more}, "op": operation.name}
+
+
+def torch_version() -> dict[str, str]:
+    """PyTorch's."""
     import torch
 
-    found = {"note": NOTE, "device": device.description, "commit": commit()}
-    return {**found, "versions": {**versions(), "torch": torch.__version__}}
+    return {"torch": torch.__version__}
+
+
+def sizes(problem: Problem) -> str:
+    """The sizes of a network in the form of ``--shapes``, without batch and type."""
+    return ",".join(str(value) for name, value in problem.fields.items() if name not in ("N", "dtype"))
+
+
+def program(name: str) -> Row:
+    """What a row says of whose program it is."""
+    if name not in names():
+        return {"kind": "library", "program": name}
+    return {"kind": "ours", "program": name, "code_hash": code_of(find(name))}
 
 
 def write(path: Path | None, *parts: Mapping[str, Any]) -> None:
-    """Write results, if a file was asked for."""
+    """Write results, if a file was asked for; an error that is no number, as None."""
     if path:
-        path.write_text(
-            json.dumps({key: value for part in parts for key, value in part.items()}, indent=1) + "\n"
-        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {key: value for part in parts for key, value in part.items()}
+        files.write({**content, "rows": [numbers(row) for row in content["rows"]]}, path, BatchesFile)
+
+
+def numbers(row: Row) -> Row:
+    """A row without NaN and infinities, which JSON does not have."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,10 +17,14 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from mini_dnn import ops
 from mini_dnn.datasets import draw
 from mini_dnn.nn.models import lenet
+from mini_dnn.paths import ROOT
+from mini_dnn.report.batches import of_folder
+from mini_dnn.report.batches_page import times_plot
 from mini_dnn.report.board import Board, Entry, boards
 from mini_dnn.report.load import RESULTS, load
 from mini_dnn.report.rows import Row, title
 from mini_dnn.report.tables import number
+from mini_dnn.report.theme import picture
 
 DOCS = Path(__file__).resolve().parent
 STYLE = {
@@ -42,16 +47,24 @@ def main(folder: Path = DOCS) -> None:
     with mpl.rc_context(STYLE):
         save(network(), folder / "network.svg")
         save(sliding_window(), folder / "sliding_window.svg")
-        board = measured()
+        files = sorted(RESULTS.glob("*.json"))
+        results = load(files) if files else None
+        found = boards(results) if results else []
+        board = measured(found)
         times = op_times(board) if board else nothing_measured()
         save(times, folder / "op_times.svg")
+        for page in sorted(ROOT.glob("networks/*/README.md")) if results else ():
+            place = page.parent.name
+            if by_batch := of_folder(found, results.batches, f"networks/{place}"):
+                path = folder / f"{place}.svg"
+                path.write_bytes(picture(partial(times_plot, by_batch)).light_svg)
+                print(f"drawn: {path}")
 
 
-def measured() -> Board | None:
+def measured(found: Sequence[Board]) -> Board | None:
     """The results of the default operation on a GPU, if there are any."""
-    files = sorted(RESULTS.glob("*.json"))
-    found = [board for board in boards(load(files)) if board.operation.name == ops.DEFAULT] if files else []
-    return next((board for board in found if "copy_gbps" in board.ceilings and timed(board)), None)
+    of_default = [board for board in found if board.operation.name == ops.DEFAULT]
+    return next((board for board in of_default if "copy_gbps" in board.ceilings and timed(board)), None)
 
 
 def timed(board: Board) -> list[Entry]:

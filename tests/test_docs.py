@@ -26,7 +26,7 @@ LESSONS = [page.parent for page in PAGES if page.relative_to(ROOT).parts[0] in (
 MILESTONES = sorted(path.name for path in (ROOT / "milestones").glob("m*"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PICTURES = ("network.svg", "sliding_window.svg", "op_times.svg")
+PICTURES = ("network.svg", "sliding_window.svg", "op_times.svg", "resnet18.svg")
 
 
 def page_id(path: Path) -> str:

@@ -175,7 +175,7 @@ def test_every_ladder_has_its_sentence(op: str, tmp_path: Path) -> None:
     rows = [fake_row(name, batch, problem, 8.0 / 2**at, accuracy=None) for at, name in enumerate(said.limits)]
     ladder = ladder_from(tmp_path, rows, op)
     assert [rung.variant for rung in ladder.measured] == list(said.limits)
-    assert f"{2 ** (len(rows) - 1):,}" in sentence(ladder.board).replace(".00×", "×").replace(".0×", "×")
+    assert f"{2 ** (len(rows) - 1):,}×" in sentence(ladder.board).replace(".00×", "×").replace(".0×", "×")
 
 
 def test_the_honest_rival_is_the_fastest(tmp_path: Path) -> None:

@@ -97,6 +97,6 @@ def test_readmes_of_this_repository_are_those_of_its_results() -> None:
     if not list(RESULTS.glob("*.json")):
         pytest.skip("there are no stored results")
     results = load(results_files([]))
-    updated = readmes.updated(boards(results), ROOT, results.savings)
+    updated = readmes.updated(boards(results), ROOT, results.savings, results.batches)
     behind = [str(path) for path, (now, wanted) in updated.items() if now != wanted]
     assert not behind, "run.py report --readmes writes their tables anew"

@@ -15,7 +15,8 @@ PROBLEM = ResNetShape(1, 33, 3, "imagenet", "64-64-128-64", "1-1-1-1", 10, "fp16
 
 
 def row(name: str, ms: list[float], error: float = 1e-3) -> resnet.Row:
-    return {"batch": 32, "name": name, "ms": ms, "max_error": error, "largest": 9.0, "bound": 1e-2}
+    figures = {"max_error": error, "largest": 9.0, "bound": 1e-2, "agrees": error <= 1e-2}
+    return {"batch": 32, "program": name, "ms": ms, **figures}
 
 
 def test_a_table_says_what_is_wrong() -> None:

@@ -1,5 +1,6 @@
 """benchmarks/vit.py: what it says of its figures, and its part that needs no PyTorch."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,10 @@ import vit
 import whole_networks
 
 from mini_dnn.device import Device
+from mini_dnn.measuring.batches import batches_file
+from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.files import read_json
+from mini_dnn.measuring.records import Place
 from mini_dnn.ops.vit import VitShape
 from mini_dnn.variant import Planned, find
 
@@ -16,7 +21,8 @@ PROBLEM = VitShape(2, 8, 4, 1, 32, 2, 1, 2, 10, "fp16")
 
 def row(name: str, ms: list[float], error: float = 1e-3) -> vit.Row:
     figures = {"max_error": error, "rms_error": error / 4, "bound": 1e-2}
-    return {"model": "tiny", "batch": 32, "name": name, "ms": ms, **figures}
+    figures["agrees"] = error <= 1e-2
+    return {"batch": 32, "program": name, "ms": ms, **figures}
 
 
 def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
@@ -52,6 +58,37 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     assert found["attention.heads.qkv"] == found["attention"] == found["mlp.up"] == 2
     assert all(row["us"] == pytest.approx(1) for row in rows)
     assert "14.0 us in all steps, 14.0 us as they follow each other" in capsys.readouterr().out
+
+
+def test_rows_are_written_so_that_the_report_can_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those whose scores are no numbers."""
+    monkeypatch.setattr(whole_networks, "REST_S", 0.0)
+    errors = {"networks/vit/fused": 1e-3, "PyTorch eager": float("nan")}
+    candidates = [whole_networks.Candidate(name, lambda count: 50.0, lambda: np.zeros(1)) for name in errors]
+
+    def figures(one: whole_networks.Candidate) -> vit.Row:
+        sizes = {"problem": whole_networks.sizes(PROBLEM), "batch": PROBLEM.N}
+        return {**sizes, "max_error": errors[one.name], "bound": 1e-2}
+
+    rows = whole_networks.measured(candidates[:1], candidates[1:], figures)
+    place, out = Place(name="a GPU", cpu="", state=None), tmp_path / "new" / "file.json"
+    head = whole_networks.about(place, vit.OPERATION, {"torch": "2.11"})
+    whole_networks.write(out, head, {"rows": rows, "steps": []})
+    content = batches_file(read_json(out), out)
+    ours, library = content.rows
+    assert (ours.kind, ours.program, ours.agrees, ours.max_error) == (
+        "ours",
+        "networks/vit/fused",
+        True,
+        1e-3,
+    )
+    assert ours.code_hash == code_of(find("networks/vit/fused"))
+    assert (library.kind, library.agrees, library.max_error) == ("library", False, None)
+    assert ours.problem == "8,4,1,32,2,1,2,10"
+    assert content.versions["torch"] == "2.11"
+    assert content.started
 
 
 def test_nothing_is_begun_when_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:

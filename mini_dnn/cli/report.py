@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring import work_log
-from mini_dnn.measuring.savings import Savings
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards
@@ -64,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.readmes or args.check:
         found = boards(results)
         device = found[0].device
-        savings = [one for one in results.savings if one.content.device.name == device]
-        return _readmes([board for board in found if board.device == device], savings, args.check)
+        return _readmes([board for board in found if board.device == device], results, args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
     written = write_report(results, args.out or OUT, args.force)
@@ -100,9 +98,11 @@ def _say_doubts(results: Results) -> None:
         print(f"note: not looked up, because these are not variants of this checkout: {names}")
 
 
-def _readmes(of_device: Sequence[Board], savings: Sequence[Savings], only_check: bool) -> int:
+def _readmes(of_device: Sequence[Board], results: Results, only_check: bool) -> int:
+    savings = [one for one in results.savings if one.content.device.name == of_device[0].device]
+    updated = readmes.updated(of_device, ROOT, savings, results.batches)
     behind = False
-    for path, (is_now, should_be) in readmes.updated(of_device, ROOT, savings).items():
+    for path, (is_now, should_be) in updated.items():
         name = path.relative_to(ROOT)
         if is_now == should_be:
             print(f"{name}: up to date")

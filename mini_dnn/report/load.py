@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.errors import DataError, UsageError, meant_file
+from mini_dnn.measuring.batches import SCHEMA as BATCHES
+from mini_dnn.measuring.batches import Batches, batches_file
 from mini_dnn.measuring.files import bench_file, is_verified, read_json, serving_file
 from mini_dnn.measuring.records import SCHEMA, SERVING_SCHEMAS
 from mini_dnn.measuring.savings import SCHEMAS as SAVINGS
@@ -37,6 +39,7 @@ class Results:
     peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and problem
     servings: Sequence[Serving]  # in the order in which they were started
     savings: Sequence[Savings]  # the latest of each device and operation
+    batches: Sequence[Batches]  # in the order in which they were started
     unverified: Sequence[Path]  # files of older versions, which have no checksum
 
 
@@ -71,7 +74,7 @@ def load(files: Iterable[Path]) -> Results:
         Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
     """
     files = list(files)
-    bench, growth, servings, of_peers, savings, unverified = _read(files)
+    bench, growth, servings, of_peers, savings, batches, unverified = _read(files)
     _check_number([row for _, rows in (*bench, *growth) for row in rows], files)
     latest = {_key(row): row for _, rows in bench for row in rows}
     if not latest:
@@ -91,6 +94,7 @@ def load(files: Iterable[Path]) -> Results:
         peers=list({peer.key: peer for peer in of_peers}.values()),
         servings=servings,
         savings=savings,
+        batches=batches,
         unverified=unverified,
     )
 
@@ -112,8 +116,8 @@ def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
 
 def _read(
     files: Iterable[Path],
-) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings], list[Path]]:
-    """Runs of ``bench``, growth runs, serving, libraries, savings, each in the order of their start.
+) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings], list[Batches], list[Path]]:
+    """Runs of ``bench``, growth runs, serving, libraries, savings, networks, each by its start.
 
     The last list is of files without a checksum.
     """
@@ -122,6 +126,7 @@ def _read(
     servings: list[Serving] = []
     libraries: list[tuple[str, list[Peer]]] = []
     savings: list[Savings] = []
+    batches: list[Batches] = []
     unverified: list[Path] = []
     for file in files:
         content = read_json(file)
@@ -131,6 +136,8 @@ def _read(
             libraries.append(peers.read(content, file))
         elif schema in SAVINGS:
             savings.append(Savings(file, savings_file(content, file)))
+        elif schema == BATCHES:
+            batches.append(Batches(file, batches_file(content, file)))
         elif schema in SERVING_SCHEMAS:
             found = serving_file(content, file)
             servings.append(Serving(file, found))
@@ -142,9 +149,10 @@ def _read(
     libraries.sort(key=lambda pair: pair[0])
     of_peers = [peer for _, rows in libraries for peer in rows]
     savings.sort(key=lambda one: one.content.started)
+    batches.sort(key=lambda one: one.content.started or "")
     latest = {(one.content.device.name, one.content.op): one for one in savings}
     runs = sorted(bench, key=_started), sorted(growth, key=_started)
-    return *runs, servings, of_peers, list(latest.values()), unverified
+    return *runs, servings, of_peers, list(latest.values()), batches, unverified
 
 
 def _started(run: Run) -> str:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from mini_dnn.measuring.savings import Savings
 from mini_dnn.paths import ROOT
 from mini_dnn.report import course
+from mini_dnn.report.batches_page import batches_blocks
 from mini_dnn.report.board import Board, Entry, boards
 from mini_dnn.report.document import (
     Block,
@@ -74,7 +74,7 @@ def write_report(results: Results, out: Path, force: bool = False) -> list[Path]
         The folder cannot be written, or it has such files and holds no report.
     """
     found = boards(results)
-    blocks = _blocks(found, results.savings) + unverified(results)
+    blocks = _blocks(found, results) + unverified(results)
     return write_folder(_files(blocks, found, out), out, TITLE, force)
 
 
@@ -87,7 +87,7 @@ def _files(blocks: Sequence[Block], found: Sequence[Board], out: Path) -> dict[s
     return {**written, "ops.csv": ops_csv(found).encode()}
 
 
-def _blocks(found: Sequence[Board], savings: Sequence[Savings]) -> list[Block]:
+def _blocks(found: Sequence[Board], results: Results) -> list[Block]:
     headings = _headings(found)
     blocks: list[Block] = [Heading(1, TITLE)]
     if text := sentence(found[0]):
@@ -99,7 +99,8 @@ def _blocks(found: Sequence[Board], savings: Sequence[Savings]) -> list[Block]:
         first = at == 1 or found[at - 2].device != board.device  # of its device
         blocks += [Heading(1, heading), *_board(board, suffix, at == 1)]
         blocks += serving_blocks(board.servings, suffix) if first else []
-        blocks += savings_blocks(board, savings, suffix)
+        blocks += savings_blocks(board, results.savings, suffix)
+        blocks += batches_blocks(board, results.batches, suffix)
         blocks += repeats(board)
         blocks += where(board)
         lacking = list(missing(board))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from mini_dnn import ops
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.batches import Batches
 from mini_dnn.measuring.savings import Savings
+from mini_dnn.report import batches as networks
 from mini_dnn.report.board import Board, Entry
 from mini_dnn.report.course import CODES, is_about
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
@@ -22,14 +24,17 @@ PLACES = (  # READMEs, and the marker of their tables
     ("milestones/m*/README.md", "ladder"),
     ("ladders/*/README.md", "ladder"),  # a folder has the name of its operation
     ("ladders/*/README.md", "savings"),
+    ("networks/*/README.md", "batches"),
 )
 MEASURE_SAVINGS = "python benchmarks/savings.py --out benchmarks/results/NAME.json --picture docs/savings.svg"
+MEASURE_BATCHES = "python benchmarks/resnet_rungs.py --out benchmarks/results/NAME.json"
+BATCHES_PICTURE = "![Latency and images a second by batch](../../docs/{folder}.svg)"  # of docs/pictures.py
 SAVINGS_PICTURE = "![Time, bytes and energy of a product](../../docs/savings.svg)"  # see its --picture
 LAST = "m3"  # the milestone that leads to the final kernel
 
 
 def updated(
-    boards: Sequence[Board], root: Path, savings: Sequence[Savings] = ()
+    boards: Sequence[Board], root: Path, savings: Sequence[Savings] = (), batches: Sequence[Batches] = ()
 ) -> Mapping[Path, tuple[str, str]]:
     """The READMEs that have markers: their text as it is, and as the results would have it.
 
@@ -37,6 +42,8 @@ def updated(
     ----------
     boards, savings
         Of one device.
+    batches
+        Of any.
 
     Raises
     ------
@@ -56,7 +63,13 @@ def updated(
                 f"{path}: expected one '{start}' and after it one '{end}'; correct the markers first"
             )
         folder = path.parent.relative_to(root)
-        block = _savings(savings, folder.name) if marker == "savings" else _block(boards, folder)
+        match marker:
+            case "savings":
+                block = _savings(savings, folder.name)
+            case "batches":
+                block = _batches(boards, batches, folder)
+            case _:
+                block = _block(boards, folder)
         found[path] = (is_now, f"{before}{start}\n\n{block}\n\n{end}{after}")
     if not found:
         raise UsageError(
@@ -77,6 +90,22 @@ def _savings(savings: Sequence[Savings], op: str) -> str:
     text = f"{place}{' with changes' * bool(content.dirty)}, problems {problems(content)}. {about(content)}"
     tables = [markdown_table(table) for table in (rows_table(content), gains_table(content))]
     return "\n\n".join([SAVINGS_PICTURE, *tables, f"{text} Written by `run.py report --readmes`."])
+
+
+def _batches(boards: Sequence[Board], batches: Sequence[Batches], folder: Path) -> str:
+    """A folder's variants by batch, or how to measure them."""
+    network = networks.of_folder(boards, batches, folder.as_posix())
+    if network is None:
+        return f"Not measured yet: `{MEASURE_BATCHES}`, then `run.py report --readmes`."
+    first, last = network.batches[0], network.batches[-1]
+    tables = [networks.times_table(network), networks.work_table(network, [last])]
+    tables.append(networks.memory_table(network, list(dict.fromkeys([first, last]))))
+    tables += [networks.libraries_table(network)] * bool(network.libraries)
+    doubtful = [f"- {line}" for line in networks.doubts(network)]
+    text = f"{networks.about(network)} Written by `run.py report --readmes`.{' Notes:' * bool(doubtful)}"
+    picture = BATCHES_PICTURE.format(folder=folder.name)
+    notes = ["\n".join(doubtful)] * bool(doubtful)
+    return "\n\n".join([picture, *map(markdown_table, tables), text, *notes])
 
 
 def _block(boards: Sequence[Board], folder: Path) -> str:

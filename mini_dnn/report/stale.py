@@ -53,6 +53,7 @@ def not_looked_up(results: Results) -> list[str]:
     named = [row.variant for row in results.rows]
     named += [row.variant for one in results.servings for row in _served(one)]
     named += [row.program for one in results.savings for row in one.content.rows if row.code_hash]
+    named += [row.program for one in results.batches for row in one.content.rows if row.kind == "ours"]
     ours = set(names())
     return [name for name in dict.fromkeys(named) if name not in ours]
 

@@ -1,0 +1,154 @@
+"""A whole network by batch: the record of ``benchmarks/resnet_rungs.py`` and of others like it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from mini_dnn import ops
+from mini_dnn.measuring.files import converted, refuse
+from mini_dnn.measuring.records import (
+    MOST_SERVED,
+    Count,
+    Hash,
+    Level,
+    Name,
+    Place,
+    Positive,
+    Started,
+    Versions,
+    Whole,
+    check_started,
+)
+
+SCHEMA = "batches-1"
+MOST_TURNS = 1_000
+MOST_PROGRAMS = 60  # that a picture has room for
+
+Turns = Annotated[list[Positive], Meta(min_length=1, max_length=MOST_TURNS)]
+Roles = Annotated[dict[Name, Whole], Meta(min_length=1, max_length=20)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchesRow:
+    """One program with one batch.
+
+    Parameters
+    ----------
+    kind
+        A variant on the GPU, a library there, or a program on the CPU.
+    program
+        The name of the variant, or the library and its setting.
+    problem
+        The sizes of the network, without batch and type.
+    ms
+        Of a batch, turn by turn.
+    max_error, agrees
+        The largest difference of a score from float64, and whether scores are within their bounds; None if
+        they were not compared, or the difference is no number.
+    code_hash
+        None of a library, on the CPU, and in files that were written without it.
+    launches, round_trips, copied_bytes
+        Of a batch: kernels, buffers that go to the host and back, and the bytes of both ways.
+    memory
+        Bytes of the plan's buffers by role.
+    taken_bytes
+        By how much the free memory of the GPU shrank.
+    served_ms
+        With the copies of images and scores, from and to page-locked memory.
+    stay_ms
+        Without round trips; None if there are none.
+    """
+
+    kind: Literal["ours", "library", "host"]
+    program: Name
+    problem: Name
+    batch: Count
+    ms: Turns
+    max_error: Level | None = None
+    agrees: bool | None
+    code_hash: Hash | None = None
+    launches: Whole | None = None
+    round_trips: Whole | None = None
+    copied_bytes: Whole | None = None
+    memory: Roles | None = None
+    taken_bytes: Whole | None = None
+    served_ms: Turns | None = None
+    stay_ms: Turns | None = None
+
+    @property
+    def median_ms(self) -> float:
+        """Of a batch."""
+        return statistics.median(self.ms)
+
+    @property
+    def images_per_s(self) -> float:
+        """One batch after the other."""
+        return self.batch / self.median_ms * 1e3
+
+    @property
+    def with_copies_ms(self) -> float | None:
+        """Of a batch, from page-locked memory to page-locked memory."""
+        return None if self.served_ms is None else statistics.median(self.served_ms)
+
+    @property
+    def copies_share(self) -> float | None:
+        """The fraction of `with_copies_ms` that goes when nothing is copied."""
+        if self.with_copies_ms is None:
+            return None
+        return max(0.0, 1 - statistics.median(self.stay_ms or self.ms) / self.with_copies_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchesFile:
+    """What such a file says."""
+
+    schema: str = SCHEMA
+    started: Started | None  # None: the benchmark did not record it
+    commit: Name | None
+    dirty: bool | None
+    device: Place
+    versions: Versions
+    op: Name
+    rows: Annotated[list[BatchesRow], Meta(max_length=MOST_SERVED)]
+
+    def __post_init__(self) -> None:
+        if self.started is not None:
+            check_started(self.started)
+        programs = {row.program for row in self.rows}
+        if len(programs) > MOST_PROGRAMS:
+            raise ValueError(
+                f"{len(programs)} programs, but a page has room for {MOST_PROGRAMS}; measure fewer per file"
+            )
+
+    @property
+    def has_libraries(self) -> bool:
+        """Whether it compares with others."""
+        return any(row.kind == "library" for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A file, and what it says."""
+
+    file: Path
+    content: BatchesFile
+
+
+def batches_file(content: Mapping[str, Any], file: Path) -> BatchesFile:
+    """What a file says.
+
+    Raises
+    ------
+    DataError
+        A field is missing or of the wrong kind, or there is no such operation; names file and field.
+    """
+    found = converted(content, BatchesFile, file)
+    if found.op not in ops.names():
+        refuse(file, f"op: no operation '{found.op}'; expected one of {', '.join(ops.names())}")
+    return found
