@@ -1,6 +1,6 @@
 // Scores of a tile of queries for some of the keys, and their powers.
 #pragma once
-#include <mini_dnn/ptx_attention.cuh>
+#include <mini_dnn/ptx_scores.cuh>
 
 // A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1. With ROWS = 1, only row
 // g counts.
@@ -11,9 +11,9 @@ struct Part {
   unsigned p[STEPS][4];  // powers, as the left operand of the product with the values
 
   __device__ __forceinline__ void times_keys(unsigned long long q, unsigned long long k) {
-    ptx::wgmma_scores<N, false>(s, q, k);
+    ptx::wgmma_row_scores<N, false>(s, q, k);
 #pragma unroll
-    for (int i = 1; i < D / 16; i++) ptx::wgmma_scores<N, true>(s, q + i * (32 >> 4), k + i * (32 >> 4));
+    for (int i = 1; i < D / 16; i++) ptx::wgmma_row_scores<N, true>(s, q + i * (32 >> 4), k + i * (32 >> 4));
   }
 
   // Hides the keys from `valid` on, which are among the last 16.

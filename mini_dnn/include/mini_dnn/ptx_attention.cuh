@@ -39,10 +39,8 @@ __device__ __forceinline__ unsigned transpose_8x8(unsigned pair) {
 #define PTX_PART_48(d) PTX_PART_32(d), PTX_SUMS_8(d, 4), PTX_SUMS_8(d, 5)
 #define PTX_NUMBERS_64 PTX_NUMBERS_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define PTX_PART_64(d) PTX_PART_48(d), PTX_SUMS_8(d, 6), PTX_SUMS_8(d, 7)
-#define PTX_NUMBERS_72 PTX_NUMBERS_64 ", %32, %33, %34, %35"
-#define PTX_PART_72(d) PTX_PART_64(d), PTX_SUMS_8(d, 8)
-#define PTX_NUMBERS_80 PTX_NUMBERS_72 ", %36, %37, %38, %39"
-#define PTX_PART_80(d) PTX_PART_72(d), PTX_SUMS_8(d, 9)
+#define PTX_NUMBERS_80 PTX_NUMBERS_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define PTX_PART_80(d) PTX_PART_64(d), PTX_SUMS_8(d, 8), PTX_SUMS_8(d, 9)
 #define PTX_NUMBERS_96 PTX_NUMBERS_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define PTX_PART_96(d) PTX_PART_80(d), PTX_SUMS_8(d, 10), PTX_SUMS_8(d, 11)
 #define PTX_NUMBERS_112 PTX_NUMBERS_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
@@ -63,18 +61,15 @@ __device__ __forceinline__ unsigned transpose_8x8(unsigned pair) {
 // times keys. d may have room for more columns.
 template <int columns, bool accumulate, int groups>
 __device__ __forceinline__ void wgmma_scores(float (&d)[groups][4], unsigned long long a, unsigned long long b) {
-  static_assert(columns == 72 || (columns % 16 == 0 && columns >= 16 && columns <= 128),
-                "the sizes that are written out here");
+  static_assert(columns % 16 == 0 && columns >= 16 && columns <= 112, "the sizes that are written out here");
   static_assert(columns / 8 <= groups, "d has no room for so many columns");
   PTX_SCORES(16, 8, 9, 10);
   PTX_SCORES(32, 16, 17, 18);
   PTX_SCORES(48, 24, 25, 26);
   PTX_SCORES(64, 32, 33, 34);
-  PTX_SCORES(72, 36, 37, 38);
   PTX_SCORES(80, 40, 41, 42);
   PTX_SCORES(96, 48, 49, 50);
   PTX_SCORES(112, 56, 57, 58);
-  PTX_SCORES(128, 64, 65, 66);
 }
 
 #define PTX_VALUES(n, first, second, third, fourth, fifth, sixth)                                          \

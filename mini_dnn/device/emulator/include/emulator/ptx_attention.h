@@ -41,6 +41,15 @@ inline unsigned transpose_8x8(unsigned pair, Site site = Site::current()) {
 template <int columns, bool accumulate, int groups>
 EMULATOR_ACCESS void wgmma_scores(float (&d)[groups][4], unsigned long long a, unsigned long long b,
                                   Site site = Site::current()) {
+  static_assert(columns % 16 == 0 && columns >= 16 && columns <= 112, "the sizes that are written out there");
+  static_assert(columns / 8 <= groups, "d has no room for so many columns");
+  note_result(d);
+  product_start(d[0], nullptr, {.a = a, .b = b, .columns = columns, .accumulate = accumulate}, site);
+}
+// Of mini_dnn/ptx_scores.cuh.
+template <int columns, bool accumulate, int groups>
+EMULATOR_ACCESS void wgmma_row_scores(float (&d)[groups][4], unsigned long long a, unsigned long long b,
+                                      Site site = Site::current()) {
   static_assert(columns == 72 || (columns % 16 == 0 && columns >= 16 && columns <= 128),
                 "the sizes that are written out there");
   static_assert(columns / 8 <= groups, "d has no room for so many columns");
