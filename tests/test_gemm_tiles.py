@@ -9,28 +9,19 @@ from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops import find as find_operation
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.plans.gemm_tiles import TILES
 from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 V8 = find("gemm/v8_final")
 RULES: dict[str, Any] = V8.plan.__globals__  # type: ignore[union-attr]
-SMALL = [tile for tile in TILES if tile.small]
-OTHERS = [tile for tile in TILES if not tile.small]
-PARTS = next(tile for tile in TILES if tile.parts > 1)
+TILES = RULES["TILES"]
 BY_HAND = [tile for tile in TILES if tile.loaders]
 SHAPES = [
     GemmShape(200, 264, 520, "fp16", "fp16"),
     GemmShape(129, 257, 321, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
     GemmShape(150, 100, 400, "fp16", "fp16", "tn"),
-]
-ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
-    GemmShape(40, 72, 712, "fp16", "fp16"),
-    GemmShape(33, 50, 70, "fp16", "bf16", "nt", 2, 1.0, 0.0, 72, 72, 51),
-    GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 32, 48),
-    GemmShape(136, 20, 584, "fp16", "fp16", "tt"),
 ]
 SHORT = [  # operands that end within 16 bytes, with several lines in them
     GemmShape(3, 2, 1, "fp16", "fp16"),
@@ -51,18 +42,10 @@ def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.Mo
     return verify(operation, problem, arrays, found.outputs, V8.precision).ok
 
 
-@pytest.mark.parametrize(
-    ("problem", "tile"), sampled(SHAPES, [t for t in TILES if not t.small], one_of=4, least=2)
-)
+@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=4, least=2))
 def test_every_tile_does_every_shape(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert agrees(problem, tile, device, monkeypatch)
-
-
-@pytest.mark.parametrize("tile", SMALL)
-@pytest.mark.parametrize("problem", ALIGNED, ids=str)
-def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     assert agrees(problem, tile, device, monkeypatch)
 
 
@@ -80,13 +63,10 @@ def test_operands_that_end_within_a_piece(
     [
         pytest.param(GemmShape(67, 70, 75, "fp16", "fp16"), BY_HAND[2]),
         pytest.param(GemmShape(35, 150, 69, "fp16", "fp16", "tn", 2), TILES[3]),
-        pytest.param(GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 270, 133), PARTS),
-        pytest.param(ALIGNED[0], SMALL[0]),
-        pytest.param(ALIGNED[2], SMALL[1]),
         *(
             pytest.param(GemmShape(130, 137, 135, "bf16", "bf16", "tt"), tile, marks=exhaustive_unless(False))
             for tile in TILES
-            if tile.split * tile.parts <= 2 and not tile.small
+            if tile.split <= 2
         ),
     ],
 )
@@ -97,15 +77,13 @@ def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: 
 def test_the_choice_suits_the_shape() -> None:
     def chosen(m: int, n: int, k: int) -> tuple[int, int, int, int, bool]:
         tile = RULES["choose"](GemmShape(m, n, k, "fp16", "fp16"))
-        return tile.rows, tile.columns, tile.share, tile.split * tile.parts, tile.loaders > 0
+        return tile.rows, tile.columns, tile.share, tile.split, tile.loaders > 0
 
     assert chosen(8192, 8192, 8192) == chosen(2048, 2048, 2048) == (128, 256, 2, 1, False)
     assert chosen(4095, 4095, 4095) == (128, 256, 2, 1, False)
     assert chosen(1024, 1024, 1024) == chosen(1000, 1001, 999) == (64, 128, 1, 1, False)
     assert chosen(512, 512, 512) == (64, 64, 1, 1, False)
-    assert chosen(512, 512, 8192) == (64, 128, 1, 4, False)
-    assert chosen(128, 128, 128) == (16, 16, 1, 1, False)
-    assert chosen(256, 256, 256) == (16, 32, 1, 1, False)
+    assert chosen(512, 512, 8192) == (64, 64, 1, 2, False)
     assert chosen(22, 510, 34) == (64, 64, 1, 1, True)
     assert chosen(3000, 9, 1500) == (64, 64, 1, 2, True)
 
@@ -119,15 +97,9 @@ def test_odd_operands_are_copied_in_one_launch_or_loaded_by_hand() -> None:
     assert kernels(GemmShape(1000, 1001, 999, "fp16", "fp16")) == ["repitch", "gemm"]
     assert kernels(GemmShape(1000, 1001, 1000, "fp16", "fp16")) == ["repitch", "gemm"]
     assert kernels(GemmShape(100, 100, 100, "fp16", "fp16")) == ["gemm_by_hand"]
-    assert kernels(GemmShape(104, 104, 104, "fp16", "fp16")) == ["gemm_small"]
+    assert kernels(GemmShape(104, 104, 104, "fp16", "fp16")) == ["gemm"]
     far_apart = GemmShape(100, 100, 100, "fp16", "fp16", lda=(1 << 24) + 1)
     assert kernels(far_apart) == ["repitch", "gemm"]
-
-
-def test_parts_of_k_are_added_by_a_second_launch() -> None:
-    problem = GemmShape(512, 512, 8192, "fp16", "fp16")
-    assert kernels(problem) == ["gemm", "add_parts"]
-    assert V8.planned(problem, 232448).scratch["partial"].shape == (1, 4, 512, 512)
 
 
 @pytest.mark.parametrize(("rows", "n"), [(1, 193), (7, 1000), (32, 4096), (64, 8192), (3, 100_000)])

@@ -11,7 +11,7 @@ from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
 # Modules that decide what is launched; the others say what problems, plans and variants are
-PLANS = ("elements", "gemm_tiles", "implicit", "implicit_rows", "residual", "residual_layers")
+PLANS = ("elements", "implicit", "implicit_rows", "residual", "residual_layers")
 HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 

@@ -1,26 +1,132 @@
 """gemm/v8_final: clusters, split sums, small tiles, odd pitches and vectors, by a model of the time."""
 
+from dataclasses import dataclass
+from functools import cache
+
 import numpy as np
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import CODES, GemmShape
-from mini_dnn.plans.gemm_tiles import (
-    AT_ONCE,
-    TILE_K,
-    UNIT,
-    Tile,
-    choose,
-    is_vector,
-    odd_lines,
-    packed_pitch,
-)
 from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
+TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+LINE = 64  # elements of 16 bits in a line of the cache
+UNIT = 8  # elements of 16 bits that the copy engine moves at least
 STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
 COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
 COPIED = 4  # units that a thread of those has on their way
-SMALL_THREADS = 128  # of a block with a small tile
 DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
+
+# One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory. A cluster lies within a
+# GPC, into which not every number of blocks fits.
+AT_ONCE = {1: 132, 2: 66, 4: 30}
+FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
+STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
+ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere: all warps at once
+SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
+SHARE_CLOCKS = 600  # until all blocks of a cluster are there
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
+TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
+HAND_PITCH = 1 << 24  # beyond that, places in a box do not fit an int
+PACK_CLOCKS = 4000  # to copy odd operands to aligned lines: a launch of its own
+PACK_BYTES_CLOCK = 1800  # of all multiprocessors, read and written
+MHZ = 1755
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of c, how many steps of k are on their way, and what a cluster shares.
+
+    Parameters
+    ----------
+    rows, columns
+        Of c in a block.
+    stages
+        Of the ring.
+    share
+        Blocks below each other that share columns of b.
+    split
+        Blocks that share the k of a tile.
+    loaders
+        Warpgroups that load operands by hand, wherever their lines start; 0: the copy engine does it.
+    """
+
+    rows: int
+    columns: int
+    stages: int
+    share: int = 1
+    split: int = 1
+    loaders: int = 0
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.share * self.split
+
+    @property
+    def step_bytes(self) -> int:
+        """Of a stage."""
+        return (self.rows + self.columns) * TILE_K * 2
+
+    def clusters(self, p: GemmShape) -> int:
+        """Clusters that the problem gives work to."""
+        return ceil_div(p.m, self.rows * self.share) * ceil_div(p.n, self.columns) * p.batch
+
+    def microseconds(self, p: GemmShape) -> float:
+        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
+        rounds = ceil_div(self.clusters(p), AT_ONCE[self.cluster])
+        steps = ceil_div(ceil_div(p.k, TILE_K), self.split)
+        store = self.rows * self.columns / self.split / STORE_CLOCK
+        if p.pitches[2] % UNIT and self.split == 1:
+            store = self.columns / 64 * ROWS_CLOCKS
+        if self.loaders:
+            turns = ceil_div(rounds * steps, self.loaders) * self.rows // 64
+            clocks = HAND_CLOCKS + self.loaders * LOADER_CLOCKS + turns * TURN_CLOCKS + rounds * store
+        else:
+            products = self.rows * self.columns * TILE_K / FMA_CLOCK
+            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store) + pack_clocks(p)
+        if self.split > 1:
+            clocks += SPLIT_CLOCKS + self.rows * self.columns / SPLIT_CLOCK
+        return (clocks + (self.share > 1) * SHARE_CLOCKS) / MHZ
+
+
+TILES = (
+    Tile(128, 256, 4, share=2),
+    Tile(128, 128, 6),
+    Tile(64, 128, 8),
+    Tile(64, 64, 8),
+    Tile(64, 128, 6, split=2),
+    Tile(64, 64, 8, split=2),
+    Tile(64, 64, 8, split=4),
+    Tile(128, 128, 5, split=4),
+    Tile(128, 128, 6, loaders=2),
+    Tile(64, 64, 4, loaders=1),
+    Tile(64, 64, 8, loaders=3),
+    Tile(64, 64, 8, split=2, loaders=3),
+    Tile(64, 64, 8, split=4, loaders=3),
+)
+
+
+@cache
+def choose(p: GemmShape) -> Tile:
+    """The tile that the model finds fastest; the first of several."""
+    by_hand = bool(odd_lines(p)) and max(p.pitches) < HAND_PITCH
+    possible = [t for t in TILES if by_hand or not t.loaders]
+    possible = [t for t in possible if ceil_div(p.k, TILE_K) >= t.split and t.clusters(p) <= at_once(t)]
+    return min(possible, key=lambda t: t.microseconds(p))
+
+
+def at_once(tile: Tile) -> float:
+    """Most clusters: those that split k take one tile each, and must be there at once to be of use."""
+    return AT_ONCE[tile.cluster] if tile.split > 1 else float("inf")
+
+
+def is_vector(p: GemmShape) -> bool:
+    """Whether an operand is a vector: then nothing of the other one is used twice."""
+    return p.m == 1 or p.n == 1
 
 
 def refuses(p: GemmShape) -> str:
@@ -28,27 +134,43 @@ def refuses(p: GemmShape) -> str:
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
+def odd_lines(p: GemmShape) -> list[str]:
+    """Operands whose lines do not start at multiples of 16 bytes."""
+    return (
+        [] if is_vector(p) else [name for name, pitch in zip("ab", p.pitches, strict=False) if pitch % UNIT]
+    )
+
+
 def odd(p: GemmShape) -> list[str]:
-    """Operands that are copied, so that their lines start at multiples of 16 bytes."""
+    """Those of them that are copied to lines that do."""
     found = odd_lines(p)
     return [] if found and choose(p).loaders else found
 
 
+def pack_clocks(p: GemmShape) -> float:
+    """The model: what it takes to copy odd operands."""
+    found = odd_lines(p)
+    moved = sum(4 * p.arrays[name].shape[1] * packed_pitch(p, name) * p.batch for name in found)
+    return PACK_CLOCKS + moved / PACK_BYTES_CLOCK if found else 0
+
+
+def packed_pitch(p: GemmShape, name: str) -> int:
+    """Elements from line to line of a copy: each starts with a line of the cache, and L2 reads none twice."""
+    return ceil_div(p.lengths["ab".index(name)], LINE) * LINE
+
+
 def scratch(p: GemmShape) -> dict[str, Array]:
-    """Copies of the odd operands, and sums of parts of k."""
+    """Copies of the odd operands."""
     found = {}
     for name in odd(p):
         array = p.arrays[name]
         found[f"{name}_packed"] = Array((p.batch, array.shape[1], packed_pitch(p, name)), array.dtype)
-    if not is_vector(p) and (tile := choose(p)).parts > 1:
-        found["partial"] = Array((p.batch, tile.parts, *tile.padded(p)), "float32")
     return found
 
 
 def store(p: GemmShape) -> int:
     """How c goes out: tensor copies need aligned lines of 16 bits, and cannot add."""
-    direct = p.out == "fp32" or p.beta or is_vector(p)
-    if direct or choose(p).small or choose(p).split * choose(p).parts > 1:
+    if p.out == "fp32" or p.beta or is_vector(p) or choose(p).split > 1:
         return DIRECT
     return BY_TENSOR if p.pitches[2] % UNIT == 0 and not choose(p).loaders else BY_ROWS
 
@@ -62,7 +184,6 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"SHARE": tile.share, "SPLIT": tile.split, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "LOADERS": tile.loaders},
-        **{"PARTS": tile.parts, "SMALL": tile.small},
         **{"COPIERS": COPIERS, "COPIED": COPIED},
         # the same for all problems that do not look at them: fewer kernels to compile
         "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
@@ -74,7 +195,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 def threads(tile: Tile) -> int:
     """Of a block: warpgroups that multiply, and a warp that copies or warpgroups that load."""
-    return SMALL_THREADS if tile.small else tile.rows // 64 * 128 + (tile.loaders * 128 or 32)
+    return tile.rows // 64 * 128 + (tile.loaders * 128 or 32)
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
@@ -151,13 +272,6 @@ def plan(p: GemmShape) -> list[Launch]:
     tile = choose(p)
     c0 = "c0" if p.beta else "c"  # what is not read
     factors = (p.batch, float(p.alpha), float(p.beta))
-    if tile.small:
-        args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
-        sums = SMALL_THREADS // 32 * tile.rows * (tile.columns + UNIT) * 4
-        shared = max(tile.stages * tile.step_bytes, sums)
-        return [
-            Launch("gemm_small", (tile.clusters(p),), (SMALL_THREADS,), args, shared_bytes=shared, early=True)
-        ]
     if tile.loaders:
         kernel, args = "gemm_by_hand", ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, *factors)
     else:
@@ -165,7 +279,6 @@ def plan(p: GemmShape) -> list[Launch]:
         if store(p) == BY_TENSOR:
             c = TensorMap("c", (1, 16, 64), (p.batch, p.m, p.n), (p.m * p.pitches[2], p.pitches[2]))
         kernel, args = "gemm", (a, b, c, c0, "c", p.m, p.n, p.k, p.pitches[2], *factors)
-        args += ("partial" if tile.parts > 1 else "c",)  # what is not read
     tiles = tile.clusters(p)
     clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.cluster]))  # no more than rounds need
     staged = 0 if store(p) == DIRECT else tile.rows // 16 * STAGED_BYTES
@@ -175,19 +288,7 @@ def plan(p: GemmShape) -> list[Launch]:
         *(kernel, (clusters * tile.cluster,), (threads(tile),), args),
         **{"shared_bytes": shared, "cluster": tile.cluster, "early": True},
     )
-    return [*pack(p), launch, *add(p, tile)]
-
-
-def add(p: GemmShape, tile: Tile) -> list[Launch]:
-    """The launch that adds parts of k, if there are any."""
-    if tile.parts == 1:
-        return []
-    rows, columns = tile.padded(p)
-    c0 = "c0" if p.beta else "c"  # what is not read
-    sizes = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2])
-    args = ("partial", c0, "c", *sizes, float(p.alpha), float(p.beta))
-    grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), COPIERS),)
-    return [Launch("add_parts", grid, (COPIERS,), args, early=True)]
+    return [*pack(p), launch]
 
 
 VARIANT = Variant(
