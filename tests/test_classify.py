@@ -13,11 +13,12 @@ from PIL import Image
 
 from mini_dnn import datasets
 from mini_dnn.cli import classified, classify, main
-from mini_dnn.cli.classified import Classified, plain
+from mini_dnn.cli.formats import plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring import answers
-from mini_dnn.measuring.pictures import Classifier, top
+from mini_dnn.measuring.likeliest import top
+from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -362,9 +363,11 @@ def test_the_likeliest_classes() -> None:
         classes, probabilities = top(many, count)
         assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
         assert probabilities.tolist() == (-np.sort(-many, axis=1)[:, :count]).tolist()
-    given[1, 1] = np.nan
-    with pytest.raises(MiniDnnError, match="no numbers: its weights are damaged"):
-        top(given, 1)
+    for wrong, says in ((np.nan, "no numbers: its weights are damaged"), (1.1, "outside 0 to 1")):
+        given[1, 1] = wrong
+        for count in (1, 2):
+            with pytest.raises(MiniDnnError, match=says):
+                top(given.copy(), count)
 
 
 @pytest.mark.parametrize(
@@ -410,14 +413,15 @@ def test_the_examples_of_the_page(
 
 def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:
     assert plain("a\x1b[2Jb\udcff é") == r"a\x1b[2Jb\udcff é"
-    odd = Classified("caf\udce9,\n.png", "", [(1, "Coat", 0.5)])
+    name = "caf\udce9,\n.png"
+    odd = answers.Answers([name], [""], np.array([[1]]), np.array([[0.5]]))
     outputs = classified.Outputs(
         {"json": str(tmp_path / "x.json"), "csv": str(tmp_path / "x.csv")}, force=False
     )
-    with outputs.open({"network": "x"}) as writer:
+    with outputs.open({"network": "x"}, ["Bag", "Coat"]) as writer:
         writer.add(odd)
         writer.end({"failed": 0})
-    assert json.loads((tmp_path / "x.json").read_text())["pictures"][0]["file"] == odd.file
+    assert json.loads((tmp_path / "x.json").read_text())["pictures"][0]["file"] == name
     assert b"caf\xe9,\n.png" in (tmp_path / "x.csv").read_bytes()
 
 

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import h5py
@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from mini_dnn import datasets
-from mini_dnn.cli import classify, main
+from mini_dnn.cli import main
+from mini_dnn.cli.classified import Writer
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Answers, Kept
 from mini_dnn.measuring.elsewhere import plain, source_of
@@ -176,16 +177,16 @@ def words(tmp_path: Path) -> list[str]:
     return [*command, "--batch", "3", "--shard", "4", "--top", "2"]
 
 
-def stops_after(count: int, error: BaseException) -> Callable[..., Iterator[object]]:
-    """What gives classes their names, until it was asked for more pictures than that."""
-    real, seen = classify._with_classes, 0
+def stops_after(count: int, error: BaseException) -> Callable[..., None]:
+    """What writes answers, until it was asked for more pictures than that."""
+    real, seen = Writer.add, 0
 
-    def stops(answers: Answers, *more: object) -> Iterator[object]:
+    def stops(writer: Writer, answers: Answers, labels: Sequence[int] | None) -> None:
         nonlocal seen
         seen += len(answers.names)
         if seen > count:
             raise error
-        yield from real(answers, *more)  # type: ignore[arg-type]
+        real(writer, answers, labels)
 
     return stops
 
@@ -203,7 +204,7 @@ def test_an_interrupted_run_goes_on(
     assert main([*words, "--csv", str(whole)]) == 1
     assert not (tmp_path / "whole.csv.parts").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(classify, "_with_classes", stops_after(14, error))
+        patch.setattr(Writer, "add", stops_after(14, error))
         assert main([*words, "--csv", str(parts)]) != 0
     assert not parts.exists()
     assert len(list((tmp_path / "parts.csv.parts").iterdir())) == 3
@@ -234,7 +235,7 @@ def test_infer_reads_shards_as_classify_does(
     infer = ["infer", "--pictures", *words[1:]]
     assert main([*words, "--csv", str(tmp_path / "plain.csv")]) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(classify, "_with_classes", stops_after(14, KeyboardInterrupt()))
+        patch.setattr(Writer, "add", stops_after(14, KeyboardInterrupt()))
         assert main([*infer, "--csv", str(tmp_path / "x.csv"), "--labels", f"{tmp_path}/y.npy"]) == 130
     assert len(list((tmp_path / "x.csv.parts").iterdir())) == 3
     said = []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
+
+import numpy as np
 
 from mini_dnn.cli.common import check_output
+from mini_dnn.cli.formats import COLUMNS, LABEL, Objects, People, Rows, Table, plain, pyarrow, runs
 from mini_dnn.errors import UsageError
+from mini_dnn.measuring.answers import Answers
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
@@ -21,29 +25,6 @@ FORMATS = {  # flags and their help texts
     "csv": "write a table with one line per class",
     "parquet": "write the same table in the format of Apache Parquet; needs pyarrow",
 }
-COLUMNS = {  # of tables, and their types in a Parquet file
-    "file": "string",
-    "rank": "int32",
-    "class": "int32",
-    "name": "string",
-    "probability": "float64",
-    "error": "string",
-}
-LABEL = {"label": "int32"}  # one more, where labels are given
-DIGITS = 6  # of a probability
-PERCENT = tuple(f"{n / 1000:.1%}" for n in range(1001))  # probabilities for people, ready to be written
-GROUP = 5_000  # rows that are written at a time to a table by columns
-
-Row = tuple[str | int | float | None, ...]  # of `COLUMNS`, and `LABEL`
-
-
-class Classified(NamedTuple):
-    """One picture, and what is on it; or why nobody knows."""
-
-    file: str
-    error: str
-    classes: Sequence[tuple[int, str, float]] = ()  # number, name and probability, the likeliest first
-    label: int | None = None  # the number of the right class, where it is known
 
 
 class Outputs:
@@ -95,9 +76,10 @@ class Outputs:
         print(text, file=sys.stdout if self._people else sys.stderr, flush=True)
 
     @contextmanager
-    def open(self, about: Mapping[str, Any], labelled: bool = False) -> Iterator[Writer]:
+    def open(
+        self, about: Mapping[str, Any], classes: Sequence[str], labelled: bool = False
+    ) -> Iterator[Writer]:
         """A writer; its files take their names when it is closed without an error, and not before."""
-        columns = COLUMNS | (LABEL if labelled else {})
         with ExitStack() as stack:
             streams = {
                 flag: stack.enter_context(_stream(name))
@@ -105,12 +87,12 @@ class Outputs:
                 if flag != "--parquet"
             }
             table = self._files.get("--parquet")
-            rows = stack.enter_context(_parquet(Path(table), columns)) if table else None
-            yield Writer(streams, rows, self._people, about, columns)
+            rows = stack.enter_context(_parquet(Path(table), classes, labelled)) if table else None
+            yield Writer(streams, rows, self._people, about, classes, labelled)
 
 
 class Writer:
-    """Writes each result as soon as it is there: memory does not grow with their number."""
+    """Writes results as soon as they are there: memory does not grow with their number."""
 
     def __init__(
         self,
@@ -118,38 +100,39 @@ class Writer:
         rows: Rows | None,
         people: bool,
         about: Mapping[str, Any],
-        columns: Mapping[str, str],
+        classes: Sequence[str],
+        labelled: bool,
     ) -> None:
-        self._json, self._lines = streams.get("--json"), streams.get("--jsonl")
-        as_csv = streams.get("--csv")
-        self._table = csv.writer(as_csv, lineterminator="\n") if as_csv else None
-        self._rows, self._people, self._width = rows, people, len(columns)
-        self._first = True
+        self._json, table = streams.get("--json"), streams.get("--csv")
+        self._people = People(classes) if people else None
+        self._rows, self._first = rows, True
+        self._others: list[tuple[TextIO, Objects | Table]] = []
         if self._json:
             head = json.dumps(about, indent=1, default=str)
             self._json.write(f'{head[:-2]},\n "pictures": [')
-        if self._table:
-            self._table.writerow(columns)
+            self._objects = Objects(classes, before=",\n  ")
+        if "--jsonl" in streams:
+            self._others.append((streams["--jsonl"], Objects(classes, after="\n")))
+        if table:
+            table.write(f"{','.join(_columns(labelled))}\n")
+            self._others.append((table, Table(classes)))
 
-    def add(self, result: Classified) -> None:
-        """The next picture."""
-        if result.error:
-            sys.stdout.flush()
-            print(f"error: {plain(result.file)}: {result.error}", file=sys.stderr, flush=True)
-        elif self._people:
-            classes = ", ".join([f"{PERCENT[round(1000 * p)]} {name}" for _, name, p in result.classes])
-            print(f"{plain(result.file)}: {classes}")
-        if self._json:
-            self._json.write("\n  " if self._first else ",\n  ")
-            self._json.write(json.dumps(_as_object(result)))
-            self._first = False
-        if self._lines:
-            self._lines.write(json.dumps(_as_object(result)) + "\n")
-        if self._table:
-            self._table.writerows(_as_rows(result, self._width))
-        if self._rows:
-            for row in _as_rows(result, self._width):
-                self._rows.add(row)
+    def add(self, answers: Answers, labels: Sequence[int] | None = None) -> None:
+        """The next pictures, and the numbers of their right classes where these are known."""
+        for run in runs(answers, labels):
+            if any(run.errors):
+                sys.stdout.flush()
+                for name, error in zip(run.names, run.errors, strict=True):
+                    print(f"error: {plain(name)}: {error}", file=sys.stderr, flush=True)
+            elif self._people:
+                print(self._people.text(run), end="")
+            if self._json:
+                self._json.write(self._objects.text(run)[self._first :])  # no comma before the first one
+                self._first = False
+            for stream, form in self._others:
+                stream.write(form.text(run))
+            if self._rows:
+                self._rows.add(run)
 
     def end(self, figures: Mapping[str, Any]) -> None:
         """No more come; what is said of all of them."""
@@ -159,82 +142,42 @@ class Writer:
             self._json.flush()
 
 
-class Rows:
-    """Rows on their way to a Parquet file, a group of them at a time."""
+@dataclass
+class Tally:
+    """What became of the pictures so far."""
 
-    def __init__(self, file: Path, columns: Mapping[str, str]) -> None:
-        arrow, parquet = pyarrow()
-        self._arrow = arrow
-        self._schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in columns.items()])
-        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
-        self._some: list[Row] = []
+    classified: int = 0
+    failed: int = 0
+    right: int = 0  # of the classified ones, whose likeliest class is their label
 
-    def add(self, row: Row) -> None:
-        """The next row; what no text can hold of the name of a file is escaped."""
-        file = str(row[0]).encode(errors="backslashreplace").decode()
-        self._some.append((file, *row[1:]))
-        if len(self._some) == GROUP:
-            self._write()
+    def add(self, answers: Answers, labels: Sequence[int] | None) -> None:
+        """More pictures, and their labels where these are known."""
+        classified = answers.errors.count("")
+        self.classified += classified
+        self.failed += len(answers.errors) - classified
+        if labels is not None:
+            known = [label for label, error in zip(labels, answers.errors, strict=True) if not error]
+            self.right += int(np.count_nonzero(answers.classes[:, 0] == known))
 
-    def close(self) -> None:
-        """No more come."""
-        self._write()
-        self._writer.close()
+    @property
+    def done(self) -> int:
+        """Pictures that need no more work."""
+        return self.classified + self.failed
 
-    def _write(self) -> None:
-        columns = zip(*self._some, strict=True) if self._some else ([] for _ in self._schema)
-        arrays = [self._arrow.array(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
-        self._some = []
-
-
-def pyarrow() -> tuple[Any, Any]:
-    """The packages pyarrow and pyarrow.parquet.
-
-    Raises
-    ------
-    UsageError
-        They are not installed.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise UsageError(
-            "--parquet needs pyarrow, which is not installed: pip install -e '.[parquet]'; or use --jsonl or "
-            "--csv"
-        ) from error
-    return pyarrow, pyarrow.parquet
+    @property
+    def accuracy(self) -> float | None:
+        """Of the pictures that could be read; None if there is none."""
+        return self.right / self.classified if self.classified else None
 
 
-def plain(name: str) -> str:
-    """A name without control characters, which a terminal would interpret."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in name)
-
-
-def _as_object(result: Classified) -> dict[str, Any]:
-    found: dict[str, Any] = {"file": result.file}
-    if result.label is not None:
-        found["label"] = result.label
-    if result.error:
-        return found | {"error": result.error}
-    classes = [{"class": k, "name": name, "probability": round(p, DIGITS)} for k, name, p in result.classes]
-    return found | {"classes": classes}
-
-
-def _as_rows(result: Classified, width: int) -> Iterator[Row]:
-    if result.error:
-        yield (result.file, None, None, None, None, result.error, result.label)[:width]
-    for rank, (number, name, probability) in enumerate(result.classes, 1):
-        yield (result.file, rank, number, name, round(probability, DIGITS), None, result.label)[:width]
+def _columns(labelled: bool) -> Mapping[str, str]:
+    return COLUMNS | (LABEL if labelled else {})
 
 
 @contextmanager
-def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Rows]:
+def _parquet(path: Path, classes: Sequence[str], labelled: bool) -> Iterator[Rows]:
     """A table that takes its name at the end."""
-    with replacing(path) as temporary, closing(Rows(temporary, columns)) as rows:
+    with replacing(path) as temporary, closing(Rows(temporary, _columns(labelled), classes)) as rows:
         yield rows
 
 

@@ -7,20 +7,20 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import repeat
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from mini_dnn.cli.classified import FORMATS, Classified, Outputs
+from mini_dnn.cli.classified import FORMATS, Outputs, Tally
 from mini_dnn.cli.classify_by import HOST, open_classifier
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Answers, Kept
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Kept
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.zoo import MODELS
@@ -125,25 +125,6 @@ def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> Non
         parser.add_argument(f"--{name}", metavar="FILE", help=FORMATS[name])
 
 
-@dataclass
-class Tally:
-    """What became of the pictures so far."""
-
-    classified: int = 0
-    failed: int = 0
-    right: int = 0  # of the classified ones, whose likeliest class is their label
-
-    @property
-    def done(self) -> int:
-        """Pictures that need no more work."""
-        return self.classified + self.failed
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of the pictures that could be read; None if there is none."""
-        return self.right / self.classified if self.classified else None
-
-
 def run(args: argparse.Namespace) -> int:
     """Classify; 0 if that was possible for all pictures, 1 if some could not be read."""
     _check_flags(args)
@@ -185,14 +166,15 @@ def run(args: argparse.Namespace) -> int:
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
         about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
-        writer = stack.enter_context(outputs.open(describe, bool(labels)))
-        expected = iter(labels or repeat(None))
+        writer = stack.enter_context(outputs.open(describe, classifier.classes, bool(labels)))
+        expected = iter(labels or ())
         start, output, spent, tally = time.perf_counter(), 0.0, Spent(), Tally()
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
                 since = time.perf_counter()
-                for result in _with_classes(answers, classifier, expected, tally):
-                    writer.add(result)
+                right = list(islice(expected, len(answers.names))) if labels else None
+                writer.add(answers, right)
+                tally.add(answers, right)
                 bar.update(tally.done)
                 output += time.perf_counter() - since
         seconds = time.perf_counter() - start
@@ -266,23 +248,6 @@ def _recipe(path: Path | None) -> Recipe | None:
             f"--recipe {path} cannot be used: {why}; expected a JSON object with the fields "
             f"{', '.join(IMAGENET.to_dict())}; a field that is omitted has its value for ImageNet"
         ) from error
-
-
-def _with_classes(
-    answers: Answers, classifier: Classifier, labels: Iterator[int | None], tally: Tally
-) -> Iterator[Classified]:
-    """Each picture with the names of its classes, and with its label."""
-    rows = zip(answers.classes.tolist(), answers.probabilities.tolist(), strict=True)
-    for name, error in zip(answers.names, answers.errors, strict=True):
-        label = next(labels)
-        if error:
-            tally.failed += 1
-            yield Classified(name, error, label=label)
-            continue
-        classes = [(k, classifier.classes[k], p) for k, p in zip(*next(rows), strict=True)]
-        tally.classified += 1
-        tally.right += classes[0][0] == label
-        yield Classified(name, "", classes, label)
 
 
 def limit(spent: Spent, output: float, run: float) -> str:

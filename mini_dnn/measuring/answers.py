@@ -19,7 +19,8 @@ import numpy as np
 from mini_dnn.device import Device
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import code_of
-from mini_dnn.measuring.pictures import Classifier, Serve, top
+from mini_dnn.measuring.likeliest import top
+from mini_dnn.measuring.pictures import Classifier, Serve
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import write_atomically
 from mini_dnn.pictures.feed import Batch, Decoders, Feed

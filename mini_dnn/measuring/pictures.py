@@ -17,7 +17,8 @@ import numpy as np
 from mini_dnn import ops
 from mini_dnn.datasets import ALL, NAMES, names, resize
 from mini_dnn.device import Device
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import UsageError
+from mini_dnn.measuring.likeliest import softmax
 from mini_dnn.measuring.pipeline import Finish, Pipeline, Spent
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -35,7 +36,6 @@ from mini_dnn.variant import Variant, default_of, find, preferred
 
 TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
 SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
-FEW = 16  # classes of a picture that are looked for one after the other
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
 
 
@@ -230,7 +230,7 @@ class Classifier:
 
             def serve(batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
                 def finished(outputs: np.ndarray) -> Any:
-                    return finish(_softmax(outputs) if output == SCORES else outputs)
+                    return finish(softmax(outputs) if output == SCORES else outputs)
 
                 yield from Pipeline(resident, self._formed, finished, pool, iter(batches), spent)
 
@@ -269,7 +269,7 @@ def _resnet(network: Network, info: WeightsInfo) -> Known:
 
     operation = ops.find("resnet")
     return Known(
-        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: _softmax(fast().scores(x))
+        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: softmax(fast().scores(x))
     )
 
 
@@ -278,48 +278,3 @@ _OPERATIONS: Mapping[str, Callable[[Network, WeightsInfo], Known]] = {
     "vit": _vit,
     "resnet18": _resnet,
 }
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities, in the memory of the scores: new memory would take longer than the work."""
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
-
-
-def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
-
-    Parameters
-    ----------
-    probabilities
-        (N, classes).
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        The classes, (N, count) int64, and their probabilities.
-
-    Raises
-    ------
-    MiniDnnError
-        Some are no numbers.
-    """
-    if not np.isfinite(probabilities.sum(axis=1)).all():
-        raise MiniDnnError(
-            "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
-            "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
-        )
-    if count > FEW:
-        found = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
-        return found, np.take_along_axis(probabilities, found, axis=1)
-    rows = np.arange(len(probabilities))
-    found = np.empty((len(rows), count), np.int64)
-    likeliest = np.empty((len(rows), count), probabilities.dtype)
-    for rank in range(count):  # faster than a partition; of equal ones, argmax finds the first
-        found[:, rank] = best = probabilities.argmax(axis=1)
-        likeliest[:, rank] = probabilities[rows, best]
-        probabilities[rows, best] = -1
-    np.put_along_axis(probabilities, found, likeliest, axis=1)
-    return found, likeliest

@@ -1,0 +1,69 @@
+"""From a network's scores to the likeliest classes of each picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mini_dnn.errors import MiniDnnError
+
+FEW = 16  # classes of a picture that are looked for one after the other
+ROUNDING = 1e-3  # by which fp16 may put a probability above 1
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Probabilities, in the memory of the scores: new memory would take longer than the work."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
+
+
+def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
+
+    Parameters
+    ----------
+    probabilities
+        (N, classes).
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The classes, (N, count) int64, and their probabilities.
+
+    Raises
+    ------
+    MiniDnnError
+        Some are no numbers, or those of the likeliest classes are not from 0 to 1.
+    """
+    if not np.isfinite(probabilities.sum(axis=1)).all():
+        raise MiniDnnError(
+            "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
+            "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
+        )
+    found, likeliest = (_few if count <= FEW else _many)(probabilities, count)
+    wrong = likeliest[(likeliest < 0) | (likeliest > 1 + ROUNDING)]
+    if wrong.size:
+        raise MiniDnnError(
+            f"the network gives probabilities outside 0 to 1, such as {wrong[0]:.6g}: the variant that runs "
+            "it is wrong. 'run.py check' compares it with float64; or use another variant (--impl)"
+        )
+    return found, likeliest
+
+
+def _many(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    found = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+    return found, np.take_along_axis(probabilities, found, axis=1)
+
+
+def _few(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `_many`, without a sort; the probabilities are changed meanwhile, and then as before."""
+    rows = np.arange(len(probabilities))
+    found = np.empty((len(rows), count), np.int64)
+    likeliest = np.empty((len(rows), count), probabilities.dtype)
+    for rank in range(count):  # faster than a partition; of equal ones, argmax finds the first
+        found[:, rank] = best = probabilities.argmax(axis=1)
+        likeliest[:, rank] = probabilities[rows, best]
+        probabilities[rows, best] = -1
+    np.put_along_axis(probabilities, found, likeliest, axis=1)
+    return found, likeliest
