@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}. '{program(*verb, '--help')}' explains the arguments\n")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        if not (arg_string or action.nargs == argparse.PARSER or action.default == ""):
+        if not (arg_string or action.nargs == argparse.PARSER or "" in (action.default, action.const)):
             raise argparse.ArgumentError(action, "the value is empty; a shell variable may not be set")
         try:
             return super()._get_value(action, arg_string)

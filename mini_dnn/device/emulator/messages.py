@@ -36,9 +36,12 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
 
 
 def _without(wrapper: Path, messages: str, source: Path) -> str:
-    """The messages about the user's files; the others follow from these, or from a missing brace."""
+    """The messages about the user's files; the others follow from these, or from a missing brace.
+
+    If no error is in the user's files, such as with a definition that does not compile, all messages.
+    """
     found = [match[0] for match in MESSAGE.finditer(messages)]
     own = [message for message in found if not message.startswith(f"{wrapper}:")]
     if any(OPEN_BRACE.search(message) for message in found if message not in own):
         own.insert(0, f"{source}: error: a '{{' has no matching '}}' before the end of the file\n")
-    return "".join(own) or messages
+    return "".join(own) if any("error: " in message for message in own) else messages
