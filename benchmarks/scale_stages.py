@@ -60,7 +60,7 @@ FOLDERS = {  # where each submission comes from, and what is changed in its kern
     "wrong": ("milestones/m1/direct", ("acc +=", "acc -=")),
     "beyond": ("milestones/m1/direct", ("if (pixel >= P * Q) return;", "")),
 }
-DISHONEST = ("skips_when_timed", "replays_output")
+DISHONEST = ("skips_when_timed", "half_when_timed")
 TIMED = {"right", "slow", *DISHONEST}  # what has to reach the second stage
 
 

@@ -45,7 +45,7 @@ def test_sets_are_more_than_the_cache() -> None:
 
 def test_products_of_a_chain_share_scratch_and_nothing_else() -> None:
     device = open_device("emulator")
-    planned = find("gemm/v8").planned(products.OPERATION.parse("512,512,8192,fp16,fp16"), 232448)
+    planned = find("gemm/v10").planned(products.OPERATION.parse("512,512,8192,fp16,fp16"), 232448)
     module = device.compile(planned.source, planned.defines)
     first, second = (Execution(planned, module, device) for _ in range(2))
     products.share(second, first, planned.scratch)

@@ -31,7 +31,7 @@ def test_two_stages_are_as_expected() -> None:
     [
         ("right", "stages", ["cpu"], "right should have a second stage"),
         ("wrong", "stages", ["cpu", "gpu"], "wrong should have no second stage"),
-        ("replays_output", "refused", "", "replays_output is not refused"),
+        ("half_when_timed", "refused", "", "half_when_timed is not refused"),
         ("skips_when_timed", "points", 7.0, "skips_when_timed has points"),
         ("beyond", "op_ms", 0.1, "beyond has a time"),
         ("slow", "op_ms", 0.4, "slow is not slower than right"),

@@ -1,0 +1,122 @@
+"""``gemm/v10_small``: its tiles, its parts of k, rows times matrices, and what it leaves to another rung."""
+
+from typing import Any
+
+import pytest
+
+from mini_dnn.checking.check import check
+from mini_dnn.device import Device
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.runner import run
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import find
+
+RUNG = find("gemm/v10_small")
+RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
+PARTS, *SMALL = RULES["OWN"]
+MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
+ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
+    GemmShape(40, 72, 712, "fp16", "fp16"),
+    GemmShape(33, 50, 70, "fp16", "bf16", "nt", 2, 1.0, 0.0, 72, 72, 51),
+    GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 32, 48),
+    GemmShape(136, 20, 584, "fp16", "fp16", "tt"),
+]
+LONG = [  # each of four blocks gets a step, or more steps than a ring has
+    GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 272, 133),
+    GemmShape(136, 264, 2200, "fp16", "fp16"),
+    GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
+]
+COLUMNS = [  # of a matrix: whole or partial groups of eight, k in one block or in several
+    GemmShape(1, 200, 3000, "fp16", "fp16"),
+    GemmShape(1, 99, 70, "bf16", "fp32", "nn", 2, 0.5, -1.5, 0, 104),
+    GemmShape(77, 1, 600, "fp16", "fp16", "tt", 2, 1.0, 2.0, 80),
+    GemmShape(136, 1, 40, "fp16", "bf16", "tn", 1, 1.0, 0.0, 0, 3),
+]
+
+
+def agrees(problem: GemmShape, device: Device) -> bool:
+    """Whether the rung's results are right."""
+    arrays = RUNG.operation.inputs(problem, seed=1)
+    outputs = run(RUNG, problem, arrays, device).outputs
+    return verify(RUNG.operation, problem, arrays, outputs, RUNG.precision).ok
+
+
+def kernels(problem: GemmShape) -> list[str]:
+    """What a plan launches."""
+    return [step.kernel for step in RUNG.planned(problem, MOST_SHARED).steps]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("tile", SMALL)
+@pytest.mark.parametrize("problem", ALIGNED, ids=lambda p: p.text)
+def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert kernels(problem) == ["gemm_small"]
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("blocks", [1, 132])
+@pytest.mark.parametrize("problem", LONG, ids=lambda p: p.text)
+def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: PARTS)
+    monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all of them
+    assert kernels(problem) == ["gemm_parts", "add_parts"]
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("problem", COLUMNS, ids=lambda p: p.text)
+def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
+    assert kernels(problem) == ["sum_columns"]
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile"), [(ALIGNED[0], SMALL[0]), (ALIGNED[2], SMALL[1]), (LONG[0], PARTS)]
+)
+def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert agrees(problem, CheckedEmulator())
+
+
+def test_columns_have_no_finding() -> None:
+    report = check(RUNG, COLUMNS[:2])
+    assert not report.findings
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        *(((128, 128, k), SMALL[0]) for k in (64, 128, 512)),
+        *(
+            (sizes, SMALL[1])
+            for sizes in ((256, 256, 256), (256, 256, 512), (64, 2048, 128), (1024, 64, 256))
+        ),
+        ((512, 512, 8192), PARTS),
+        *(((size, size, size), None) for size in (512, 1024, 2048, 4096)),
+        *((sizes, None) for sizes in ((100, 100, 100), (511, 513, 515))),
+    ],
+)
+def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> None:
+    assert RULES["choose"](GemmShape(*sizes, "fp16", "fp16")) is tile
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GemmShape(1024, 1024, 1024, "fp16", "fp16"),
+        GemmShape(100, 100, 100, "fp16", "fp16"),
+        GemmShape(1, 200, 3000, "fp16", "fp16", "nt"),  # the matrix lies in rows
+        GemmShape(1, 201, 3000, "fp16", "fp16"),  # its lines are not aligned
+    ],
+    ids=lambda p: p.text,
+)
+def test_other_problems_are_left_to_v8(problem: GemmShape) -> None:
+    planned = RUNG.planned(problem, MOST_SHARED)
+    v8 = find("gemm/v8_final").planned(problem, MOST_SHARED)
+    assert [code.source for code in planned.codes] == [v8.source]
+    assert kernels(problem) == [step.kernel for step in v8.steps]  # type: ignore[union-attr]
+
+
+def test_every_part_has_its_sums() -> None:
+    planned = RUNG.planned(GemmShape(512, 512, 8192, "fp16", "fp16"), MOST_SHARED)
+    assert planned.scratch["partial"].shape == (1, 4, 512, 512)
