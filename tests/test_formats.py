@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import classify_output
 import numpy as np
 import pytest
 
@@ -171,3 +172,16 @@ def test_a_shard_is_written_in_parts() -> None:
     np.testing.assert_array_equal(np.concatenate([part.classes for part in parts]), given.classes)
     (whole,) = {len(part.names) for part in runs(answers(1, ".", 2_000), [0] * 2_000)}
     assert whole == formats.TOGETHER
+
+
+def test_the_time_of_each_format_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(classify_output, "BATCHES", 2)
+    assert classify_output.main() == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    kinds = ["softmax", "classes", "lines", "json", "jsonl", "csv", "parquet"]
+    assert [line.split()[0] for line in err.splitlines()] == kinds
+    assert all(float(line.split()[1]) > 0 for line in err.splitlines())
