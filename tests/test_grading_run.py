@@ -82,8 +82,9 @@ def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_
         process.send_signal(signal.SIGKILL)
         process.wait()
         wait_until_none_is_left(stopped)
+        # beside it, the other worker has given the first grade; later ones may be in its chunk
+        shutil.rmtree(mixed / "endless_plan", ignore_errors=True)
     assert not (stopped / "grades" / "endless_plan.json").exists()
-    shutil.rmtree(mixed / "endless_plan")
     done = subprocess.run(
         [sys.executable, *command(mixed, whole)], capture_output=True, text=True, check=False
     )
