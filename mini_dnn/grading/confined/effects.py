@@ -48,7 +48,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     name, operands = one.name, one.operands
     if name.startswith("call"):
         return _call(one, state)
-    if name.startswith(("push", "pop")):
+    if name.startswith(("push", "pop")) and not name.startswith("popcnt"):
         return _push_or_pop(one, state)
     if name.startswith(("j", "nop", "cmp", "test", "prefetch", "endbr", "ret", "ud2")) or not operands:
         if name in ("cltq", "cqto", "cltd", "cwtl", "leave", "leaveq"):
