@@ -165,6 +165,35 @@ def test_ctrl_c_ends_even_an_endless_kernel(kernels: Kernels) -> None:
     assert y.all()
 
 
+LATE = """
+import ctypes, os, signal
+import numpy as np
+from pathlib import Path
+from mini_dnn.device import open_device
+
+device = open_device("emulator")
+module = device.compile(Path("tests/kernels/memory.cu"), {})
+y = device.empty("y", (64,))
+others = set(os.listdir("/proc/self/task"))
+for _ in range(2):
+    device.launch(module, "store", (8,), (8,), [y, np.int64(0)])
+    workers = set(os.listdir("/proc/self/task")) - others
+    for worker in workers:
+        ctypes.CDLL(None).tgkill(os.getpid(), int(worker), signal.SIGSEGV)
+assert workers
+device.launch(module, "store", (8,), (64,), [y, np.int64(0)])
+found = np.empty(64, np.float32)
+device.copy_out(y, found)
+assert (found == 1).all()
+"""
+
+
+def test_a_signal_that_cancels_may_come_after_the_launch() -> None:
+    """As on a busy machine, where a worker that has ended its blocks is not awake for a second."""
+    done = subprocess.run([sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_buffers_are_full_of_ff(emulator: EmulatorDevice) -> None:
     buffer = emulator.empty("b", (3, 5))
     out = np.zeros((3, 5), np.float32)

@@ -160,9 +160,19 @@ void run_share(Pool& pool, Worker& w, int index) {
   pool.stopped = true;
 }
 
+// A signal that ends a launch may come when the launch is over and so are its handlers. A worker without a launch
+// holds it back: the handlers of the next one know that it means nothing.
+void take_cancelling(bool taken) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGSEGV);
+  pthread_sigmask(taken ? SIG_UNBLOCK : SIG_BLOCK, &signals, nullptr);
+}
+
 void work(Pool& pool, int index) {
   this_worker = new Worker;  // for the life of the process
   watch_faults();
+  take_cancelling(false);
   unsigned seen = 0;
   std::unique_lock lock(pool.mutex);
   for (;;) {
@@ -170,7 +180,9 @@ void work(Pool& pool, int index) {
     seen = pool.generation;
     if (index >= pool.wanted) continue;
     lock.unlock();
+    take_cancelling(true);
     run_share(pool, *this_worker, index);
+    take_cancelling(false);
     lock.lock();
     if (--pool.running == 0) pool.done.notify_all();
   }
