@@ -36,6 +36,7 @@ from mini_dnn.variant import Variant, default_of, find, preferred
 
 TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
 SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
+SLOTS = 6  # batches under way at once: copies on the host and classes take as long as the network, or longer
 SCORES = "scores"  # the output of an operation that leaves the softmax to others
 
 
@@ -224,7 +225,7 @@ class Classifier:
         weights = {name: self.weights[name] for name in problem.named("weight")}
         (output,) = problem.named("out")
         with ExitStack() as stack:
-            resident = Resident(variant, problem, weights, device)
+            resident = Resident(variant, problem, weights, device, slots=SLOTS)
             stack.callback(resident.close)  # when no thread writes into its memory any more
             pool = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
 

@@ -17,7 +17,7 @@ from mini_dnn.running.resident import Resident
 
 PART_BYTES = 8 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
 SMALL_BYTES = 256 << 10  # what this thread has done before another one is awake
-LATER = 1  # batches whose results may be worked on while outputs of the next one are waited for
+LATER = 3  # batches whose results may be worked on while outputs of the next one are waited for
 
 Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> what the network takes, in a type
 Finish = Callable[[np.ndarray], Any]  # outputs -> results

@@ -25,7 +25,6 @@ from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 
 SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
-FILLING = 2  # of them that may still be written on the host
 
 Fill = Callable[[np.ndarray], int]  # writes entries to the front of an array; how many, 0 for no more
 Served = Generator[np.ndarray, None, None]
@@ -110,6 +109,8 @@ class Resident:
     use_graph
         Whether a batch is one replay of a graph; otherwise each copy and launch is given to the device by
         itself, as when measuring what the graph saves.
+    slots
+        Batches under way at once, half of which may still be written on the host.
 
     Raises
     ------
@@ -120,7 +121,13 @@ class Resident:
     """
 
     def __init__(
-        self, variant: Variant, problem: Any, weights: Arrays, device: Device, use_graph: bool = True
+        self,
+        variant: Variant,
+        problem: Any,
+        weights: Arrays,
+        device: Device,
+        use_graph: bool = True,
+        slots: int = SLOTS,
     ) -> None:
         if variant.host is not None:
             raise VariantError(f"{variant.name} runs on the host, so nothing can stay on a device")
@@ -135,13 +142,13 @@ class Resident:
         def plan(n: int) -> Planned:
             return variant.planned(problem.with_batch(n), device.max_shared_bytes)
 
-        planned = plan(largest_part(plan, problem, device.free_bytes() // SLOTS))
+        planned = plan(largest_part(plan, problem, device.free_bytes() // slots))
         self.problem = planned.problem
         self.device_s = 0.0  # in which batches were given to the device, and waited for
         self._device = device
         self._slots: list[_Slot] = []
         try:
-            for slot in range(SLOTS):  # each with streams of its own
+            for slot in range(slots):  # each with streams of its own
                 self._slots.append(_Slot(planned, device, weights, slot * planned.streams, use_graph))
         except BaseException:
             self.close()
@@ -177,8 +184,8 @@ class Resident:
         ----------
         fill
             Called when there is room for a batch, with a pinned array that the device reads from: it writes
-            entries to its front and returns how many, or 0 when no more come. There are `SLOTS` such arrays,
-            in turn; each still holds what was last written into it.
+            entries to its front and returns how many, or 0 when no more come. There are as many such arrays
+            as slots, in turn; each still holds what was last written into it.
         written
             Called with each array before the device reads it, for a ``fill`` that only begins to write: other
             threads may write a batch while this one waits for the device.
@@ -188,12 +195,12 @@ class Resident:
         ShapeError
             ``fill`` returned more entries than the array has room for.
         """
-        slots, more = cycle(self._slots), True
+        slots, more, most = cycle(self._slots), True, len(self._slots)
         filling: deque[tuple[_Slot, int]] = deque()
         waiting: deque[_Slot] = deque()
         try:
             while more or filling or waiting:
-                while more and len(filling) < FILLING and len(filling) + len(waiting) < SLOTS:
+                while more and len(filling) < most // 2 and len(filling) + len(waiting) < most:
                     slot = next(slots)
                     count = fill(slot.inputs)
                     if not 0 <= count <= self.problem.batch:
@@ -210,7 +217,7 @@ class Resident:
                     slot.submit(count)
                     self.device_s += time.perf_counter() - start
                     waiting.append(slot)
-                if waiting and (not filling or len(filling) + len(waiting) == SLOTS):
+                if waiting and (not filling or len(filling) + len(waiting) == most):
                     slot = waiting.popleft()
                     start = time.perf_counter()
                     slot.wait()
