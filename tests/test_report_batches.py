@@ -181,6 +181,10 @@ def test_time_and_rate_of_each_kind_of_launch(tmp_path: Path) -> None:
         ["convolutions behind the first", "3", "–", "80.0", "64.0 %", "625"],
     ]
     assert "together they take 125 us, and a whole pass takes 500 us" in about_steps(one)
+    assert "Stale" not in about_steps(one)
+    changed = files(tmp_path, rungs=file_of([row(FAST, 64, 0.5, code_hash="0" * 64)], steps=STEPS))
+    (one,) = (one for file in load(changed).batches for one in passes(file))
+    assert about_steps(one).endswith(" Stale: the code has changed since.")
 
 
 def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plotted_once: None) -> None:

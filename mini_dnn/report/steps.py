@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mini_dnn.measuring.batches import Batches, BatchesRow, StepRow
 from mini_dnn.report.document import Table
+from mini_dnn.report.stale import why_stale
 from mini_dnn.report.tables import number, percent
 
 
@@ -27,6 +28,11 @@ class Pass:
     def problem(self) -> str | None:
         """The sizes of the network; None if the file does not say them."""
         return self.steps[0].problem or (self.whole.problem if self.whole else None)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the products of a launch were counted."""
+        return any(step.flops is not None for step in self.steps)
 
     @property
     def batch(self) -> int:
@@ -52,7 +58,7 @@ def of_folder(found: Sequence[Batches], folder: str) -> list[Pass]:
 
 
 def steps_table(one: Pass) -> Table:
-    """Each kind of launch, then each part: time, share, and the rate of its products."""
+    """Each kind of launch, then each part: time, share, and the rate of products if they were counted."""
     total = _us(one.steps)
     parts = list(dict.fromkeys(step.part for step in one.steps if step.part))
     groups = [(f"`{step.step}`", [step]) for step in one.steps]
@@ -64,11 +70,12 @@ def steps_table(one: Pass) -> Table:
             number(of[0].us if len(of) == 1 else None),
             number(_us(of)),
             percent(_us(of) / total, 1),
-            number(rate(of)),
+            *([number(rate(of))] * one.is_counted),
         ]
         for name, of in groups
     ]
-    columns = ["launch: layer, kernel, grid", "launches", "us each", "us in all", "share", "TFLOP/s"]
+    columns = ["launch: layer, kernel, grid", "launches", "us each", "us in all", "share"]
+    columns += ["TFLOP/s"] * one.is_counted
     return Table(columns, rows, strong=frozenset(range(len(one.steps), len(rows))))
 
 
@@ -81,14 +88,18 @@ def rate(steps: Sequence[StepRow]) -> float | None:
 
 
 def about(one: Pass) -> str:
-    """What was timed, and how."""
+    """What was timed, and how, and whether the code is still the same."""
+    content, code = one.file.content, one.whole.code_hash if one.whole else None
     images = f"{one.batch:,} image{'s' * (one.batch != 1)}"
     whole = f", and a whole pass takes {number(one.whole.median_ms * 1e3)} us" if one.whole else ""
-    commit = (one.file.content.commit or "unknown")[:10]
+    padding = " Products of padding do not count in TFLOP/s." * one.is_counted
+    changes = " with changes" * bool(content.dirty)
+    why = why_stale(one.variant, code) if code else ""
     return (
         f"Where `{one.variant}` spends its time with {images}: each kind of launch was timed in a row, and "
-        f"together they take {number(_us(one.steps))} us{whole}. Products of padding do not count in "
-        f"TFLOP/s. {one.file.content.device.name}; `{one.file.file.name}` (commit {commit})."
+        f"together they take {number(_us(one.steps))} us{whole}.{padding} {content.device.name}; "
+        f"`{one.file.file.name}` (commit {(content.commit or 'unknown')[:10]}{changes})."
+        f"{f' Stale: {why}.' * bool(why)}"
     )
 
 
