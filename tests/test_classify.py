@@ -203,7 +203,9 @@ def test_names_from_a_file(
 ) -> None:
     words = ["classify", f"{folder}/0.png", "--weights", str(weights), "--impl", "cpu", "--top", "6"]
     assert main(words) == 0
-    assert "NOTE: the names of the classes are not known" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "NOTE: the names of the classes are not known" in out
+    assert f"network   {TINY.title}, 6 classes, cpu\n" in out
     file = tmp_path / "names"
     file.write_text("# a notice\n" + "\n".join("abcdef"))
     assert main([*words, "--classes", str(file)]) == 0

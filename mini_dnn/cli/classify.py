@@ -154,7 +154,8 @@ def run(args: argparse.Namespace) -> int:
             "recipe": classifier.recipe.to_dict(),
         }
         say = outputs.head
-        say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {opened.impl}")
+        title = classifier.known.title or classifier.model.title
+        say(f"network   {title}, {len(classifier.classes)} classes, {opened.impl}")
         say(f"device    {opened.device}")
         say(f"weights   {classifier.weights_file}")
         if classifier.classes[0] == names.NUMBERED.format(0):
