@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from mini_dnn import ops
-from mini_dnn.measuring.files import converted, refuse
+from mini_dnn.measuring.files import Stored, converted, refuse
 from mini_dnn.measuring.records import (
     MOST_SERVED,
     Count,
@@ -163,12 +163,7 @@ class BatchesFile:
         return any(row.kind == "library" for row in self.rows)
 
 
-@dataclass(frozen=True)
-class Batches:
-    """A file, and what it says."""
-
-    file: Path
-    content: BatchesFile
+Batches = Stored[BatchesFile]
 
 
 def batches_file(content: Mapping[str, Any], file: Path) -> BatchesFile:
