@@ -50,6 +50,7 @@ from mini_dnn.variant import Launch, Planned, TensorMap, Variant, find
 
 OPERATION = ops.find("resnet")
 ENDS = 4  # images of each end of a batch that are compared
+FIRST, BEHIND = "the first convolution", "convolutions behind the first"  # parts of the network
 
 
 def measure(
@@ -115,11 +116,35 @@ def label(step: Launch, planned: Planned) -> str:
     return f"{layer} {step.kernel.removeprefix('convolve_')} {'x'.join(map(str, step.grid))}"
 
 
-def rate(rows: Sequence[Row], problem: ResNetShape) -> str:
+def counted(rows: Sequence[Row], problem: ResNetShape) -> list[Row]:
+    """The rows with the part of the network that a launch belongs to, and the operations of its products.
+
+    Products of padding do not count, and the second convolution of a block also has those of its shortcut.
+    The rows stay as they are if the launches do not correspond to the convolutions.
+    """
+    convolutions = problem.sizes.convolutions
+    flops = {c.name.replace(".", "_"): 2 * problem.N * c.P**2 * c.K * c.C * c.R**2 for c in convolutions}
+    parts = {name: BEHIND if at else FIRST for at, name in enumerate(flops)}
+    for block in problem.sizes.all_blocks:
+        if block.downsample:
+            shortcut = flops.pop(block.downsample.name.replace(".", "_"))
+            flops[block.conv2.name.replace(".", "_")] += shortcut
+    layers = [row["step"].split()[0].replace("_n_", "_1_") for row in rows]
+    of = [{"part": parts[it], "flops": flops[it]} if it in flops else {} for it in layers]
+    if sum(row["count"] * its.get("flops", 0) for row, its in zip(rows, of, strict=True)) != sum(
+        flops.values()
+    ):
+        return list(rows)
+    return [{**row, **its} for row, its in zip(rows, of, strict=True)]
+
+
+def rate(rows: Sequence[Row]) -> str:
     """Of all convolutions behind the first."""
-    us = sum(row["us"] * row["count"] for row in rows if row["step"].startswith("layer"))
-    flops = 2 * problem.N * sum(c.P**2 * c.K * c.C * c.R**2 for c in problem.sizes.convolutions[1:])
-    return f"convolutions behind the first: {us:.1f} us, {flops / us / 1e6:.0f} TFLOP/s"
+    of = [row for row in rows if row.get("part") == BEHIND]
+    if not of:
+        return "no rate of the convolutions, as launches and convolutions are not the same"
+    us, flops = (sum(row[what] * row["count"] for row in of) for what in ("us", "flops"))
+    return f"{BEHIND}: {us:.1f} us, {flops / us / 1e6:.0f} TFLOP/s"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -147,9 +172,10 @@ def main(words: Sequence[str] | None = None) -> int:
             arrays = OPERATION.inputs(problem, SEED)
             found["rows"] += measure(variants, problem, arrays, bound, words_of(given.modes), device, budget)
             if given.steps:
-                steps = measure_steps(variants[-1], problem, arrays, device, label)
-                print(rate(steps, problem), flush=True)
+                write(given.out, head, found)
+                steps = counted(measure_steps(variants[-1], problem, arrays, device, label), problem)
                 found["steps"] += steps
+                print(rate(steps), flush=True)
             write(given.out, head, found)  # after each, as compiling may take longer than one has
     return 0
 

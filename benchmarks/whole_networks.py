@@ -234,7 +234,8 @@ def measure_steps(
     for name, count in counts.items():
         more = replace(planned, steps=(*planned.steps, *[kinds[name]] * IN_A_ROW))
         us = (graph_ms(more, arrays, device) - whole) * 1e3 / IN_A_ROW
-        rows.append({"batch": problem.batch, "variant": variant.name, "step": name, "us": us, "count": count})
+        about_it = {"variant": variant.name, "problem": sizes(problem), "batch": problem.batch}
+        rows.append({**about_it, "step": name, "us": us, "count": count})
     total = sum(row["us"] * row["count"] for row in rows)
     print("\n| step, grid | us | times | in all | |\n| --- | ---: | ---: | ---: | ---: |")
     for row in rows:

@@ -20,6 +20,7 @@ Where a name is mistyped, it also says which one was probably meant: see `meant`
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def reason(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is where a folder is needed"
     return error.strerror or str(error)
+
+
+def where(error: BaseException, file: Path) -> str:
+    """The error with the line of ``file`` that raised it."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    at = f"line {lines[-1].lineno} ({lines[-1].line}): " if lines else ""
+    return f"{at}{type(error).__name__}: {error}"
 
 
 def nearest(word: str, known: Iterable[object]) -> str:

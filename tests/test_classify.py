@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from mini_dnn import datasets
-from mini_dnn.cli import classified, classify, main
+from mini_dnn.cli import classified, main
 from mini_dnn.cli.formats import plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
@@ -203,7 +203,9 @@ def test_names_from_a_file(
 ) -> None:
     words = ["classify", f"{folder}/0.png", "--weights", str(weights), "--impl", "cpu", "--top", "6"]
     assert main(words) == 0
-    assert "NOTE: the names of the classes are not known" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "NOTE: the names of the classes are not known" in out
+    assert f"network   {TINY.title}, 6 classes, cpu\n" in out
     file = tmp_path / "names"
     file.write_text("# a notice\n" + "\n".join("abcdef"))
     assert main([*words, "--classes", str(file)]) == 0
@@ -386,8 +388,8 @@ def test_the_likeliest_classes() -> None:
 )
 def test_what_limited(spent: Spent, output: float, limit: str) -> None:
     """Of a run of two seconds."""
-    assert classify.limit(spent, output, 2.0) == limit
-    assert classify.in_words(spent, output, 2.0).startswith(limit)
+    assert classified.limit(spent, output, 2.0) == limit
+    assert classified.in_words(spent, output, 2.0).startswith(limit)
 
 
 def test_the_examples_of_the_page(

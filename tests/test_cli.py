@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sampling import chosen
 
-from mini_dnn.cli import main
+from mini_dnn.cli import common, main
 from mini_dnn.paths import ROOT
 from mini_dnn.report.page import TITLE
 
@@ -111,6 +111,18 @@ def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.C
     assert status == 2
     assert err.startswith("error: ")
     assert re.search(message, err)
+
+
+def test_the_folder_of_all_pages_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fresh clone has no ``build``."""
+    monkeypatch.setattr(common, "BUILD", tmp_path / "build")
+    monkeypatch.chdir(tmp_path)
+    words = ["--shapes", "1,1,3,3,1,2,2", "--json", "build/check.json"]
+    status, _, err = run(capsys, "check", "m1", *words)
+    assert (status, err) == (0, "")
+    assert (tmp_path / "build" / "check.json").is_file()
 
 
 def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:

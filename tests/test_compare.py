@@ -1,5 +1,7 @@
 """The comparison with float64: what counts as right where there is no finite number to be near."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -7,10 +9,12 @@ import numpy as np
 import pytest
 
 from mini_dnn import ops
+from mini_dnn.checking.judge import judge
 from mini_dnn.ops.compare import PRECISIONS, compare, compare_all, wrong_elements
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.ops.problem import Array
 from mini_dnn.ops.softmax import Rows
 from mini_dnn.running.verify import verify
 
@@ -82,6 +86,41 @@ PROBLEMS = {
     "gemm": GemmShape(9, 7, 20),
     "softmax": Rows(4, 9),
 }
+
+
+class Places(Rows):
+    """Two outputs, one of them of whole numbers."""
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        of_row = {"y": Array((self.N,), axes="n", role="out"), "at": Array((self.N,), "int32", "out", "n")}
+        return {**super().arrays, **of_row}
+
+
+def test_whole_numbers_are_compared_and_explained() -> None:
+    """Results of int32, such as places and counts, which no rounding touches."""
+    places, right = np.array([0, 3, 2], np.int32), np.array([0.0, 5.0, 2.0])
+    assert compare(places, right, np.full(3, 0.5)).differing == 1
+    assert compare(places, np.array([0.0, NAN, 2.0]), np.full(3, 0.5)).differing == 1
+
+    def mistakes(problem: Rows, arrays: Any) -> Any:
+        yield "all places are one too large", {"y": right, "at": right + 1}
+        yield "the search ends after four values", {"y": right, "at": np.array([0.0, 3.0, 2.0])}
+
+    operation = replace(
+        ops.find("softmax"),
+        answer=lambda problem, arrays: {"y": right, "at": right},
+        bound=lambda problem, arrays, precision: {"y": np.full(3, 0.5), "at": np.full(3, 0.5)},
+        mistakes=mistakes,
+        cure="",
+    )
+    found = judge(operation, Places(3, 1), {}, {"y": right.astype(np.float32), "at": places}, "fp32")
+    assert found is not None
+    assert found.what.startswith(
+        "1 of 3 elements of at (3,) differ from float64; the first is at[n=1]: found 3"
+    )
+    assert found.notes == ("the result is the same as when the search ends after four values",)
+    assert found.cure == "compare the kernel with the definition, answer() in mini_dnn/ops/softmax.py"
 
 
 def of_problem(op: str) -> tuple[Any, Any, dict[str, np.ndarray]]:

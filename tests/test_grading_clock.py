@@ -19,7 +19,9 @@ from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import DeviceError
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined import forkserver
+from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.grader import Grader
+from mini_dnn.grading.subject import DeviceInfo
 from mini_dnn.grading.submission import Submission
 from mini_dnn.paths import ROOT
 
@@ -98,6 +100,24 @@ def test_a_gpu_whose_kernels_reach_the_clock(
     with pytest.raises(DeviceError, match=r"uvm_disable_hmm=1.*--weak-isolation"):
         Grader(setting, tmp_path)
     Grader(replace(setting, weak_isolation=True), tmp_path).close()
+
+
+def test_a_gpu_that_namespaces_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that does not see it is not kept."""
+    asked: list[ForkServer] = []
+
+    def look(server: ForkServer, device: str) -> DeviceInfo:
+        asked.append(server)
+        seen = len(asked) > 1
+        return DeviceInfo("cuda" if seen else "emulator", "a device", 90, seen, 48 << 10, reaches_host=False)
+
+    monkeypatch.setattr("mini_dnn.grading.grader.look", look)
+    with Grader(quick_setting(tmp_path, device="auto"), tmp_path) as grader:
+        first, second = asked
+        assert [server._closed for server in asked] == [True, True]
+        assert grader._server() not in (first, second)
+        assert not grader._server()._apart
+        assert grader.description == "a device"
 
 
 @pytest.mark.gpu

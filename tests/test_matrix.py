@@ -132,7 +132,7 @@ def test_a_small_error_is_found(op: str) -> None:
             wrong = dict(right)
             wrong[name] = right[name].copy()
             last = tuple(side - 1 for side in array.without_gap(right[name]).shape)
-            wrong[name][last] += 1e-2 * np.nanmax(np.abs(right[name])) + allowed[name][last]
+            wrong[name][last] += (1e-2 * np.nanmax(np.abs(right[name])) or 1.0) + allowed[name][last]
             found = compare_all(wrong, right, allowed)
             assert (found.ok, found.differing, found.array) == (False, 1, name)
             assert found.first == last

@@ -69,6 +69,17 @@ def test_list(checkout: Path) -> None:
     assert all(f"{NEW}/{variant}" in found for variant in VARIANTS)
 
 
+def test_a_broken_file_is_named_with_its_line(checkout: Path) -> None:
+    file = checkout / "mini_dnn/ops/unfinished.py"
+    file.write_text('"""Nothing yet."""\n\nOPERATION = Operation(name="unfinished")\n')
+    words = [sys.executable, "run.py", "list"]
+    done = subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
+    file.unlink()
+    line = "line 3 (OPERATION = Operation(name=\"unfinished\")): NameError: name 'Operation' is not defined"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file} cannot be loaded: {line}; CONTRIBUTING.md shows" in done.stderr
+
+
 def test_run(checkout: Path) -> None:
     found = run(
         checkout, "run", "--impl", f"{NEW}/v1", "--shapes", "5,300", "--check", "--device", "emulator"

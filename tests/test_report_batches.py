@@ -20,6 +20,8 @@ from mini_dnn.report.batches import ByBatch, by_batch, doubts, memory_table, tim
 from mini_dnn.report.batches_page import memory_plot, times_plot
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import load
+from mini_dnn.report.steps import about as about_steps
+from mini_dnn.report.steps import passes, steps_table
 from mini_dnn.report.theme import LIGHT
 from mini_dnn.variant import find
 
@@ -62,6 +64,20 @@ PEERS = [
 ]
 
 
+def step(name: str, us: float, count: int, **more: Any) -> dict[str, Any]:
+    """A kind of launch of the fast variant."""
+    of = {"variant": FAST, "problem": PROBLEM, "batch": 64, "step": name, "us": us, "count": count}
+    return of | more
+
+
+STEPS = [
+    step("conv1 stem 8x64", 40.0, 1, part="the first convolution", flops=8_000_000_000),
+    step("layer1_0_conv1 rows 132", 30.0, 2, part="convolutions behind the first", flops=18_000_000_000),
+    step("layer2_0_conv1 192 132", 20.0, 1, part="convolutions behind the first", flops=14_000_000_000),
+    step("score 125x16", 5.0, 1),
+]
+
+
 def files(folder: Path, **records: dict[str, Any]) -> list[Path]:
     """Op times of the same operation, and these files with their checksums."""
     bench = stored(folder, fake_record([fake_row(name, 1, "batch-1", 1.0) for name in (SLOW, FAST)]))
@@ -72,7 +88,7 @@ def files(folder: Path, **records: dict[str, Any]) -> list[Path]:
 
 def all_files(folder: Path, **changes: Any) -> list[Path]:
     host = file_of(HOST, device={"name": "Test CPU", "cpu": "Test CPU", "state": None})
-    peers = file_of(PEERS, versions={"torch": "2.11"})
+    peers = file_of(PEERS, versions={"torch": "2.11"}, steps=STEPS)
     return files(folder, rungs=file_of(RUNGS, **changes), host=host, peers=peers)
 
 
@@ -113,6 +129,8 @@ def test_pages(tmp_path: Path, plotted_once: None) -> None:
     assert "> - omitted because their scores differ from float64: `torch.compile`, batch 1" in text
     assert f"> - scores were not compared with float64: `{CPU}`" in text
     assert "PyTorch 2.11." in text
+    assert text.count("### Launch by launch") == 1
+    assert "| **convolutions behind the first** | **3** |" in text
     assert re.search(r"v6_graph`\S* \| 8,000 \| 128,000 \|", text)
     assert (tmp_path / "out" / "batches.png").stat().st_size > 1000
     assert (tmp_path / "out" / "memory.png").stat().st_size > 1000
@@ -150,6 +168,39 @@ def test_plots_have_a_line_for_each_program_and_a_bar_for_each_role(tmp_path: Pa
     assert heights == pytest.approx([46, 46, 12, 12, 0, 0])
 
 
+def test_time_and_rate_of_each_kind_of_launch(tmp_path: Path) -> None:
+    paths = files(tmp_path, rungs=file_of(RUNGS, steps=STEPS), older=file_of(PEERS))
+    (one,) = (one for file in load(paths).batches for one in passes(file))
+    table = steps_table(one)
+    assert table.rows == [
+        ["`conv1 stem 8x64`", "1", "40.0", "40.0", "32.0 %", "200"],
+        ["`layer1_0_conv1 rows 132`", "2", "30.0", "60.0", "48.0 %", "600"],
+        ["`layer2_0_conv1 192 132`", "1", "20.0", "20.0", "16.0 %", "700"],
+        ["`score 125x16`", "1", "5.00", "5.00", "4.0 %", "–"],
+        ["the first convolution", "1", "40.0", "40.0", "32.0 %", "200"],
+        ["convolutions behind the first", "3", "–", "80.0", "64.0 %", "625"],
+    ]
+    assert "together they take 125 us, and a whole pass takes 500 us" in about_steps(one)
+    assert "Stale" not in about_steps(one)
+    changed = files(tmp_path, rungs=file_of([row(FAST, 64, 0.5, code_hash="0" * 64)], steps=STEPS))
+    (one,) = (one for file in load(changed).batches for one in passes(file))
+    assert about_steps(one).endswith(" Stale: the code has changed since.")
+
+
+def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plotted_once: None) -> None:
+    place = {"name": "Test H100", "cpu": "", "state": None}
+    paths = files(tmp_path, rungs=file_of(RUNGS), steps=file_of(RUNGS[1:2], steps=STEPS, device=place))
+    folder = tmp_path / "networks" / "resnet18"
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("<!-- batches:start -->\n<!-- batches:end -->")
+    results = load(paths)
+    (text,) = (new for _, new in readmes.updated(boards(results), tmp_path, [], results.batches).values())
+    assert "**convolutions behind the first** | **3** | **–** | **80.0** | **64.0 %** | **625** |" in text
+    assert "TFLOP/s. Test H100; `steps.json` (commit 0123456789)." in text
+    assert main(["report", *map(str, paths), "--out", str(tmp_path / "out")]) == 0
+    assert "Launch by launch" not in (tmp_path / "out" / "report.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -159,6 +210,7 @@ def test_plots_have_a_line_for_each_program_and_a_bar_for_each_role(tmp_path: Pa
         ({"rows": [RUNGS[0] | {"kind": "theirs"}]}, r"rows\[0\]\.kind"),
         ({"rows": [RUNGS[0] | {"memory": {"weights": -1}}]}, r"rows\[0\]\.memory"),
         ({"rows": [other("library", f"library {n}", 1, 1.0) for n in range(61)]}, "61 programs"),
+        ({"steps": [STEPS[0] | {"us": 0}]}, r"steps\[0\]\.us"),
         ({"started": "2999-01-01T00:00:00+00:00"}, "is in the future"),
     ],
 )

@@ -50,4 +50,15 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     assert rows[-1]["step"].startswith("head")
     assert all(row["us"] == pytest.approx(1) for row in rows)
     assert "10.0 us in all steps, 10.0 us as they follow each other" in capsys.readouterr().out
-    assert resnet.rate(rows, PROBLEM).startswith("convolutions behind the first: 8.0 us, ")
+    counted = resnet.counted(rows, PROBLEM)
+    assert resnet.rate(counted).startswith("convolutions behind the first: 8.0 us, ")
+    convolutions = PROBLEM.sizes.convolutions
+    flops = sum(2 * c.P**2 * c.K * c.C * c.R**2 for c in convolutions)  # with the products of two shortcuts
+    assert sum(row["flops"] for row in counted if "flops" in row) == flops
+    assert [row.get("part") for row in counted] == [resnet.FIRST, *[resnet.BEHIND] * 8, None]
+
+
+def test_launches_that_are_no_convolutions_have_no_rate() -> None:
+    rows = [{"step": "layer1_0_conv1 whole 128", "us": 1.0, "count": 1}]
+    assert resnet.counted(rows, PROBLEM) == rows
+    assert resnet.rate(rows).startswith("no rate of the convolutions")

@@ -70,6 +70,10 @@ def test_the_network_has_the_names_and_shapes_that_its_sizes_say(sizes: ResNetSi
     np.testing.assert_allclose(y.sum(axis=1), 1, rtol=1e-5)
 
 
+def test_its_name_follows_from_its_blocks() -> None:
+    assert (RESNET18.title, RESNET34.title) == ("ResNet-18", "ResNet-34")
+
+
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, RESNET34])
 def test_a_description_comes_back_and_shapes_tell_the_sizes(sizes: ResNetSizes) -> None:
     assert ResNetSizes.from_json(sizes.to_json()) == sizes

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from mini_dnn.children import end_with_parent
 from mini_dnn.cli import main
 from mini_dnn.device import Device, gpus
 from mini_dnn.device.gpus import Place, parse_cores, places, share
@@ -26,6 +25,7 @@ from mini_dnn.measuring.scaling import Lap, Serving, rates
 from mini_dnn.measuring.served import Served
 from mini_dnn.running import team as team_module
 from mini_dnn.running.team import Done, Team, Work
+from mini_dnn.work.children import end_with_parent
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def test_weights_that_are_not_finite(tmp_path: Path) -> None:
     network = lenet_of(1)
     network.parameters()["conv2.weight"].value[0, 1, 2, 3] = np.nan
     save(tmp_path / "w.h5", network, INFO)
-    refused(tmp_path / "w.h5", "'conv2.weight' holds 1 numbers that are NaN or infinite")
+    refused(tmp_path / "w.h5", "'conv2.weight' has NaN or infinite values: 1 of 3,136")
 
 
 def test_a_file_without_the_attributes_of_weights(tmp_path: Path) -> None:

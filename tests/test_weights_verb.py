@@ -129,8 +129,8 @@ def spoil(name: str, value: float) -> Callable[[Arrays], None]:
             drop("conv1.weight"),
             "'conv1.weight' is missing: this is not a residual network.*found are 'bn1.bias'",
         ),
-        (spoil("bn1.weight", np.nan), "'bn1.weight' holds 1 numbers that are NaN or infinite"),
-        (spoil("fc.weight", -np.inf), "'fc.weight' holds 1 numbers"),
+        (spoil("bn1.weight", np.nan), "'bn1.weight' has NaN or infinite values: 1 of "),
+        (spoil("fc.weight", -np.inf), "'fc.weight' has NaN or infinite values: 1 of "),
         (spoil("bn1.running_var", -1), "'bn1.running_var' holds a variance below 0"),
         (
             drop(*(name for name in state() if name.startswith("layer4.1"))),

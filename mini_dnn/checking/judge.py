@@ -51,15 +51,18 @@ class Example:
         result = compare_all(outputs, self.expected, self._bound)
         if result.first is None:
             return None
-        array = self.problem.arrays[result.array]
-        first = f"{result.array}{array.index(result.first)}"
+        name, array = result.array, self.problem.arrays[result.array]
+        first = f"{name}{array.index(result.first)}"
+        wrong = wrong_elements(outputs[name], self.expected[name], self._bound[name])
         what = (
-            f"{result.differing} of {result.elements} elements of {result.array} {array.shape} differ from "
+            f"{wrong.sum()} of {wrong.size} elements of {name} {array.shape} differ from "
             f"float64; the first is {first}: found {result.found:.6g}, expected {result.expected:.6g}"
         )
         guess = hint(self.operation, self.problem, self.arrays, outputs, self.precision)
         notes = (guess,) if guess else ()
-        return Finding("wrong", what, array=first, cure=self.operation.cure, notes=notes)
+        file = f"mini_dnn/ops/{self.operation.name}.py"
+        cure = self.operation.cure or f"compare the kernel with the definition, answer() in {file}"
+        return Finding("wrong", what, array=first, cure=cure, notes=notes)
 
 
 def judge(

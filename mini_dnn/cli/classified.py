@@ -16,9 +16,11 @@ from mini_dnn.cli.common import check_output
 from mini_dnn.cli.formats import COLUMNS, LABEL, Objects, People, Rows, Table, plain, pyarrow, runs
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Answers
+from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
+LONG = 0.25  # of the time: who waits so long has not enough work
 FORMATS = {  # flags and their help texts
     "json": "write the classes to FILE as one JSON object; - for standard output",
     "jsonl": "write JSON lines, one object per picture",
@@ -193,3 +195,55 @@ def _stream(name: str) -> Iterator[TextIO]:
         temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         yield file
+
+
+def figures(tally: Tally, spent: Spent, output: float, seconds: float, labelled: bool) -> dict[str, Any]:
+    """What the JSON says of the run."""
+    return {
+        "classified": tally.classified,
+        "failed": tally.failed,
+        **({"accuracy": tally.accuracy} if labelled else {}),
+        "seconds": seconds,
+        "decoding_seconds": spent.decoding,
+        "waited_for_pictures_seconds": spent.waited,
+        "copying_seconds": spent.copying,
+        "network_seconds": spent.network,
+        "output_seconds": output,
+        "limit": limit(spent, output, seconds),
+    }
+
+
+def limit(spent: Spent, output: float, run: float) -> str:
+    """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
+
+    The first three are waited for by whoever writes results. So they are the limit even if results take more
+    time, unless the waits are so short that they were hardly more than a look whether the work is done.
+
+    Parameters
+    ----------
+    output
+        Seconds in which results were written.
+    run
+        Seconds of the run.
+    """
+    waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
+    longest = max(waits, key=waits.__getitem__)
+    if output > (1 - LONG) * run:
+        return "output"
+    if waits[longest] > LONG * (spent.seconds + output):
+        return longest
+    return "output" if output > spent.results else "results"
+
+
+def in_words(spent: Spent, output: float, run: float) -> str:
+    """The shares of the time, in words."""
+    seconds = spent.seconds or 1.0
+    shares = [
+        f"the network {spent.network / seconds:.0%}",
+        f"waiting for decoded pictures {spent.waited / seconds:.0%}",
+        f"copies on the host {spent.copying / seconds:.0%}",
+        f"classes {spent.results / seconds:.0%}",
+    ]
+    decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
+    written = f"; results were written for {output / run:.0%} of the run"
+    return f"{limit(spent, output, run)}; shares of the time: {', '.join(shares)}{written}{decoding}"

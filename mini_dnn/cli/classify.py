@@ -7,14 +7,14 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from mini_dnn.cli.classified import FORMATS, Outputs, Tally
-from mini_dnn.cli.classify_by import HOST, open_classifier
+from mini_dnn.cli.classified import FORMATS, Outputs, Tally, figures, in_words
+from mini_dnn.cli.classify_by import HOST, Opened, open_classifier
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
@@ -31,7 +31,6 @@ from mini_dnn.pictures.sources import DECODED_SHARD, SHARD, sources
 from mini_dnn.progress import Bar
 from mini_dnn.work import EXECUTORS
 
-LONG = 0.25  # of the time: who waits so long has not enough work
 MOST_RECIPE_BYTES = 1 << 16
 
 
@@ -129,16 +128,7 @@ def run(args: argparse.Namespace) -> int:
     """Classify; 0 if that was possible for all pictures, 1 if some could not be read."""
     _check_flags(args)
     outputs = Outputs({flag: getattr(args, flag) for flag in FORMATS}, args.force)
-    classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
-    if args.classes:
-        classifier = replace(classifier, classes=_names(args.classes, classifier))
-    if args.invert is not None:
-        classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
-    if args.top > len(classifier.classes):
-        raise UsageError(
-            f"--top {args.top}: the network has {len(classifier.classes)} classes; expected 1 up to this "
-            "number"
-        )
+    classifier = _classifier(args)
     found = sources(args.pictures, args.list, classifier.recipe)
     args.shard = args.shard or (DECODED_SHARD if found.are_decoded else SHARD)
     labels = Labels(args.labels, classifier.classes) if args.labels else None
@@ -153,16 +143,7 @@ def run(args: argparse.Namespace) -> int:
             "device": opened.device,
             "recipe": classifier.recipe.to_dict(),
         }
-        say = outputs.head
-        say(f"network   {classifier.model.title}, {len(classifier.classes)} classes, {opened.impl}")
-        say(f"device    {opened.device}")
-        say(f"weights   {classifier.weights_file}")
-        if classifier.classes[0] == names.NUMBERED.format(0):
-            say(
-                "          NOTE: the names of the classes are not known; --classes FILE sets them, one per "
-                "line"
-            )
-        say(f"pictures  {found.count:,}: {classifier.recipe}\n")
+        _say_what(outputs.head, classifier, opened, found.count)
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
         about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
@@ -178,31 +159,48 @@ def run(args: argparse.Namespace) -> int:
                 bar.update(tally.done)
                 output += time.perf_counter() - since
         seconds = time.perf_counter() - start
-        writer.end(
-            {
-                "classified": tally.classified,
-                "failed": tally.failed,
-                **({"accuracy": tally.accuracy} if labels else {}),
-                "seconds": seconds,
-                "decoding_seconds": spent.decoding,
-                "waited_for_pictures_seconds": spent.waited,
-                "copying_seconds": spent.copying,
-                "network_seconds": spent.network,
-                "output_seconds": output,
-                "limit": limit(spent, output, seconds),
-            }
-        )
+        writer.end(figures(tally, spent, output, seconds, bool(labels)))
     opened.remove()
     kept.remove()
     if labels and tally.accuracy is not None:
-        say(f"\nTest Accuracy: {tally.accuracy:.4f} ({tally.right:,} of {tally.classified:,} pictures)")
-    rate = f"{tally.classified / seconds:,.1f} per second"
-    say(f"\n{tally.classified:,} of {found.count:,} pictures in {seconds:.2f} s: {rate}")
-    if tally.classified:
-        say(f"limit     {in_words(spent, output, seconds)}")
-    if tally.failed:
-        print(f"{tally.failed:,} of {found.count:,} pictures could not be read", file=sys.stderr)
+        outputs.head(
+            f"\nTest Accuracy: {tally.accuracy:.4f} ({tally.right:,} of {tally.classified:,} pictures)"
+        )
+    _say_how(outputs.head, tally, found.count, seconds, in_words(spent, output, seconds))
     return DIFFERS if tally.failed else 0
+
+
+def _classifier(args: argparse.Namespace) -> Classifier:
+    classifier = Classifier.load(args.network, args.weights, _recipe(args.recipe))
+    if args.classes:
+        classifier = replace(classifier, classes=_names(args.classes, classifier))
+    if args.invert is not None:
+        classifier = replace(classifier, recipe=replace(classifier.recipe, invert=args.invert))
+    count = len(classifier.classes)
+    if args.top > count:
+        raise UsageError(f"--top {args.top}: the network has {count} classes; expected 1 up to this number")
+    return classifier
+
+
+def _say_what(say: Callable[[str], None], classifier: Classifier, opened: Opened, count: int) -> None:
+    """What classifies how many pictures."""
+    title = classifier.known.title or classifier.model.title
+    say(f"network   {title}, {len(classifier.classes)} classes, {opened.impl}")
+    say(f"device    {opened.device}")
+    say(f"weights   {classifier.weights_file}")
+    if classifier.classes[0] == names.NUMBERED.format(0):
+        say("          NOTE: the names of the classes are not known; --classes FILE sets them, one per line")
+    say(f"pictures  {count:,}: {classifier.recipe}\n")
+
+
+def _say_how(say: Callable[[str], None], tally: Tally, count: int, seconds: float, limited_by: str) -> None:
+    """How it went: rate, what limited it, and how many failed."""
+    rate = f"{tally.classified / seconds:,.1f} per second"
+    say(f"\n{tally.classified:,} of {count:,} pictures in {seconds:.2f} s: {rate}")
+    if tally.classified:
+        say(f"limit     {limited_by}")
+    if tally.failed:
+        print(f"{tally.failed:,} of {count:,} pictures could not be read", file=sys.stderr)
 
 
 def _check_flags(args: argparse.Namespace) -> None:
@@ -248,39 +246,3 @@ def _recipe(path: Path | None) -> Recipe | None:
             f"--recipe {path} cannot be used: {why}; expected a JSON object with the fields "
             f"{', '.join(IMAGENET.to_dict())}; a field that is omitted has its value for ImageNet"
         ) from error
-
-
-def limit(spent: Spent, output: float, run: float) -> str:
-    """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
-
-    The first three are waited for by whoever writes results. So they are the limit even if results take more
-    time, unless the waits are so short that they were hardly more than a look whether the work is done.
-
-    Parameters
-    ----------
-    output
-        Seconds in which results were written.
-    run
-        Seconds of the run.
-    """
-    waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
-    longest = max(waits, key=waits.__getitem__)
-    if output > (1 - LONG) * run:
-        return "output"
-    if waits[longest] > LONG * (spent.seconds + output):
-        return longest
-    return "output" if output > spent.results else "results"
-
-
-def in_words(spent: Spent, output: float, run: float) -> str:
-    """The shares of the time, in words."""
-    seconds = spent.seconds or 1.0
-    shares = [
-        f"the network {spent.network / seconds:.0%}",
-        f"waiting for decoded pictures {spent.waited / seconds:.0%}",
-        f"copies on the host {spent.copying / seconds:.0%}",
-        f"classes {spent.results / seconds:.0%}",
-    ]
-    decoding = f"; all workers decoded for {spent.decoding:.2f} s" if spent.decoding else ""
-    written = f"; results were written for {output / run:.0%} of the run"
-    return f"{limit(spent, output, run)}; shares of the time: {', '.join(shares)}{written}{decoding}"

@@ -12,9 +12,10 @@ from typing import Any
 
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, reason
 from mini_dnn.ops import Operation
-from mini_dnn.paths import write_atomically
+from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.variant import Variant
 
+BUILD = ROOT / "build"  # which Git ignores
 DIFFERS = 1  # the run is complete, and its result is not what was expected
 WRONG_USE = 2  # something for the user to put right
 INTERRUPTED = 130
@@ -68,6 +69,8 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
     folder = path.resolve().parent
+    if folder == BUILD:
+        folder.mkdir(exist_ok=True)  # every page writes there, and a fresh clone lacks it
     if not folder.is_dir():
         raise UsageError(f"{flag} {path}: there is no folder {folder}; create it first")
     if path.exists() and not path.is_file():  # a device or a pipe, which a file would take the place of

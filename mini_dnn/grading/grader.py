@@ -211,8 +211,9 @@ class Grader:
         finally:
             server.close()
         if device.has_clock:
+            self.close()  # of the server above: no submission can use a GPU that it does not see
             self._apart = False
-            self._local = threading.local()
+            self._servers, self._local = [], threading.local()
         return device
 
     def _reference_ms(self) -> float:

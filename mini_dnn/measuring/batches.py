@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from mini_dnn import ops
-from mini_dnn.measuring.files import converted, refuse
+from mini_dnn.measuring.files import Stored, converted, refuse
 from mini_dnn.measuring.records import (
     MOST_SERVED,
     Count,
@@ -105,6 +105,36 @@ class BatchesRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """One kind of launch of a variant with one batch, timed as launches of this kind follow each other.
+
+    Parameters
+    ----------
+    variant, problem, batch
+        As in `BatchesRow`; there is no problem in files that were written without it.
+    step
+        The layer, the kernel and the grid.
+    us
+        Of one launch.
+    count
+        Launches of this kind in a pass.
+    part
+        The part of the network that the launch belongs to; None: it has no rate of interest.
+    flops
+        Of one launch, without those of padding; None: they were not counted.
+    """
+
+    variant: Name
+    problem: Name | None = None
+    batch: Count
+    step: Name
+    us: Positive
+    count: Count
+    part: Name | None = None
+    flops: Whole | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchesFile:
     """What such a file says."""
 
@@ -116,6 +146,7 @@ class BatchesFile:
     versions: Versions
     op: Name
     rows: Annotated[list[BatchesRow], Meta(max_length=MOST_SERVED)]
+    steps: Annotated[list[StepRow], Meta(max_length=MOST_SERVED)] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.started is not None:
@@ -132,12 +163,7 @@ class BatchesFile:
         return any(row.kind == "library" for row in self.rows)
 
 
-@dataclass(frozen=True)
-class Batches:
-    """A file, and what it says."""
-
-    file: Path
-    content: BatchesFile
+Batches = Stored[BatchesFile]
 
 
 def batches_file(content: Mapping[str, Any], file: Path) -> BatchesFile:

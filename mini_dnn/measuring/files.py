@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -25,6 +26,14 @@ Fields = dict[str, Any]
 CHECKSUM = "sha256"  # the field with `strict.checksum` of all the others
 WITHOUT_CHECKSUM = (*SCHEMAS[:-1], "serving-1", "serving-2", "peers-1", "peers-2", "peers-3", "savings-1")
 MOST_BYTES = 32 << 20  # of a file; one of all variants of an operation has 0.2 MB
+
+
+@dataclass(frozen=True)
+class Stored(Generic[T]):
+    """A results file, and what it says."""
+
+    file: Path
+    content: T
 
 
 def write(record: Any, path: Path, kind: type | None = None) -> None:

@@ -94,6 +94,8 @@ class Known:
     enlarged
         What is done to bytes ``(N, rows, columns, channels)`` that no device resizes, before they are
         normalised.
+    title
+        Its name, if that depends on the sizes.
     """
 
     sizes: Sizes
@@ -101,6 +103,7 @@ class Known:
     problem_of: Callable[[np.ndarray], Any]
     host: Callable[[np.ndarray], np.ndarray]
     enlarged: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -268,9 +271,12 @@ def _resnet(network: Network, info: WeightsInfo) -> Known:
     def fast() -> FoldedResNet:  # it takes a second to make, and only the host needs it
         return FoldedResNet(sizes, values(network))
 
-    operation = ops.find("resnet")
     return Known(
-        sizes, operation, lambda images: ResNetShape.of(images, sizes), lambda x: softmax(fast().scores(x))
+        sizes,
+        ops.find("resnet"),
+        lambda images: ResNetShape.of(images, sizes),
+        lambda x: softmax(fast().scores(x)),
+        title=sizes.title,
     )
 
 

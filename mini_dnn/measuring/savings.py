@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from mini_dnn.measuring.energy import Load, Power
-from mini_dnn.measuring.files import converted
+from mini_dnn.measuring.files import Stored, converted
 from mini_dnn.measuring.records import (
     MOST_ROWS,
     Count,
@@ -115,12 +115,7 @@ class SavingsFile:
         check_started(self.started)
 
 
-@dataclass(frozen=True)
-class Savings:
-    """A file of ``benchmarks/savings.py``, and what it says."""
-
-    file: Path
-    content: SavingsFile
+Savings = Stored[SavingsFile]
 
 
 def savings_file(content: Mapping[str, Any], file: Path) -> SavingsFile:

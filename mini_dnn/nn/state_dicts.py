@@ -207,7 +207,7 @@ def _check_numbers(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             count = np.count_nonzero(~np.isfinite(array))
-            raise _error(path, f"'{name}' holds {count} numbers that are NaN or infinite")
+            raise _error(path, f"'{name}' has NaN or infinite values: {count:,} of {array.size:,}")
         if name.endswith("running_var") and (array < 0).any():
             raise _error(path, f"'{name}' holds a variance below 0")
 

@@ -216,7 +216,7 @@ def read_arrays(
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             count = np.count_nonzero(~np.isfinite(array))
-            raise _error(path, kind, f"'{name}' holds {count} numbers that are NaN or infinite")
+            raise _error(path, kind, f"'{name}' has NaN or infinite values: {count:,} of {array.size:,}")
     for name, array in arrays.items():
         into[name][...] = array
     return attributes

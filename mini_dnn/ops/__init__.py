@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
-from mini_dnn.errors import VariantError, meant
+from mini_dnn.errors import VariantError, meant, where
 from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem
 
+FOLDER = Path(__file__).parent
 DEFAULT = "conv2d"  # where a rubric, a results file or a command line names no operation
 
 __all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "Trial", "find", "names"]
@@ -17,10 +19,25 @@ __all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "Trial", "find"
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all operations: the default one first, then by the alphabet."""
-    files = sorted(file.stem for file in Path(__file__).parent.glob("*.py"))
-    found = [stem for stem in files if hasattr(import_module(f"{__name__}.{stem}"), "OPERATION")]
+    """Names of all operations: the default one first, then by the alphabet.
+
+    Raises
+    ------
+    VariantError
+        A file of this folder cannot be loaded; the message names the line.
+    """
+    files = sorted(FOLDER.glob("*.py"))
+    found = [file.stem for file in files if hasattr(_load(file), "OPERATION")]
     return tuple(sorted(found, key=lambda name: (name != DEFAULT, name)))
+
+
+def _load(file: Path) -> ModuleType:
+    try:
+        return import_module(f"{__name__}.{file.stem}")
+    except (Exception, SystemExit) as error:
+        raise VariantError(
+            f"{file} cannot be loaded: {where(error, file)}; CONTRIBUTING.md shows what such a file contains"
+        ) from error
 
 
 def find(name: str) -> Operation:

@@ -123,10 +123,16 @@ def wrong_elements(found: np.ndarray, expected: np.ndarray, bound: np.ndarray) -
         odd = ~(np.isfinite(found) & np.isfinite(expected))
     if odd.any():
         y, right = found[odd], expected[odd]
-        beyond = np.isinf(right) | (np.abs(right) + bound[odd] > float(ml_dtypes.finfo(found.dtype).max))
+        beyond = np.isinf(right) | (np.abs(right) + bound[odd] > largest(found.dtype))
         alike = np.isinf(y) & beyond & (np.signbit(y) == np.signbit(right))
         wrong[odd] = ~(alike | (np.isnan(y) & np.isnan(right)))
     return wrong
+
+
+def largest(dtype: np.typing.DTypeLike) -> float:
+    """The largest number of a type, whole or floating-point."""
+    is_whole = np.dtype(dtype).kind in "iu"
+    return float(np.iinfo(dtype).max if is_whole else ml_dtypes.finfo(dtype).max)
 
 
 def merged(results: Sequence[Comparison]) -> Comparison:

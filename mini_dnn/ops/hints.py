@@ -51,8 +51,9 @@ def _with_rounding(bound: Arrays, found: Arrays, mistaken: Arrays) -> Arrays:
     """The bound of a right result, and what rounding may take from a mistaken one, which may be larger."""
     allowed = {}
     for name, outputs in mistaken.items():
-        size = magnitudes(outputs)
-        allowed[name] = bound[name] + 2 * float(ml_dtypes.finfo(found[name].dtype).eps) * (size + size.mean())
+        size, dtype = magnitudes(outputs), found[name].dtype
+        step = 0.0 if dtype.kind in "iu" else float(ml_dtypes.finfo(dtype).eps)
+        allowed[name] = bound[name] + 2 * step * (size + size.mean())
     return allowed
 
 

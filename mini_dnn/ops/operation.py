@@ -142,7 +142,7 @@ class Operation:
     axes
         The meanings of the letters of the axes: ``{"n": "image"}``.
     cure
-        Advice for a wrong result: the formula to compare with.
+        Advice for a wrong result: the formula to compare with. Without it, the advice names `answer`.
     default
         The variant that is used if none is named. It supports every problem.
     preferred

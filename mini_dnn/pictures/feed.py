@@ -17,13 +17,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from mini_dnn.children import end_with_parent
 from mini_dnn.errors import MiniDnnError, PictureError
 from mini_dnn.pictures import decode as decoding
 from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Source
 from mini_dnn.pictures.stacks import Stack
+from mini_dnn.work.children import end_with_parent
 
 AHEAD = 2  # batches that are decoded before they are asked for
 MANY = 1_000  # files, from which on processes decode them

@@ -27,6 +27,8 @@ from mini_dnn.report.batches import (
 )
 from mini_dnn.report.board import Board
 from mini_dnn.report.document import Block, Figure, Folded, Heading, Text, Warnings
+from mini_dnn.report.steps import about as about_steps
+from mini_dnn.report.steps import passes, steps_table
 from mini_dnn.report.theme import WIDTH, Theme, picture
 
 MARKERS = "os^Dv<>P"
@@ -91,6 +93,13 @@ def _network(network: ByBatch, suffix: str) -> Iterator[Block]:
         )
         yield Text(f"{LIBRARIES} {', '.join(programs)}{'.' * bool(programs)}".strip())
         yield libraries_table(network)
+    every = (one for file in network.files for one in passes(file))
+    of_launches = [one for one in every if one.problem == network.problem]
+    if of_launches:
+        yield Heading(3, "Launch by launch")
+    for one in of_launches:
+        yield Text(about_steps(one))
+        yield steps_table(one)
 
 
 def times_plot(network: ByBatch, theme: Theme) -> Plot:

@@ -10,6 +10,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.measuring.batches import Batches
 from mini_dnn.measuring.savings import Savings
 from mini_dnn.report import batches as networks
+from mini_dnn.report import steps
 from mini_dnn.report.board import Board, Entry
 from mini_dnn.report.course import CODES, is_about
 from mini_dnn.report.document import NOT_THERE, Table, markdown_table
@@ -102,10 +103,14 @@ def _batches(boards: Sequence[Board], batches: Sequence[Batches], folder: Path) 
     tables.append(networks.memory_table(network, list(dict.fromkeys([first, last]))))
     tables += [networks.libraries_table(network)] * bool(network.libraries)
     doubtful = [f"- {line}" for line in networks.doubts(network)]
+    of_steps = [
+        f"{steps.about(one)}\n\n{markdown_table(steps.steps_table(one))}"
+        for one in steps.of_folder(batches, folder.as_posix())
+    ]
     text = f"{networks.about(network)} Written by `run.py report --readmes`.{' Notes:' * bool(doubtful)}"
     picture = BATCHES_PICTURE.format(folder=folder.name)
     notes = ["\n".join(doubtful)] * bool(doubtful)
-    return "\n\n".join([picture, *map(markdown_table, tables), text, *notes])
+    return "\n\n".join([picture, *map(markdown_table, tables), text, *notes, *of_steps])
 
 
 def _block(boards: Sequence[Board], folder: Path) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.measuring import records
+from mini_dnn.measuring.files import Stored
 from mini_dnn.measuring.records import ServingFile
 
 KEYS = {  # rows that agree in these are of the same thing
@@ -20,12 +20,7 @@ KEYS = {  # rows that agree in these are of the same thing
 LINEAR = 1_000  # from this batch on an op time is to grow along a straight line
 
 
-@dataclass(frozen=True)
-class Serving:
-    """One run of that kind of ``bench``."""
-
-    file: Path
-    content: ServingFile
+Serving = Stored[ServingFile]
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from functools import cache
 from types import TracebackType
 from typing import Any
 
-from mini_dnn.children import end_with_parent
 from mini_dnn.device import Device
 from mini_dnn.device.gpus import Place
 from mini_dnn.errors import DeviceError
+from mini_dnn.work.children import end_with_parent
 
 DEPTH = 2  # items that a process has at a time: the second one is there when the first is done
 AHEAD = 4  # times the number of processes: items that are dealt out before the oldest one is done

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array, Arrays, Operation
+from mini_dnn.ops.compare import largest
 
 ENTRIES = 64  # of the batch that have answers
 ANSWERS = 2**16  # elements of an output that have one
@@ -133,9 +133,7 @@ def _some(
 ) -> np.ndarray:
     """Elements by chance, without those in gaps and those that the output's type cannot hold."""
     found = [array.without_gap(values).ravel() for values in (at, expected, np.broadcast_to(bound, at.shape))]
-    kind = np.dtype(array.dtype).kind
-    limits = np.iinfo(array.dtype) if kind in "iu" else ml_dtypes.finfo(array.dtype)
-    held = np.abs(found[1]) + found[2] <= float(limits.max)
+    held = np.abs(found[1]) + found[2] <= largest(array.dtype)
     answers = np.empty(int(held.sum()), ANSWER)
     for name, values in zip(("at", "expected", "bound"), found, strict=True):
         answers[name] = values[held]

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from mini_dnn import ops
-from mini_dnn.errors import VariantError, meant
+from mini_dnn.errors import VariantError, meant, where
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.paths import ROOT
-from mini_dnn.variant.variant import COMPUTE_TYPES, Variant, where
+from mini_dnn.variant.variant import COMPUTE_TYPES, Variant
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
 HOMES = ("milestones", "ladders")  # whose folders' names go without it

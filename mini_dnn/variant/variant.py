@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
@@ -13,7 +12,7 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.device.clusters import CLUSTER_ARCH
-from mini_dnn.errors import VariantError
+from mini_dnn.errors import VariantError, where
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant.calls import with_calls, without_calls
@@ -275,12 +274,3 @@ def _array(value: Any) -> Array:
     if min(array.shape, default=1) < 1:
         raise ValueError("an axis without elements")
     return array
-
-
-def where(error: BaseException, file: Path) -> str:
-    """The error with the line of ``file`` that raised it."""
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
-    at = f"line {lines[-1].lineno} ({lines[-1].line}): " if lines else ""
-    return f"{at}{type(error).__name__}: {error}"

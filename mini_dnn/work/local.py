@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.children import end_with_parent
+from mini_dnn.work.children import end_with_parent
 from mini_dnn.work.engine import Engine
 
 

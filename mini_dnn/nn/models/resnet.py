@@ -129,6 +129,11 @@ class ResNetSizes:
             raise ShapeError(f"stem is one of {', '.join(STEMS)}; found {self.stem!r}")
 
     @property
+    def title(self) -> str:
+        """The usual name: ResNet-18 has 17 convolutions, without those of shortcuts, and a linear layer."""
+        return f"ResNet-{2 + 2 * sum(self.blocks)}"
+
+    @property
     def conv1(self) -> Convolution:
         """The stem's."""
         R, stride, padding = (7, 2, 3) if self.stem == "imagenet" else (3, 1, 1)
