@@ -15,7 +15,7 @@ from mini_dnn.measuring.inference import find_step
 from mini_dnn.measuring.pictures import same
 from mini_dnn.measuring.pipeline import Pipeline, Spent
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.running.resident import Resident
+from mini_dnn.running.resident import SLOTS, Resident
 
 
 @pytest.fixture(autouse=True)
@@ -55,20 +55,22 @@ def test_outputs_come_in_order(
 
 
 def test_the_next_batch_is_copied_while_outputs_are_taken(device: Device) -> None:
-    images = pictures(64)
-    copied = [threading.Event() for _ in range(8)]
-    numbers = iter(range(8))
+    last = pipeline.LATER + SLOTS - 1  # the first outputs are given when LATER more were taken
+    count = last + 2
+    images = pictures(8 * count)
+    copied = [threading.Event() for _ in range(count)]
+    numbers = iter(range(count))
 
     def formed(pixels: np.ndarray, dtype: str) -> np.ndarray:
         copied[next(numbers)].set()
         return planes(pixels, dtype)
 
-    batches = iter(np.split(images.transpose(0, 2, 3, 1), 8))
+    batches = iter(np.split(images.transpose(0, 2, 3, 1), count))
     with closing(network_on(device)) as resident, ThreadPoolExecutor(1) as pool:
         outputs = iter(Pipeline(resident, formed, same, pool, batches, Spent()))
         next(outputs)
-        assert copied[4].wait(60)  # the outputs of two were taken, two are with the device
-        assert not copied[5].is_set()  # there is no more room
+        assert copied[last].wait(60)  # all slots but that of the last outputs are full again
+        assert not copied[last + 1].is_set()  # there is no more room
         outputs.close()
 
 
