@@ -189,7 +189,9 @@ def test_time_and_rate_of_each_kind_of_launch(tmp_path: Path) -> None:
 
 def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plotted_once: None) -> None:
     place = {"name": "Test H100", "cpu": "", "state": None}
-    paths = files(tmp_path, rungs=file_of(RUNGS), steps=file_of(RUNGS[1:2], steps=STEPS, device=place))
+    host = file_of(HOST, device={"name": "Test CPU", "cpu": "Test CPU", "state": None})
+    steps = file_of(RUNGS[1:2], steps=STEPS, device=place)
+    paths = files(tmp_path, rungs=file_of(RUNGS), host=host, steps=steps)
     folder = tmp_path / "networks" / "resnet18"
     folder.mkdir(parents=True)
     (folder / "README.md").write_text("<!-- batches:start -->\n<!-- batches:end -->")
@@ -197,6 +199,7 @@ def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plott
     (text,) = (new for _, new in readmes.updated(boards(results), tmp_path, [], results.batches).values())
     assert "**convolutions behind the first** | **3** | **–** | **80.0** | **64.0 %** | **625** |" in text
     assert "TFLOP/s. Test H100; `steps.json` (commit 0123456789)." in text
+    assert text.count("`steps.json`") == 1  # the other figures are not of this device
     assert main(["report", *map(str, paths), "--out", str(tmp_path / "out")]) == 0
     assert "Launch by launch" not in (tmp_path / "out" / "report.md").read_text()
 

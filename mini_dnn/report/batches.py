@@ -72,6 +72,7 @@ def by_batch(board: Board, found: Iterable[Batches]) -> list[ByBatch]:
     for problem in dict.fromkeys(row.problem for one in here for row in one.content.rows):
         ours = _rows([*runs, *alone], problem, "ours")
         host = _rows(of_op, problem, "host")
+        on_host = [one for one in of_op if any(row.kind == "host" for row in _of(one, problem))]
         networks.append(
             ByBatch(
                 device=board.device,
@@ -80,7 +81,7 @@ def by_batch(board: Board, found: Iterable[Batches]) -> list[ByBatch]:
                 host=host,
                 libraries=_rows(runs, problem, "library"),
                 runs=[one for one in runs if any(_of(one, problem))],
-                files=[one for one in of_op if (one in here or host) and any(_of(one, problem))],
+                files=[one for one in of_op if one in on_host or (one in here and any(_of(one, problem)))],
             )
         )
     return [network for network in networks if network.ours]
