@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.nn import blas, folded, winograd
+from mini_dnn.nn import blas, folded, folded_layers, winograd
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
@@ -50,12 +50,12 @@ def images(sizes: ResNetSizes, count: int) -> np.ndarray:
 @pytest.mark.parametrize("threads", [1, 2, 3, 40])
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, ODD], ids=["small", "large", "odd"])
 def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folded, "TILE_BYTES", 16 << 10)  # so that there are several tiles
+    monkeypatch.setattr(folded_layers, "TILE_BYTES", 16 << 10)  # so that there are several tiles
     monkeypatch.setattr(folded, "IMAGES", 4)
     monkeypatch.setattr(
-        folded, "BLOCK", 16
+        folded_layers, "BLOCK", 16
     )  # so that some layers have several, and others one that is smaller
-    monkeypatch.setattr(folded, "SMALL", 2000)
+    monkeypatch.setattr(folded_layers, "SMALL", 2000)
     arrays = arrays_of(sizes)
     fast = FoldedResNet(sizes, arrays, threads)
     x = images(sizes, 9)  # more than go through the layers together
@@ -80,7 +80,7 @@ def test_without_a_hold_on_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folded, "one_thread", unknown)
     alone = FoldedResNet(SMALL, arrays, 2)
     np.testing.assert_allclose(alone.scores(x), expected, rtol=1e-4, atol=1e-5)
-    assert not alone._pool._threads
+    assert not alone._crew._pool._threads
 
 
 def test_images_of_another_network_are_refused() -> None:
