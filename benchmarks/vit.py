@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
 import numpy as np
+from network_steps import measure_steps
 from products import build_plans
 from whole_networks import (
     SEED,
@@ -32,7 +33,6 @@ from whole_networks import (
     Row,
     about,
     arguments,
-    measure_steps,
     measured,
     ours,
     place_of,

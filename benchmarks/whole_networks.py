@@ -9,10 +9,9 @@ import argparse
 import math
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,11 +30,10 @@ from mini_dnn.measuring.records import Place
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.problem import Problem
 from mini_dnn.running.execute import Execution, compile_others
-from mini_dnn.variant import Launch, Planned, Variant, find, names
+from mini_dnn.variant import Planned, Variant, find, names
 
 TURNS, TURN_S, REST_S = 5, 0.1, 0.05
 SHORT_S = 0.02  # of a turn that nobody else takes
-IN_A_ROW = 20  # runs of a step
 SEED = 0
 NOTE = "milliseconds a forward pass, turn by turn"
 
@@ -96,18 +94,6 @@ def replayed(graph: Any, device: Device, count: int) -> float:
     for _ in range(count):
         graph.replay()
     return device.elapsed_ms(start, device.record()) / count
-
-
-def graph_ms(planned: Planned, arrays: Arrays, device: Device) -> float:
-    """Milliseconds of a plan as a graph: the least of three rows."""
-    with opened(planned, arrays, device) as execution:
-        execution.kernels()  # a kernel's first launch loads it
-        graph = device.capture(execution.kernels)
-        try:
-            replayed(graph, device, 3)
-            return min(replayed(graph, device, 10) for _ in range(3))
-        finally:
-            graph.free()
 
 
 @contextmanager
@@ -215,35 +201,6 @@ def measured(
 def verdict(row: Row) -> str:
     """Whether a row's scores are right."""
     return "agrees" if row["agrees"] else f"WRONG: the bound is {row['bound']:.1e}"
-
-
-def measure_steps(
-    variant: Variant,
-    problem: Problem,
-    arrays: Arrays,
-    device: Device,
-    label: Callable[[Launch, Planned], str],
-) -> list[Row]:
-    """Where the time goes: each kind of step in a row, behind a whole pass that leaves numbers for it."""
-    planned = variant.planned(problem, device.max_shared_bytes)
-    launches = [step for step in planned.steps if isinstance(step, Launch)]
-    counts = Counter(label(step, planned) for step in launches)
-    kinds = {label(step, planned): step for step in reversed(launches)}
-    whole = graph_ms(planned, arrays, device)
-    rows: list[Row] = []
-    for name, count in counts.items():
-        more = replace(planned, steps=(*planned.steps, *[kinds[name]] * IN_A_ROW))
-        us = (graph_ms(more, arrays, device) - whole) * 1e3 / IN_A_ROW
-        about_it = {"variant": variant.name, "problem": sizes(problem), "batch": problem.batch}
-        rows.append({**about_it, "step": name, "us": us, "count": count})
-    total = sum(row["us"] * row["count"] for row in rows)
-    print("\n| step, grid | us | times | in all | |\n| --- | ---: | ---: | ---: | ---: |")
-    for row in rows:
-        share = row["us"] * row["count"]
-        print(f"| {row['step']} | {row['us']:.2f} | {row['count']} | {share:.0f} us | {share / total:.1%} |")
-    words = f"{total:.1f} us in all steps, {whole * 1e3:.1f} us as they follow each other"
-    print(f"{variant.name}, batch {problem.batch}: {words}", flush=True)
-    return rows
 
 
 def arguments(text: str, impl: str) -> argparse.ArgumentParser:

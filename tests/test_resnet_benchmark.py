@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import network_steps
 import numpy as np
 import pytest
 import resnet
-import whole_networks
 
 from mini_dnn.device import Device
 from mini_dnn.ops.resnet import ResNetShape
@@ -41,8 +41,8 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
-    monkeypatch.setattr(whole_networks, "graph_ms", graph_ms)
-    rows = whole_networks.measure_steps(
+    monkeypatch.setattr(network_steps, "graph_ms", graph_ms)
+    rows = network_steps.measure_steps(
         find("networks/resnet18/v6_graph"), PROBLEM, {}, emulator, resnet.label
     )
     assert sum(row["count"] for row in rows) == 10

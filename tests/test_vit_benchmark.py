@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import network_steps
 import numpy as np
 import pytest
 import vit
@@ -51,8 +52,8 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
-    monkeypatch.setattr(whole_networks, "graph_ms", graph_ms)
-    rows = whole_networks.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator, vit.label)
+    monkeypatch.setattr(network_steps, "graph_ms", graph_ms)
+    rows = network_steps.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator, vit.label)
     found = {row["step"].split()[0]: row["count"] for row in rows}
     assert found["cut"] == found["patches.linear"] == found["head"] == found["softmax"] == 1
     assert found["attention.heads.qkv"] == found["attention"] == found["mlp.up"] == 2
