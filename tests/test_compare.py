@@ -10,6 +10,7 @@ import pytest
 
 from mini_dnn import ops
 from mini_dnn.checking.judge import judge
+from mini_dnn.errors import VariantError
 from mini_dnn.ops.compare import PRECISIONS, compare, compare_all, wrong_elements
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
@@ -121,6 +122,14 @@ def test_whole_numbers_are_compared_and_explained() -> None:
     )
     assert found.notes == ("the result is the same as when the search ends after four values",)
     assert found.cure == "compare the kernel with the definition, answer() in mini_dnn/ops/softmax.py"
+
+
+def test_an_output_without_an_answer_is_no_right_one() -> None:
+    outputs, allowed = {"y": np.zeros(3), "at": np.zeros(3)}, {"y": np.ones(3), "at": np.ones(3)}
+    with pytest.raises(VariantError, match="the answer of the operation has y; expected all outputs: y, at"):
+        compare_all(outputs, {"y": np.zeros(3)}, allowed)
+    with pytest.raises(VariantError, match="the bound of the operation has y; expected all outputs: y, at"):
+        compare_all(outputs, outputs, {"y": np.ones(3)})
 
 
 def of_problem(op: str) -> tuple[Any, Any, dict[str, np.ndarray]]:

@@ -43,14 +43,14 @@ class Example:
 
     def judge(self, outputs: Arrays) -> Finding | None:
         """What is wrong with outputs, if anything: elements that nobody wrote, or others than float64's."""
+        result = compare_all(outputs, self.expected, self._bound)
+        if result.first is None:
+            return None
         for name, array in self.problem.named("out").items():
             wrong = wrong_elements(outputs[name], self.expected[name], self._bound[name])
             unwritten = wrong & _fresh(outputs[name])
             if unwritten.any():
                 return _unwritten(self.operation, name, array, unwritten)
-        result = compare_all(outputs, self.expected, self._bound)
-        if result.first is None:
-            return None
         name, array = result.array, self.problem.arrays[result.array]
         first = f"{name}{array.index(result.first)}"
         wrong = wrong_elements(outputs[name], self.expected[name], self._bound[name])

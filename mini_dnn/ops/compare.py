@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from mini_dnn.errors import VariantError
 from mini_dnn.ops.problem import Arrays
 
 # Unit round-off of the operands as the products see them, and of the accumulation; the most exact first.
@@ -107,7 +108,19 @@ def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Compariso
 
 
 def compare_all(found: Arrays, expected: Arrays, bound: Arrays) -> Comparison:
-    """Compare all outputs of a problem; the indices are those of the first array that differs."""
+    """Compare all outputs of a problem; the indices are those of the first array that differs.
+
+    Raises
+    ------
+    VariantError
+        An output has no answer or no bound, so it cannot be compared.
+    """
+    for what, arrays in (("answer", expected), ("bound", bound)):
+        if set(arrays) != set(found):
+            raise VariantError(
+                f"the {what} of the operation has {', '.join(arrays)}; expected all outputs: "
+                f"{', '.join(found)}. Complete what {what} returns in the operation's file in mini_dnn/ops"
+            )
     return merged([replace(compare(found[n], expected[n], bound[n]), array=n) for n in expected])
 
 
