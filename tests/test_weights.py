@@ -102,7 +102,10 @@ def test_a_file_that_is_not_hdf5(path: Path) -> None:
 
 def test_a_file_of_another_network(tmp_path: Path) -> None:
     save(tmp_path / "w.h5", small(0), INFO)
-    refused(tmp_path / "w.h5", r"another network: flat Flatten, fc Linear\(3 -> 2\).*expected conv1 Conv2d")
+    refused(
+        tmp_path / "w.h5",
+        r"another network: layer 1 is flat Flatten; expected conv1 Conv2d\(1 -> 4, 7x7\)\. Next",
+    )
 
 
 def test_an_hdf5_file_of_something_else(tmp_path: Path) -> None:
@@ -164,7 +167,7 @@ def swap(file: h5py.File) -> None:
         (change, "checksum"),
         (swap, "checksum"),
         (lambda file: file.attrs.pop("checksum"), "checksum"),
-        (lambda file: file.attrs.pop("architecture"), "another network: None"),
+        (lambda file: file.attrs.pop("architecture"), "another network: layer 1 is None"),
         (lambda file: file.attrs.pop("dataset"), "checksum"),
         (lambda file: file.attrs.__setitem__("accuracy_100", 0.99), "checksum"),
         (lambda file: file.attrs.__setitem__("format", 2), "format 1: found 'weights', 2"),

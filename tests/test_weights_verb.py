@@ -246,7 +246,9 @@ def test_a_description_of_another_network_is_refused(source: Path) -> None:
     assert convert(source) == 0
     file = source.parent / "out.h5"
     network, info = MODELS["resnet18"].read(file)
-    with pytest.raises(WeightsError, match="it is of another network"):
+    with pytest.raises(
+        WeightsError, match=r"it is of another network: layer 14 is fc Linear\(8 -> 5\); expected fc"
+    ):
         load(
             file, resnet.build(ResNetSizes(32, 3, "small", (4, 4, 6, 8), classes=6), np.random.default_rng(0))
         )

@@ -227,7 +227,7 @@ def _summary(report: Report) -> str:
     count, ran, refused = len(report.findings), len(report.ran), len(report.results) - len(report.ran)
     found = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
     where = f"at {ran} shape{'s' * (ran != 1)}"
-    where += f"; {refused} more were not run" if refused else ""
+    where += f"; {refused} more {'was' if refused == 1 else 'were'} not run" if refused else ""
     if report.enough:
         return f"{found} {where}"
     return f"not enough was checked: {found} {where}, but a verdict needs {report.least}"

@@ -11,9 +11,11 @@ import hashlib
 import math
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import h5py
@@ -26,6 +28,7 @@ from mini_dnn.nn.stores import Described, Store
 from mini_dnn.paths import replacing
 
 ALLOWANCE_BYTES = 1 << 20  # of a file, for all but its arrays
+BETWEEN_LAYERS = re.compile(r", (?=\S+ [A-Z])")  # of `Network.architecture`
 FORMAT = 1  # a new number whenever an older reader could misread the file
 PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
 TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
@@ -246,9 +249,11 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
     if found != (FORMAT, kind):
         problem = f"it is not a file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
         raise _error(path, kind, problem)
-    if attributes.get("architecture") != architecture:
-        problem = f"it is of another network: {attributes.get('architecture')}; expected {architecture}"
-        raise _error(path, kind, problem)
+    texts = str(attributes.get("architecture")), architecture
+    pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
+    for number, (one, other) in enumerate(pairs, 1):
+        if one != other:
+            raise _error(path, kind, f"it is of another network: layer {number} is {one}; expected {other}")
 
 
 def _read(
