@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from mini_dnn import datasets, ops
 from mini_dnn.cli import infer_pictures
 from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
 from mini_dnn.cli.infer_gpus import on_gpus, team_of
+from mini_dnn.cli.infer_whole import on_one_device
 from mini_dnn.cli.watch import add_watch
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
@@ -36,7 +36,6 @@ from mini_dnn.measuring.layerwise import (
 )
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
-from mini_dnn.measuring.whole import classify
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
@@ -47,7 +46,6 @@ from mini_dnn.variant import Variant, default_of, find
 BATCH = 10000
 ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
 OF_TEST_IMAGES = ("linear", "check", "data", "data_dir", "repeat", "send", "watch")  # flags
-CHECKED = 200  # images whose probabilities are compared with float64
 KINDS = {  # of layers that variants run
     LAYER: Convolutions,
     ATTENTION: Attentions,
@@ -151,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
         if team:
             found, layers = on_gpus(variant, program, args, team)
         elif args.resident:
-            found, layers = _resident(variant, program, args, setting)
+            found, layers = on_one_device(variant, program, args, setting)
         else:
             found, layers = _layer_by_layer(variant, linear, program, args, setting)
     expected = program.expected_accuracy(args.batch)
@@ -277,40 +275,6 @@ def _layer_figures(layer: Measured) -> Figures:
         "compile_ms": result.compile_ms,
         "state": layer.state,
     }
-
-
-def _resident(
-    variant: Variant, program: Program, args: argparse.Namespace, setting: Setting
-) -> tuple[float, list[Figures]]:
-    """Accuracy and figures of the network with every layer on the device."""
-    setting = replace(setting, entries=CHECKED if args.check else 0)
-    program.check_memory(args.batch, PART_IMAGES, args.check)
-    whole = classify(variant, program, args.batch, args.send, setting)
-    assert setting.device is not None, "a network variant has kernels"
-    has_clock = setting.device.has_clock
-    op_ms = statistics.median(whole.timed.samples_ms) if whole.timed.samples_ms else None
-    title = program.model.title
-    print(f"\n{title[0].upper()}{title[1:]}  {whole.problem}")
-    rate = f": {args.batch / whole.layer_ms * 1e3:,.0f} images/s" if has_clock else ""
-    print(f"Layer Time: {whole.layer_ms:.3f} ms, with copies{rate}")
-    lacking = f"n/a (the device's memory holds {whole.held:,} images at a time)" if has_clock else EMULATED
-    print(f"Op Time: {lacking if op_ms is None else f'{op_ms:.3f} ms'}")
-    if not whole.timed.settled:
-        print(UNSETTLED)
-    if whole.max_error is not None:
-        (output,) = whole.problem.named("out")
-        what = "score" if output == "scores" else "probability"
-        print(f"agrees with float64: max error {whole.max_error:.2e} of a {what}")
-    figures = {
-        "name": program.model.name,
-        "shape": str(whole.problem),
-        "op_ms": op_ms,
-        "settled": whole.timed.settled,
-        "layer_ms": whole.layer_ms,
-        "compile_ms": None,
-        "state": whole.state,
-    }
-    return program.share_right(whole.probabilities.argmax(axis=1)), [figures]
 
 
 def _verdict(expected: float | None, agrees: bool, program: Program) -> str:
