@@ -14,6 +14,7 @@ TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
 SMALL_THREADS = 128  # of a small tile's block
+SMALL, LONG, ANYWHERE = range(3)  # which kernel
 COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
 
 # One H100 or H200, as in gemm/v8_final.
@@ -52,6 +53,14 @@ class Tile:
     share: int = 1
     split: int = 1
     parts: int = 1
+    depth: int = TILE_K
+    blocks: int = 1
+    anywhere: bool = False
+
+    @property
+    def kind(self) -> int:
+        """Which kernel."""
+        return ANYWHERE if self.anywhere else SMALL if self.small else LONG
 
     @property
     def small(self) -> bool:
@@ -61,7 +70,7 @@ class Tile:
     @property
     def step_bytes(self) -> int:
         """Of a stage."""
-        return (self.rows + self.columns) * TILE_K * 2
+        return (self.rows + self.columns) * self.depth * 2
 
     def clusters(self, p: GemmShape) -> int:
         """Clusters, or blocks, that the problem gives work to."""
@@ -144,7 +153,7 @@ def refuses(p: GemmShape) -> str:
 
 def threads(tile: Tile) -> int:
     """Of a block: those of a small tile, or a warpgroup that multiplies and a warp that copies."""
-    return SMALL_THREADS if tile.small else tile.rows // 64 * 128 + 32
+    return SMALL_THREADS if tile.small or tile.anywhere else tile.rows // 64 * 128 + 32
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
@@ -159,8 +168,9 @@ def defines(p: GemmShape) -> dict[str, int]:
     tile = choose(p) or PARTS  # the same for all problems that do not look at it: fewer kernels to compile
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     return {
-        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
-        **{"SMALL": tile.small, "PARTS": tile.parts, "BAND": BAND, "THREADS": threads(tile)},
+        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
+        **{"SMALL": SMALL, "LONG": LONG, "ANYWHERE": ANYWHERE, "KIND": tile.kind, "SPLIT": tile.split},
+        **{"BLOCKS": tile.blocks, "PARTS": tile.parts, "BAND": BAND, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
     }
@@ -204,6 +214,16 @@ def small(p: GemmShape, tile: Tile) -> Launch:
     return Launch("gemm_small", (tile.clusters(p),), (SMALL_THREADS,), args, shared, early=True)
 
 
+def anywhere(p: GemmShape, tile: Tile) -> Launch:
+    """A cluster for each tile."""
+    c0 = "c0" if p.beta else "c"  # what is not read
+    args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, p.batch, float(p.alpha), float(p.beta))
+    sums = tile.rows * (tile.columns + UNIT) * 4
+    shared = max(tile.stages * tile.step_bytes, sums)
+    grid = (tile.clusters(p) * tile.split,)
+    return Launch("gemm_anywhere", grid, (SMALL_THREADS,), args, shared, cluster=tile.split, early=True)
+
+
 def operand(p: GemmShape, name: str) -> TensorMap:
     """How tensor copies see an operand: lines in boxes of 64 by 64 elements."""
     number, lines = "ab".index(name), p.arrays[name].shape[1]
@@ -235,6 +255,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
+    if tile.anywhere:
+        return [anywhere(p, tile)]
     return [small(p, tile)] if tile.small else [*in_parts(p)]
 
 

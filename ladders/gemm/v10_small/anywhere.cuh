@@ -1,0 +1,165 @@
+// Products that are short, of operands whose lines start anywhere: nothing is copied to aligned lines first. A block has
+// few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
+#pragma once
+#include "fragments.cuh"
+
+namespace anywhere {
+
+constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
+constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                 // of 8 columns of a warp
+constexpr int PITCH = COLUMNS + 8;                                                 // floats from row to row of sums
+constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
+constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
+static_assert(KIND != ANYWHERE || (THREADS == WARPS * 32 && COLUMNS == 64 && ROWS % SPLIT == 0), "a warp has 16 rows");
+
+// An operand. `whole` is the number of its elements in whole pieces of eight.
+struct Lines {
+  const lines::Bits* from;
+  int lines, length, pitch;
+  long long whole;
+};
+
+// A thread's units of a tile, of eight elements each, on their way from memory to shared memory.
+template <int tile_lines, int tile_length>
+struct Units {
+  static constexpr int OF_LINE = tile_length / 8, ALL = tile_lines * OF_LINE, COUNT = (ALL + THREADS - 1) / THREADS;
+  lines::Pieces pieces[COUNT];
+
+  // Unit i: its place in the tile and in the operand, and how many of its elements exist.
+  struct Place {
+    int line, at, count;
+    long long start;
+
+    __device__ __forceinline__ Place(const Lines& x, int i, int line0, int at0, int entry) {
+      const int unit = i * THREADS + threadIdx.x;
+      line = unit / OF_LINE, at = unit % OF_LINE * 8;
+      count = unit < ALL && line0 + line < x.lines ? min(x.length - at0 - at, 8) : 0;
+      start = ((long long)entry * x.lines + line0 + line) * x.pitch + at0 + at;
+    }
+  };
+  __device__ __forceinline__ void read(const Lines& x, int line0, int at0, int entry) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const Place place(x, i, line0, at0, entry);
+      const int shift = int(place.start) & 7, left = int(min(x.whole - place.start, 8ll));
+      pieces[i] = lines::read(reinterpret_cast<const uint4*>(x.from + (place.start - shift)), shift,
+                              min(place.count, left));
+    }
+  }
+  __device__ __forceinline__ void put(const Lines& x, lines::Bits* tile, int line0, int at0, int entry) const {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const Place place(x, i, line0, at0, entry);
+      if (ALL % THREADS != 0 && place.line >= tile_lines) break;
+      lines::Bits* const to = tile + fragments::place<tile_length>(place.line, place.at);
+      *reinterpret_cast<uint4*>(to) = lines::aligned(pieces[i], int(place.start) & 7, place.count);
+      lines::add_last(to, x.from, place.start, place.count, x.whole);
+    }
+  }
+};
+
+// Adds the products of a stage that this warp's rows and columns need, `left` of k.
+__device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bits* a_tile, int row, int column,
+                                         int left) {
+  const lines::Bits* const b_tile = a_tile + ROWS * TILE_K;
+#pragma unroll
+  for (int l = 0; l < TILE_K; l += 16) {
+    if (l >= left) break;
+    unsigned a[4];
+    fragments::matrices<A_LENGTH, A_TURNED, !A_TURNED>(a, a_tile, A_TURNED ? l : row, A_TURNED ? row : l);
+#pragma unroll
+    for (int j = 0; j < GROUPS; j += 2) {
+      unsigned b[4];  // k and k + 8 of eight columns, then of the next eight
+      const int from = column + 8 * j;
+      fragments::matrices<B_LENGTH, !B_TURNED, !B_TURNED>(b, b_tile, B_TURNED ? from : l, B_TURNED ? l : from);
+      const unsigned low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+      fragments::multiply(d[j], a, low);
+      fragments::multiply(d[j + 1], a, high);
+    }
+  }
+}
+
+// Adds the sums of all blocks of a cluster, which lie in `sums`, and stores a block's share of the rows. A warp writes a
+// row; a lane writes two elements of 16 bits that share an aligned word. If a row starts at an odd place, the last lane
+// has the first element.
+__device__ __forceinline__ void store(float* sums, const sums::Matrix<Out>& to, int row0, int column0, int rank) {
+  constexpr bool words = sizeof(Out) == 2;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, here = to.n - column0;
+  const float* of_block[SPLIT];
+#pragma unroll
+  for (int i = 0; i < SPLIT; i++) of_block[i] = SPLIT > 1 ? ptx::cluster_shared(sums, i) : sums;
+#pragma unroll 4
+  for (int i = warp; i < ROWS / SPLIT; i += WARPS) {
+    const int row = rank * (ROWS / SPLIT) + i;
+    if (row0 + row >= to.m) break;
+    const long long at = (long long)(row0 + row) * to.pitch + column0;
+    Out* const c = to.c + at;
+    const int odd = words ? int(reinterpret_cast<size_t>(c) / 2 % 2) : 0;
+    const int first = words ? 2 * lane + odd : lane, second = words ? (first + 1) % COLUMNS : lane + 32;
+    auto sum = [&](int column) {
+      float all = 0.0f;
+#pragma unroll
+      for (int j = 0; j < SPLIT; j++) all += of_block[j][row * PITCH + column];
+      all *= to.alpha;
+      return Out(to.beta != 0.0f && column < here ? all + to.beta * float(to.c0[at + column]) : all);
+    };
+    const sums::Pair<Out> pair{sum(first), sum(second)};
+    if (words && second > first && second < here) {
+      *reinterpret_cast<sums::Pair<Out>*>(c + first) = pair;
+    } else {
+      if (first < here) c[first] = pair.low;
+      if (second < here) c[second] = pair.high;
+    }
+  }
+}
+
+// `memory`: of the stages, and later of the sums.
+__device__ __forceinline__ void product(char* memory, const Lines& a, const Lines& b, const Out* c0, Out* c, int m,
+                                        int n, int k, int c_pitch, float alpha, float beta) {
+  lines::Bits* const stages = reinterpret_cast<lines::Bits*>(memory);
+  const int across = (n + COLUMNS - 1) / COLUMNS, tiles = (m + ROWS - 1) / ROWS * across;  // in a row, in an entry
+  const int rank = blockIdx.x % SPLIT, entry = blockIdx.x / SPLIT / tiles, tile = blockIdx.x / SPLIT - entry * tiles;
+  const int row0 = tile / across * ROWS, column0 = tile % across * COLUMNS;
+  const int steps = (k + TILE_K - 1) / TILE_K, first = steps * rank / SPLIT, last = steps * (rank + 1) / SPLIT;
+  Units<A_TURNED ? TILE_K : ROWS, A_LENGTH> of_a;
+  Units<B_TURNED ? COLUMNS : TILE_K, B_LENGTH> of_b;
+  auto read = [&](int l0) {
+    of_a.read(a, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
+    of_b.read(b, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
+  };
+  auto put = [&](int l0, lines::Bits* stage) {
+    of_a.put(a, stage, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
+    of_b.put(b, stage + ROWS * TILE_K, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
+  };
+
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int row = warp / WARP_COLUMNS * 16, column = warp % WARP_COLUMNS * GROUPS * 8;
+  ptx::grid_wait();
+  read(first * TILE_K);
+  ptx::grid_launch_dependents();
+  float d[GROUPS][4] = {};
+#pragma unroll 1
+  for (int step = first; step < last; step++) {
+    lines::Bits* const stage = stages + (step - first) % STAGES * STAGE;
+    put(step * TILE_K, stage);
+    if (step + 1 < last) read((step + 1) * TILE_K);
+    __syncthreads();  // the stage is complete, and all have read the one before, which is written next
+    multiply(d, stage, row, column, k - step * TILE_K);
+  }
+
+  __syncthreads();  // the sums take the place of the stages
+  float* const sums = reinterpret_cast<float*>(memory);
+#pragma unroll
+  for (int j = 0; j < GROUPS; j++)
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+      *reinterpret_cast<float2*>(sums + (row + 8 * h + lane / 4) * PITCH + column + 8 * j + lane % 4 * 2) =
+          make_float2(d[j][2 * h], d[j][2 * h + 1]);
+  __syncthreads();  // all sums are there
+  if (SPLIT > 1) ptx::cluster_sync();
+  const long long of_entry = (long long)entry * m * c_pitch;
+  store(sums, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, row0, column0, rank);
+  if (SPLIT > 1) ptx::cluster_sync();  // others have read this block's sums
+}
+
+}  // namespace anywhere
