@@ -15,6 +15,11 @@ from mini_dnn.variant import find
 RUNG = find("gemm/v10_small")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 PARTS, *SMALL = RULES["OWN"]
+SHORT = RULES["Tile"](64, 64, 1, depth=32, blocks=4, anywhere=True)
+MORE = [  # one block and several for the k of a tile
+    RULES["Tile"](rows, 64, 2, split=split, blocks=3, anywhere=True)
+    for rows, split in ((16, 8), (16, 1), (32, 4), (64, 1), (64, 2))
+]
 MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
@@ -26,6 +31,14 @@ LONG = [  # each of four blocks gets a step, or more steps than a ring has
     GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 272, 133),
     GemmShape(136, 264, 2200, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
+]
+ODD = [  # lines that start anywhere
+    GemmShape(70, 100, 300, "fp16", "fp16", "nn", 1, 1.0, 0.0, 301, 0, 101),
+    GemmShape(3, 131, 401, "fp16", "fp16"),
+    GemmShape(33, 50, 77, "bf16", "bf16", "nt", 2, 1.0, 0.0, 79, 78, 51),
+    GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 33, 45),
+    GemmShape(77, 67, 130, "fp16", "fp16", "tt", 2, 0.5, 1.5),
+    GemmShape(2, 3, 1, "fp16", "fp16"),
 ]
 COLUMNS = [  # of a matrix: whole or partial groups of eight, k in one block or in several
     GemmShape(1, 200, 3000, "fp16", "fp16"),
@@ -53,6 +66,23 @@ def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert kernels(problem) == ["gemm_small"]
     assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("tile", MORE)
+@pytest.mark.parametrize("problem", ODD, ids=lambda p: p.text)
+def test_lines_that_start_anywhere(
+    problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert kernels(problem) == ["gemm_anywhere"]
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("k", [1, 10, 25, 32])
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_short_sums(k: int, layout: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: SHORT)
+    assert agrees(GemmShape(83, 161, k, "fp16", "fp16", layout), device)
 
 
 @pytest.mark.parametrize("blocks", [1, 132])

@@ -1,6 +1,6 @@
 """gemm/v10_small: tiles of 16 rows, a long k in parts, and rows times matrices; the rest is left to v8."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -119,10 +119,22 @@ OF_OTHERS = (
 @cache
 def choose(p: GemmShape) -> Tile | None:
     """The tile that the model finds fastest, if it is one of `OWN` and the lines of operands are aligned."""
-    if is_vector(p) or p.pitches[0] % UNIT or p.pitches[1] % UNIT:
+    if is_vector(p):
         return None
+    if p.pitches[0] % UNIT or p.pitches[1] % UNIT:
+        return anywhere_tile(p) if p.k <= 32 or min(p.m, p.n) <= 64 else None
     tile = min((t for t in (*OF_OTHERS, *OWN) if t.takes(p)), key=lambda t: t.clocks(p))
     return tile if tile in OWN else None
+
+
+def anywhere_tile(p: GemmShape) -> Tile:
+    """Interim."""
+    rows = 16 if p.m <= 16 else 32 if p.m <= 32 else 64
+    depth = 32 if p.k <= 32 else 64
+    steps = ceil_div(p.k, depth)
+    one = Tile(rows, 64, min(steps, 2), depth=depth, blocks=3 if rows == 64 and depth == 64 else 4, anywhere=True)
+    fits = [s for s in (8, 4, 2, 1) if steps >= 2 * s and one.clusters(p) * s <= 400]
+    return replace(one, split=fits[0] if fits else 1)
 
 
 def is_vector(p: GemmShape) -> bool:
