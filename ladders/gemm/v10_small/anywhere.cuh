@@ -5,9 +5,10 @@
 
 namespace anywhere {
 
-constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
-constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                 // of 8 columns of a warp
-constexpr int PITCH = COLUMNS + 8;                                                 // floats from row to row of sums
+constexpr int WARPS = 4, WARP_ROWS = ROWS / 16;  // of a block
+constexpr int WARP_COLUMNS = WARP_ROWS < WARPS ? WARPS / WARP_ROWS : 1;
+constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;  // of 8 columns of a warp
+constexpr int PITCH = COLUMNS + 8;                  // floats from row to row of sums
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 static_assert(KIND != ANYWHERE || (THREADS == WARPS * 32 && COLUMNS == 64 && ROWS % SPLIT == 0), "a warp has 16 rows");
@@ -19,42 +20,46 @@ struct Lines {
   long long whole;
 };
 
-// A thread's units of a tile, of eight elements each, on their way from memory to shared memory.
+// A thread's units of a tile, of eight elements each, on their way from memory to shared memory. They are below each
+// other, a multiple of eight lines apart, so all of them begin at the same place in a piece.
 template <int tile_lines, int tile_length>
 struct Units {
-  static constexpr int OF_LINE = tile_length / 8, ALL = tile_lines * OF_LINE, COUNT = (ALL + THREADS - 1) / THREADS;
+  static constexpr int OF_LINE = tile_length / 8, STEP = THREADS / OF_LINE;  // lines from one unit to the next
+  static constexpr int COUNT = (tile_lines + STEP - 1) / STEP;
+  static_assert(STEP % 8 == 0 && (tile_lines % STEP == 0 || COUNT == 1), "units at one place in a piece");
   lines::Pieces pieces[COUNT];
+  long long start;  // element of the first unit
+  int count, line;  // existing elements of a unit, the first unit's line
+  bool last;        // the tile may contain the operand's last elements
 
-  // Unit i: its place in the tile and in the operand, and how many of its elements exist.
-  struct Place {
-    int line, at, count;
-    long long start;
-
-    __device__ __forceinline__ Place(const Lines& x, int i, int line0, int at0, int entry) {
-      const int unit = i * THREADS + threadIdx.x;
-      line = unit / OF_LINE, at = unit % OF_LINE * 8;
-      count = unit < ALL && line0 + line < x.lines ? min(x.length - at0 - at, 8) : 0;
-      start = ((long long)entry * x.lines + line0 + line) * x.pitch + at0 + at;
-    }
-  };
-  __device__ __forceinline__ void read(const Lines& x, int line0, int at0, int entry) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-      const Place place(x, i, line0, at0, entry);
-      const int shift = int(place.start) & 7, left = int(min(x.whole - place.start, 8ll));
-      pieces[i] = lines::read(reinterpret_cast<const uint4*>(x.from + (place.start - shift)), shift,
-                              min(place.count, left));
-    }
+  __device__ __forceinline__ bool any() const { return tile_lines >= STEP || int(threadIdx.x) < tile_lines * OF_LINE; }
+  __device__ __forceinline__ int count_of(const Lines& x, int i) const {
+    return any() && line + i * STEP < x.lines ? count : 0;
   }
-  __device__ __forceinline__ void put(const Lines& x, lines::Bits* tile, int line0, int at0, int entry) const {
+  __device__ __forceinline__ void read(const Lines& x, int line0, int at0, int entry) {
+    const int at = at0 + threadIdx.x % OF_LINE * 8;
+    const long long corner = (long long)entry * x.lines * x.pitch;
+    line = line0 + threadIdx.x / OF_LINE;
+    start = corner + (long long)line * x.pitch + at;
+    count = min(x.length - at, 8);
+    last = corner + (long long)min(line0 + tile_lines - 1, x.lines - 1) * x.pitch + at0 + tile_length > x.whole;
+    const int shift = int(start) & 7, left = int(min(x.whole - start, 1ll << 30));
+    const uint4* const near = reinterpret_cast<const uint4*>(x.from + (start - shift));
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-      const Place place(x, i, line0, at0, entry);
-      if (ALL % THREADS != 0 && place.line >= tile_lines) break;
-      lines::Bits* const to = tile + fragments::place<tile_length>(place.line, place.at);
-      *reinterpret_cast<uint4*>(to) = lines::aligned(pieces[i], int(place.start) & 7, place.count);
-      lines::add_last(to, x.from, place.start, place.count, x.whole);
-    }
+    for (int i = 0; i < COUNT; i++)
+      pieces[i] = lines::read(near + i * (STEP / 8) * x.pitch, shift, min(count_of(x, i), left - i * STEP * x.pitch));
+  }
+  __device__ __forceinline__ void put(const Lines& x, lines::Bits* tile) const {
+    if (!any()) return;
+    lines::Bits* const first = tile + fragments::place<tile_length>(threadIdx.x / OF_LINE, threadIdx.x % OF_LINE * 8);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      *reinterpret_cast<uint4*>(first + i * STEP * tile_length) = lines::aligned(pieces[i], int(start) & 7, count);
+    if (!last) return;
+#pragma unroll 1
+    for (int i = 0; i < COUNT; i++)
+      lines::add_last(first + i * STEP * tile_length, x.from, start + (long long)i * STEP * x.pitch, count_of(x, i),
+                      x.whole);
   }
 };
 
@@ -127,10 +132,6 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
     of_a.read(a, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
     of_b.read(b, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
   };
-  auto put = [&](int l0, lines::Bits* stage) {
-    of_a.put(a, stage, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
-    of_b.put(b, stage + ROWS * TILE_K, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
-  };
 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = warp / WARP_COLUMNS * 16, column = warp % WARP_COLUMNS * GROUPS * 8;
@@ -141,13 +142,20 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
 #pragma unroll 1
   for (int step = first; step < last; step++) {
     lines::Bits* const stage = stages + (step - first) % STAGES * STAGE;
-    put(step * TILE_K, stage);
+    of_a.put(a, stage);
+    of_b.put(b, stage + ROWS * TILE_K);
     if (step + 1 < last) read((step + 1) * TILE_K);
     __syncthreads();  // the stage is complete, and all have read the one before, which is written next
     multiply(d, stage, row, column, k - step * TILE_K);
   }
 
   __syncthreads();  // the sums take the place of the stages
+  const long long of_entry = (long long)entry * m * c_pitch;
+  const sums::Matrix<Out> to{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta};
+  if constexpr (BY_ROWS) {
+    lines::store(d, to, memory + warp * 4096, row0 + row, column0);
+    return;
+  }
   float* const sums = reinterpret_cast<float*>(memory);
 #pragma unroll
   for (int j = 0; j < GROUPS; j++)
@@ -157,8 +165,7 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
           make_float2(d[j][2 * h], d[j][2 * h + 1]);
   __syncthreads();  // all sums are there
   if (SPLIT > 1) ptx::cluster_sync();
-  const long long of_entry = (long long)entry * m * c_pitch;
-  store(sums, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, row0, column0, rank);
+  store(sums, to, row0, column0, rank);
   if (SPLIT > 1) ptx::cluster_sync();  // others have read this block's sums
 }
 

@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_anywhere(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
                   int b_pitch, int c_pitch, int batch, float alpha, float beta) {
-  extern __shared__ __align__(16) char stages_then_rows[];
+  extern __shared__ __align__(1024) char stages_then_rows[];
   if constexpr (KIND == ANYWHERE) {
     auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
       return anywhere::Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};

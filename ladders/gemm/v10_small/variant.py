@@ -182,6 +182,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
         **{"SMALL": SMALL, "LONG": LONG, "ANYWHERE": ANYWHERE, "KIND": tile.kind, "SPLIT": tile.split},
+        "BY_ROWS": tile.anywhere and tile.rows == 64 and tile.split == 1 and p.out != "fp32" and not p.beta,
         **{"BLOCKS": tile.blocks, "PARTS": tile.parts, "BAND": BAND, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
