@@ -5,13 +5,12 @@
 
 namespace anywhere {
 
-constexpr int WARPS = 4, WARP_ROWS = ROWS / 16;  // of a block
-constexpr int WARP_COLUMNS = WARP_ROWS < WARPS ? WARPS / WARP_ROWS : 1;
+constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
 constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;  // of 8 columns of a warp
 constexpr int PITCH = COLUMNS + 8;                  // floats from row to row of sums
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
-static_assert(KIND != ANYWHERE || (THREADS == WARPS * 32 && COLUMNS == 64 && ROWS % SPLIT == 0), "a warp has 16 rows");
+static_assert(THREADS == WARPS * 32 && ROWS <= 64 && COLUMNS == 64 && ROWS % SPLIT == 0, "a warp has 16 rows");
 
 // An operand. `whole` is the number of its elements in whole pieces of eight.
 struct Lines {
@@ -26,7 +25,7 @@ template <int tile_lines, int tile_length>
 struct Units {
   static constexpr int OF_LINE = tile_length / 8, STEP = THREADS / OF_LINE;  // lines from one unit to the next
   static constexpr int COUNT = (tile_lines + STEP - 1) / STEP;
-  static_assert(STEP % 8 == 0 && (tile_lines % STEP == 0 || COUNT == 1), "units at one place in a piece");
+  static_assert(STEP % 8 == 0 && (tile_lines % STEP == 0 || COUNT == 1), "at one place in a piece");
   lines::Pieces pieces[COUNT];
   long long start;  // element of the first unit
   int count, line;  // existing elements of a unit, the first unit's line

@@ -24,37 +24,40 @@
 //           global memory before grid_wait(). Small tiles let the next kernel start only after their loads have
 //           started: otherwise blocks of several later kernels, which only wait, take the places of those that work.
 // Source    PTX ISA, "cp.async", "mma.sync", "griddepcontrol"; CUTLASS, "Efficient GEMM in CUDA" (split-k).
-#include "anywhere.cuh"
 #include "columns.cuh"
-#include "parts.cuh"
+
+#if KIND == SMALL
 #include "small.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm_small(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
                int b_pitch, int c_pitch, float alpha, float beta) {
   extern __shared__ __align__(1024) char stages_then_sums[];
-  if constexpr (KIND == SMALL) small::product(stages_then_sums, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
+  small::product(stages_then_sums, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
 }
+
+#elif KIND == ANYWHERE
+#include "anywhere.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_anywhere(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
                   int b_pitch, int c_pitch, int batch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char stages_then_rows[];
-  if constexpr (KIND == ANYWHERE) {
-    auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
-      return anywhere::Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
-    };
-    anywhere::product(stages_then_rows, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
-                      B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), c0, c, m, n, k, c_pitch, alpha,
-                      beta);
-  }
+  extern __shared__ __align__(1024) char stages_then_sums[];
+  auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
+    return anywhere::Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
+  };
+  anywhere::product(stages_then_sums, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
+                    B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), c0, c, m, n, k, c_pitch, alpha, beta);
 }
+
+#else
+#include "parts.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_parts(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b, float* partial,
                int m, int n, int k, int batch) {
   extern __shared__ __align__(1024) char stages[];
-  if constexpr (KIND == LONG) parts::product(stages, parts::TensorLoads{a, b}, partial, m, n, k, batch);
+  parts::product(stages, parts::TensorLoads{a, b}, partial, m, n, k, batch);
 }
 
 extern "C" __global__ void __launch_bounds__(COPIERS)
@@ -63,3 +66,4 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
   ptx::grid_wait();
   parts::add(partial, c0, c, rows, m, n, size, pitch, c_pitch, alpha, beta);
 }
+#endif

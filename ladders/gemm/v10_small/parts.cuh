@@ -8,7 +8,7 @@ namespace parts {
 constexpr int CONSUMERS = ROWS / 64, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 rows or columns
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
 constexpr int GROUPS = COLUMNS / 8;  // of 8 columns
-static_assert(KIND != LONG || (TILE_K == 64 && THREADS == CONSUMERS * 128 + 32), "consumers, then a producer");
+static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then a producer");
 
 // One thread starts the copy engine.
 struct TensorLoads {

@@ -11,7 +11,7 @@ using fragments::place;
 
 constexpr int WARPS = 4;            // of a block. They share the k of each stage, so that no part of it is read twice
 constexpr int PITCH = COLUMNS + 8;  // floats from row to row of sums
-static_assert(KIND != SMALL || (TILE_K == WARPS * 16 && THREADS == WARPS * 32), "16 of k for each warp");
+static_assert(TILE_K == WARPS * 16 && THREADS == WARPS * 32, "16 of k for each warp");
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 
