@@ -1,23 +1,18 @@
-// Products that are short, of operands whose lines start anywhere: nothing is copied to aligned lines first. A block has
-// few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
+// Products that are short, of operands whose lines start anywhere: nothing is copied to aligned lines first. A block
+// has few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
 #pragma once
 #include "fragments.cuh"
+
+#include "../v8_final/operand.cuh"
 
 namespace anywhere {
 
 constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
-constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;  // of 8 columns of a warp
-constexpr int PITCH = COLUMNS + 8;                  // floats from row to row of sums
+constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                 // of 8 columns of a warp
+constexpr int PITCH = COLUMNS + 8;                                                 // floats from row to row of sums
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 static_assert(THREADS == WARPS * 32 && ROWS <= 64 && COLUMNS == 64 && ROWS % SPLIT == 0, "a warp has 16 rows");
-
-// An operand. `whole` is the number of its elements in whole pieces of eight.
-struct Lines {
-  const lines::Bits* from;
-  int lines, length, pitch;
-  long long whole;
-};
 
 // A thread's units of a tile, of eight elements each, on their way from memory to shared memory. They are below each
 // other, a multiple of eight lines apart, so all of them begin at the same place in a piece.
@@ -83,9 +78,9 @@ __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bit
   }
 }
 
-// Adds the sums of all blocks of a cluster, which lie in `sums`, and stores a block's share of the rows. A warp writes a
-// row; a lane writes two elements of 16 bits that share an aligned word. If a row starts at an odd place, the last lane
-// has the first element.
+// Adds the sums of all blocks of a cluster, which lie in `sums`, and stores a block's share of the rows. A warp writes
+// a row; a lane writes two elements of 16 bits that share an aligned word. If a row starts at an odd place, the last
+// lane has the first element.
 __device__ __forceinline__ void store(float* sums, const sums::Matrix<Out>& to, int row0, int column0, int rank) {
   constexpr bool words = sizeof(Out) == 2;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, here = to.n - column0;

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                   int b_pitch, int c_pitch, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char stages_then_sums[];
   auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
-    return anywhere::Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
+    return Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
   };
   anywhere::product(stages_then_sums, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
                     B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), c0, c, m, n, k, c_pitch, alpha, beta);

@@ -132,7 +132,9 @@ def anywhere_tile(p: GemmShape) -> Tile:
     rows = 16 if p.m <= 16 else 32 if p.m <= 32 else 64
     depth = 32 if p.k <= 32 else 64
     steps = ceil_div(p.k, depth)
-    one = Tile(rows, 64, min(steps, 2), depth=depth, blocks=3 if rows == 64 and depth == 64 else 4, anywhere=True)
+    one = Tile(
+        rows, 64, min(steps, 2), depth=depth, blocks=3 if rows == 64 and depth == 64 else 4, anywhere=True
+    )
     fits = [s for s in (8, 4, 2, 1) if steps >= 2 * s and one.clusters(p) * s <= 400]
     return replace(one, split=fits[0] if fits else 1)
 
