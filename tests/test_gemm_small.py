@@ -1,5 +1,7 @@
 """``gemm/v10_small``: its tiles, its parts of k, rows times matrices, and what it leaves to another rung."""
 
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ RUNG = find("gemm/v10_small")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 PARTS, *SMALL = RULES["OWN"]
 SHORT = RULES["Tile"](64, 64, 1, depth=32, blocks=4, anywhere=True)
+NARROW = RULES["Tile"](32, 64, 8)
 MORE = [  # one block and several for the k of a tile
     RULES["Tile"](rows, 64, 2, split=split, blocks=3, anywhere=True)
     for rows, split in ((16, 8), (16, 1), (32, 4), (64, 1), (64, 2))
@@ -78,6 +81,13 @@ def test_lines_that_start_anywhere(
     assert agrees(problem, device)
 
 
+@pytest.mark.parametrize("problem", [p for p in ALIGNED if p.layout[0] == "n"], ids=lambda p: p.text)
+def test_narrow_tiles(problem: GemmShape, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: NARROW)
+    assert kernels(problem) == ["gemm_narrow"]
+    assert agrees(problem, device)
+
+
 @pytest.mark.parametrize("k", [1, 10, 25, 32])
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_short_sums(k: int, layout: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +116,13 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert agrees(problem, CheckedEmulator())
+
+
+def test_no_finding_where_two_problems_share_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: NARROW)
+    with closing(CheckedEmulator()) as device:
+        assert agrees(ALIGNED[0], device)
+        assert agrees(replace(ALIGNED[0], m=64, k=64), device)
 
 
 def test_columns_have_no_finding() -> None:

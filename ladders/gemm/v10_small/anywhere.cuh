@@ -2,14 +2,14 @@
 // has few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
 #pragma once
 #include "fragments.cuh"
+#include "rows_out.cuh"
 
 #include "../v8_final/operand.cuh"
 
 namespace anywhere {
 
-constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
-constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                 // of 8 columns of a warp
-constexpr int PITCH = COLUMNS + 8;                                                 // floats from row to row of sums
+constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;           // of a block
+constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                          // of 8 columns of a warp
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 static_assert(THREADS == WARPS * 32 && ROWS <= 64 && COLUMNS == 64 && ROWS % SPLIT == 0, "a warp has 16 rows");
@@ -78,40 +78,6 @@ __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bit
   }
 }
 
-// Adds the sums of all blocks of a cluster, which lie in `sums`, and stores a block's share of the rows. A warp writes
-// a row; a lane writes two elements of 16 bits that share an aligned word. If a row starts at an odd place, the last
-// lane has the first element.
-__device__ __forceinline__ void store(float* sums, const sums::Matrix<Out>& to, int row0, int column0, int rank) {
-  constexpr bool words = sizeof(Out) == 2;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, here = to.n - column0;
-  const float* of_block[SPLIT];
-#pragma unroll
-  for (int i = 0; i < SPLIT; i++) of_block[i] = SPLIT > 1 ? ptx::cluster_shared(sums, i) : sums;
-#pragma unroll 4
-  for (int i = warp; i < ROWS / SPLIT; i += WARPS) {
-    const int row = rank * (ROWS / SPLIT) + i;
-    if (row0 + row >= to.m) break;
-    const long long at = (long long)(row0 + row) * to.pitch + column0;
-    Out* const c = to.c + at;
-    const int odd = words ? int(reinterpret_cast<size_t>(c) / 2 % 2) : 0;
-    const int first = words ? 2 * lane + odd : lane, second = words ? (first + 1) % COLUMNS : lane + 32;
-    auto sum = [&](int column) {
-      float all = 0.0f;
-#pragma unroll
-      for (int j = 0; j < SPLIT; j++) all += of_block[j][row * PITCH + column];
-      all *= to.alpha;
-      return Out(to.beta != 0.0f && column < here ? all + to.beta * float(to.c0[at + column]) : all);
-    };
-    const sums::Pair<Out> pair{sum(first), sum(second)};
-    if (words && second > first && second < here) {
-      *reinterpret_cast<sums::Pair<Out>*>(c + first) = pair;
-    } else {
-      if (first < here) c[first] = pair.low;
-      if (second < here) c[second] = pair.high;
-    }
-  }
-}
-
 // `memory`: of the stages, and later of the sums.
 __device__ __forceinline__ void product(char* memory, const Lines& a, const Lines& b, const Out* c0, Out* c, int m,
                                         int n, int k, int c_pitch, float alpha, float beta) {
@@ -155,11 +121,11 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
   for (int j = 0; j < GROUPS; j++)
 #pragma unroll
     for (int h = 0; h < 2; h++)
-      *reinterpret_cast<float2*>(sums + (row + 8 * h + lane / 4) * PITCH + column + 8 * j + lane % 4 * 2) =
+      *reinterpret_cast<float2*>(sums + (row + 8 * h + lane / 4) * rows_out::PITCH + column + 8 * j + lane % 4 * 2) =
           make_float2(d[j][2 * h], d[j][2 * h + 1]);
   __syncthreads();  // all sums are there
   if (SPLIT > 1) ptx::cluster_sync();
-  store(sums, to, row0, column0, rank);
+  rows_out::store(sums, to, row0, column0, rank);
   if (SPLIT > 1) ptx::cluster_sync();  // others have read this block's sums
 }
 

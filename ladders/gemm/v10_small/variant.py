@@ -14,7 +14,7 @@ TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
 SMALL_THREADS = 128  # of a small tile's block
-SMALL, LONG, ANYWHERE = range(3)  # which kernel
+SMALL, LONG, ANYWHERE, NARROW = range(4)  # which kernel
 COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
 
 # One H100 or H200, as in gemm/v8_final.
@@ -60,6 +60,8 @@ class Tile:
     @property
     def kind(self) -> int:
         """Which kernel."""
+        if self.rows == 32 and self.columns == 64 and not self.anywhere:
+            return NARROW
         return ANYWHERE if self.anywhere else SMALL if self.small else LONG
 
     @property
@@ -166,6 +168,8 @@ def refuses(p: GemmShape) -> str:
 
 
 def threads(tile: Tile) -> int:
+    if tile.kind == NARROW:
+        return 160
     """Of a block: those of a small tile, or a warpgroup that multiplies and a warp that copies."""
     return SMALL_THREADS if tile.small or tile.anywhere else tile.rows // 64 * 128 + 32
 
@@ -183,7 +187,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
-        **{"SMALL": SMALL, "LONG": LONG, "ANYWHERE": ANYWHERE, "KIND": tile.kind, "SPLIT": tile.split},
+        **{"SMALL": SMALL, "LONG": LONG, "ANYWHERE": ANYWHERE, "NARROW": NARROW, "KIND": tile.kind, "SPLIT": tile.split},
         "BY_ROWS": tile.anywhere and tile.rows == 64 and tile.split == 1 and p.out != "fp32" and not p.beta,
         **{"BLOCKS": tile.blocks, "PARTS": tile.parts, "BAND": BAND, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
@@ -239,11 +243,20 @@ def anywhere(p: GemmShape, tile: Tile) -> Launch:
     return Launch("gemm_anywhere", grid, (SMALL_THREADS,), args, shared, cluster=tile.split, early=True)
 
 
-def operand(p: GemmShape, name: str) -> TensorMap:
+def narrow(p: GemmShape, tile: Tile) -> Launch:
+    """A block for each tile."""
+    c0 = "c0" if p.beta else "c"  # what is not read
+    maps = (operand(p, "a", tile.rows), operand(p, "b"))
+    args = (*maps, c0, "c", p.m, p.n, p.k, p.pitches[2], float(p.alpha), float(p.beta))
+    shared = tile.stages * tile.step_bytes + tile.rows * (tile.columns + UNIT) * 4
+    return Launch("gemm_narrow", (tile.clusters(p),), (threads(tile),), args, shared, early=True)
+
+
+def operand(p: GemmShape, name: str, across: int = 64) -> TensorMap:
     """How tensor copies see an operand: lines in boxes of 64 by 64 elements."""
     number, lines = "ab".index(name), p.arrays[name].shape[1]
     pitch = p.pitches[number]
-    return TensorMap(name, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
+    return TensorMap(name, (1, across, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
 
 
 def in_parts(p: GemmShape) -> list[Launch]:
@@ -270,6 +283,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
+    if tile.kind == NARROW:
+        return [narrow(p, tile)]
     if tile.anywhere:
         return [anywhere(p, tile)]
     return [small(p, tile)] if tile.small else [*in_parts(p)]
