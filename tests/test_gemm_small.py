@@ -16,13 +16,11 @@ from mini_dnn.variant import find
 
 RUNG = find("gemm/v10_small")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
-PARTS, *SMALL = RULES["OWN"]
-SHORT = RULES["Tile"](64, 64, 1, depth=32, blocks=4, anywhere=True)
-NARROW = RULES["Tile"](32, 64, 8)
-MORE = [  # one block and several for the k of a tile
-    RULES["Tile"](rows, 64, 2, split=split, blocks=3, anywhere=True)
-    for rows, split in ((16, 8), (16, 1), (32, 4), (64, 1), (64, 2))
-]
+TILES: list[Any] = list(RULES["OWN"])
+LONG, NARROW = (next(t for t in TILES if t.kind == RULES[kind]) for kind in ("LONG", "NARROW"))
+SMALL = [t for t in TILES if t.kind == RULES["SMALL"]]
+SHORT = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages == 1]
+DEEP = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages > 1]
 MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
@@ -30,7 +28,7 @@ ALIGNED = [  # with a k of more stages than a ring has, ends within eight elemen
     GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 32, 48),
     GemmShape(136, 20, 584, "fp16", "fp16", "tt"),
 ]
-LONG = [  # each of four blocks gets a step, or more steps than a ring has
+PARTED = [  # each of four blocks gets a step, or more steps than a ring has
     GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 272, 133),
     GemmShape(136, 264, 2200, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
@@ -71,7 +69,7 @@ def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch:
     assert agrees(problem, device)
 
 
-@pytest.mark.parametrize("tile", MORE)
+@pytest.mark.parametrize("tile", DEEP)
 @pytest.mark.parametrize("problem", ODD, ids=lambda p: p.text)
 def test_lines_that_start_anywhere(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
@@ -88,17 +86,20 @@ def test_narrow_tiles(problem: GemmShape, device: Device, monkeypatch: pytest.Mo
     assert agrees(problem, device)
 
 
-@pytest.mark.parametrize("k", [1, 10, 25, 32])
+@pytest.mark.parametrize("tile", SHORT)
+@pytest.mark.parametrize("k", [1, 10, 16, 25, 32, 63])
 @pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_short_sums(k: int, layout: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RULES, "choose", lambda p: SHORT)
+def test_short_sums(k: int, layout: str, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if k > tile.depth:
+        pytest.skip("a single stage is for a single step")
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert agrees(GemmShape(83, 161, k, "fp16", "fp16", layout), device)
 
 
 @pytest.mark.parametrize("blocks", [1, 132])
-@pytest.mark.parametrize("problem", LONG, ids=lambda p: p.text)
+@pytest.mark.parametrize("problem", PARTED, ids=lambda p: p.text)
 def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RULES, "choose", lambda p: PARTS)
+    monkeypatch.setitem(RULES, "choose", lambda p: LONG)
     monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all of them
     assert kernels(problem) == ["gemm_parts", "add_parts"]
     assert agrees(problem, device)
@@ -111,7 +112,7 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "tile"), [(ALIGNED[0], SMALL[0]), (ALIGNED[2], SMALL[1]), (LONG[0], PARTS)]
+    ("problem", "tile"), [(ALIGNED[0], SMALL[0]), (ALIGNED[2], SMALL[1]), (PARTED[0], LONG)]
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
@@ -138,7 +139,7 @@ def test_columns_have_no_finding() -> None:
             (sizes, SMALL[1])
             for sizes in ((256, 256, 256), (256, 256, 512), (64, 2048, 128), (1024, 64, 256))
         ),
-        ((512, 512, 8192), PARTS),
+        ((512, 512, 8192), LONG),
         *(((size, size, size), None) for size in (512, 1024, 2048, 4096)),
         *((sizes, None) for sizes in ((100, 100, 100), (511, 513, 515))),
     ],

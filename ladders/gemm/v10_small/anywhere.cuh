@@ -43,12 +43,18 @@ struct Units {
     for (int i = 0; i < COUNT; i++)
       pieces[i] = lines::read(near + i * (STEP / 8) * x.pitch, shift, min(count_of(x, i), left - i * STEP * x.pitch));
   }
+  __device__ __forceinline__ void write(lines::Bits* first, int existing) const {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      *reinterpret_cast<uint4*>(first + i * STEP * tile_length) = lines::aligned(pieces[i], int(start) & 7, existing);
+  }
   __device__ __forceinline__ void put(const Lines& x, lines::Bits* tile) const {
     if (!any()) return;
     lines::Bits* const first = tile + fragments::place<tile_length>(threadIdx.x / OF_LINE, threadIdx.x % OF_LINE * 8);
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      *reinterpret_cast<uint4*>(first + i * STEP * tile_length) = lines::aligned(pieces[i], int(start) & 7, count);
+    if (count >= 8)
+      write(first, 8);  // a constant: nothing to leave out
+    else
+      write(first, count);
     if (!last) return;
 #pragma unroll 1
     for (int i = 0; i < COUNT; i++)
@@ -86,28 +92,34 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
   const int rank = blockIdx.x % SPLIT, entry = blockIdx.x / SPLIT / tiles, tile = blockIdx.x / SPLIT - entry * tiles;
   const int row0 = tile / across * ROWS, column0 = tile % across * COLUMNS;
   const int steps = (k + TILE_K - 1) / TILE_K, first = steps * rank / SPLIT, last = steps * (rank + 1) / SPLIT;
-  Units<A_TURNED ? TILE_K : ROWS, A_LENGTH> of_a;
-  Units<B_TURNED ? COLUMNS : TILE_K, B_LENGTH> of_b;
-  auto read = [&](int l0) {
-    of_a.read(a, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
-    of_b.read(b, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
+  Units<A_TURNED ? TILE_K : ROWS, A_LENGTH> of_a[STAGES];  // of steps on their way
+  Units<B_TURNED ? COLUMNS : TILE_K, B_LENGTH> of_b[STAGES];
+  auto read = [&](int i, int step) {
+    const int l0 = step * TILE_K;
+    if (step >= last) return;
+    of_a[i].read(a, A_TURNED ? l0 : row0, A_TURNED ? row0 : l0, entry);
+    of_b[i].read(b, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
   };
 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = warp / WARP_COLUMNS * 16, column = warp % WARP_COLUMNS * GROUPS * 8;
   ptx::grid_wait();
-  read(first * TILE_K);
+#pragma unroll
+  for (int i = 0; i < STAGES; i++) read(i, first + i);
   ptx::grid_launch_dependents();
   float d[GROUPS][4] = {};
 #pragma unroll 1
-  for (int step = first; step < last; step++) {
-    lines::Bits* const stage = stages + (step - first) % STAGES * STAGE;
-    of_a.put(a, stage);
-    of_b.put(b, stage + ROWS * TILE_K);
-    if (step + 1 < last) read((step + 1) * TILE_K);
-    __syncthreads();  // the stage is complete, and all have read the one before, which is written next
-    multiply(d, stage, row, column, k - step * TILE_K);
-  }
+  for (int step = first; step < last; step += STAGES)  // a single stage is enough for a single step
+#pragma unroll
+    for (int i = 0; i < STAGES; i++) {
+      if (step + i >= last) break;
+      lines::Bits* const stage = stages + i * STAGE;
+      of_a[i].put(a, stage);
+      of_b[i].put(b, stage + ROWS * TILE_K);
+      read(i, step + i + STAGES);
+      __syncthreads();  // the stage is complete, and all have read the one before, which is written next
+      multiply(d, stage, row, column, k - (step + i) * TILE_K);
+    }
 
   __syncthreads();  // the sums take the place of the stages
   const long long of_entry = (long long)entry * m * c_pitch;
@@ -123,10 +135,14 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
     for (int h = 0; h < 2; h++)
       *reinterpret_cast<float2*>(sums + (row + 8 * h + lane / 4) * rows_out::PITCH + column + 8 * j + lane % 4 * 2) =
           make_float2(d[j][2 * h], d[j][2 * h + 1]);
-  __syncthreads();  // all sums are there
-  if (SPLIT > 1) ptx::cluster_sync();
+  // all sums are there
+  if (SPLIT > 1)
+    ptx::cluster_sync();
+  else
+    __syncthreads();
   rows_out::store(sums, to, row0, column0, rank);
-  if (SPLIT > 1) ptx::cluster_sync();  // others have read this block's sums
+  if (SPLIT > 1) ptx::cluster_arrive_relaxed();
+  if (SPLIT > 1) ptx::cluster_wait();  // others have read this block's sums
 }
 
 }  // namespace anywhere

@@ -57,5 +57,6 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     for (int block = 1; block < PARTS_OF_K; block++) all += ptx::cluster_shared(of_block, block)[threadIdx.x];
     vector.put(line - 8 * part + threadIdx.x, all);
   }
-  if (PARTS_OF_K > 1) ptx::cluster_sync();  // block 0 has read the others
+  if (PARTS_OF_K > 1) ptx::cluster_arrive_relaxed();
+  if (PARTS_OF_K > 1) ptx::cluster_wait();  // block 0 has read the others
 }
