@@ -17,8 +17,6 @@ INT = np.int32
 SOURCE = "warpgroup.cu"
 M, K = 128, 64  # two warpgroups, four products
 KINDS = [
-    (32, "Half", True, False),
-    (32, "Bfloat", False, False),
     (64, "Half", False, False),
     (96, "Half", False, True),
     (128, "Bfloat", True, False),

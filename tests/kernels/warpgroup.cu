@@ -1,11 +1,5 @@
 // Products of a warpgroup with both operands in shared memory. COLUMNS, TYPE, TRANSPOSED_A, TRANSPOSED_B are given.
-#include <mini_dnn/ptx_narrow.cuh>
-
-#if COLUMNS == 32
-#define PRODUCT(a_turned, b_turned) ptx::wgmma_m64n32k16<ptx::TYPE, a_turned>
-#else
-#define PRODUCT(a_turned, b_turned) ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, a_turned, b_turned>
-#endif
+#include <mini_dnn/ptx.cuh>
 
 #ifdef PTX_WGMMA
 extern __shared__ unsigned char memory[];
@@ -32,8 +26,8 @@ extern "C" __global__ void __launch_bounds__(256)
     matrix_b = ptx::matrix_descriptor_128b(b, leading_b, stride_b);
   for (int i = 0; i < products; i++) {
     ptx::wgmma_fence();
-    PRODUCT(TRANSPOSED_A, TRANSPOSED_B)(sums, matrix_a + i * (step_a >> 4), matrix_b + i * (step_b >> 4),
-                                        i || accumulate);
+    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, TRANSPOSED_A, TRANSPOSED_B>(sums, matrix_a + i * (step_a >> 4),
+                                                                      matrix_b + i * (step_b >> 4), i || accumulate);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the one before is over
   }
@@ -65,9 +59,9 @@ extern "C" __global__ void misused(float* out, int which) {
   const bool accumulate = which == 4 && threadIdx.x % 32 < 16;
   ptx::wgmma_fence();
   if (which == 2)
-    PRODUCT(false, true)(sums, a, b, true);
+    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, false, true>(sums, a, b, true);
   else
-    PRODUCT(false, false)(sums, a, b, accumulate);  // here
+    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, false, false>(sums, a, b, accumulate);  // here
   ptx::wgmma_commit();
   if (which == 6) base[0] = 1;  // too early
   ptx::wgmma_wait<0>(sums);

@@ -62,16 +62,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), c0, c, m, n, k, c_pitch, alpha, beta);
 }
 
-#elif KIND == NARROW
-#include "narrow.cuh"
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    gemm_narrow(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b, const Out* c0,
-                Out* c, int m, int n, int k, int c_pitch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char stages_then_sums[];
-  narrow::product(stages_then_sums, a, b, c0, c, m, n, k, c_pitch, alpha, beta);
-}
-
 #else
 #include "parts.cuh"
 

@@ -14,9 +14,8 @@ TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
-WARPGROUP = 128  # threads
 COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
-SMALL, NARROW, ANYWHERE, LONG, OTHER = range(5)  # kinds of tiles; OTHER: one of `OTHERS`
+SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS`
 
 # One H100 or H200, as in gemm/v8_final.
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
@@ -31,7 +30,6 @@ HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more
 TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
 PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
 SMALL_CLOCKS, SMALL_BYTES_CLOCK = 3070, 23  # what START_CLOCKS and BYTES_CLOCK are for small tiles
-NARROW_CLOCKS, NARROW_BYTES_CLOCK = 3500, 43  # and for narrow ones
 PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
 ANYWHERE_CLOCKS, WAIT_CLOCKS = 3300, 1500  # and for tiles that start anywhere; until a step has come
 UNIT_CLOCKS = 0.7  # of a multiprocessor for a unit of those
@@ -55,8 +53,8 @@ class Tile:
         Blocks that share k in memory: a second launch adds their sums.
     depth
         Terms of a sum in a stage.
-    blocks
-        Of a multiprocessor at once.
+    threads, blocks
+        Of a block; of a multiprocessor at once.
     loaders
         Warpgroups of an `OTHER` tile that load by hand.
     """
@@ -69,6 +67,7 @@ class Tile:
     split: int = 1
     parts: int = 1
     depth: int = TILE_K
+    threads: int = 128
     blocks: int = 1
     loaders: int = 0
 
@@ -76,11 +75,6 @@ class Tile:
     def step_bytes(self) -> int:
         """Of a stage."""
         return (self.rows + self.columns) * self.depth * 2
-
-    @property
-    def threads(self) -> int:
-        """Of a block: those of a small tile, or warpgroups that multiply and a warp that copies."""
-        return WARPGROUP if self.kind in (SMALL, ANYWHERE) else ceil_div(self.rows, 64) * WARPGROUP + 32
 
     def clusters(self, p: GemmShape) -> int:
         """Clusters, or blocks, that the problem gives work to."""
@@ -101,7 +95,7 @@ class Tile:
             return odd and deep and max(p.pitches) < HAND_PITCH and (self.stages > 1 or p.k <= self.depth)
         at_once = self.split == 1 or self.clusters(p) <= AT_ONCE[self.split]
         reads = not odd if self.kind != OTHER else odd or not self.loaders
-        return reads and at_once and deep and not (self.kind == NARROW and p.layout[0] == "t")
+        return reads and at_once and deep
 
     def clocks(self, p: GemmShape) -> float:
         """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
@@ -113,8 +107,6 @@ class Tile:
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
         if self.kind == SMALL:
             return SMALL_CLOCKS + rounds * self.steps(p) * self.step_bytes / SMALL_BYTES_CLOCK
-        if self.kind == NARROW:
-            return NARROW_CLOCKS + rounds * self.steps(p) * self.step_bytes / NARROW_BYTES_CLOCK
         return self.final_clocks(p, rounds)
 
     def final_clocks(self, p: GemmShape, rounds: int) -> float:
@@ -140,14 +132,12 @@ class Tile:
 
 
 HAND_PITCH = 1 << 24  # beyond that, places in a tile do not fit an int
-PARTS = Tile(LONG, 64, 128, 8, parts=4)
+PARTS = Tile(LONG, 64, 128, 8, parts=4, threads=160)  # a warpgroup multiplies, and a warp copies
 OWN = (
     PARTS,
     *(Tile(SMALL, 16, columns, 9) for columns in (16, 32)),
-    Tile(NARROW, 32, 64, 8),
     *(Tile(ANYWHERE, 64, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((16, 5), (32, 5), (64, 3))),
-    *(Tile(ANYWHERE, 16, 64, 2, split=split, blocks=3) for split in (1, 2, 4, 8)),
-    *(Tile(ANYWHERE, 32, 64, 2, split=split, blocks=2) for split in (1, 2, 4, 8)),
+    *(Tile(ANYWHERE, rows, 64, 2, split=8, threads=256, blocks=2) for rows in (16, 32)),
 )
 OF_OTHERS = (
     Tile(OTHER, 128, 256, share=2),
@@ -224,7 +214,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     by_rows = tile.kind == ANYWHERE and tile.rows == 64 and tile.split == 1 and p.out != "fp32" and not p.beta
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
-        **{"KIND": tile.kind, "SMALL": SMALL, "NARROW": NARROW, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
+        **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
         **{
             "SPLIT": tile.split,
             "PARTS": tile.parts,
@@ -261,26 +251,26 @@ def factors(p: GemmShape) -> tuple[float, float]:
     return float(p.alpha), float(p.beta)
 
 
-def operand(p: GemmShape, name: str, across: int = 64) -> TensorMap:
-    """How tensor copies see an operand: lines in boxes of 64 elements of so many lines."""
+def operand(p: GemmShape, name: str) -> TensorMap:
+    """How tensor copies see an operand: lines in boxes of 64 by 64 elements."""
     number, lines = "ab".index(name), p.arrays[name].shape[1]
     pitch = p.pitches[number]
-    return TensorMap(name, (1, across, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
+    return TensorMap(name, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
 
 
 def tiles(p: GemmShape, tile: Tile) -> Launch:
     """A block for each tile, or a cluster."""
-    maps = (operand(p, "a", tile.rows), operand(p, "b"))
-    operands = maps if tile.kind == NARROW else ("a", "b")
-    pitches = p.pitches[2:] if tile.kind == NARROW else p.pitches
-    batch = (p.batch,) if tile.kind == ANYWHERE else ()
-    args = (*operands, *c_of(p), p.m, p.n, p.k, *pitches, *batch, *factors(p))
-    sums = tile.rows * (tile.columns + UNIT) * 4 * (WARPGROUP // 32 if tile.kind == SMALL else 1)
-    stages = tile.stages * tile.step_bytes
-    shared = stages + sums if tile.kind == NARROW else max(stages, sums)  # elsewhere sums take their place
-    kernel = {SMALL: "gemm_small", NARROW: "gemm_narrow", ANYWHERE: "gemm_anywhere"}[tile.kind]
-    grid = (tile.clusters(p) * tile.split,)
-    return Launch(kernel, grid, (tile.threads,), args, shared, cluster=tile.split, early=True)
+    small = tile.kind == SMALL
+    sizes = (p.m, p.n, p.k, *p.pitches, *(() if small else (p.batch,)))
+    warps = tile.threads // 32
+    sums = (warps if small else max(1, warps * 4 // tile.rows)) * tile.rows * (tile.columns + UNIT) * 4
+    return Launch(
+        *("gemm_small" if small else "gemm_anywhere", (tile.clusters(p) * tile.split,), (tile.threads,)),
+        ("a", "b", *c_of(p), *sizes, *factors(p)),
+        shared_bytes=max(tile.stages * tile.step_bytes, sums),  # sums take the place of the stages
+        cluster=tile.split,
+        early=True,
+    )
 
 
 def in_parts(p: GemmShape, tile: Tile) -> list[Launch]:

@@ -59,19 +59,6 @@ EMULATOR_ACCESS void wgmma_m64n120k16(float (&d)[15][4], unsigned long long a, u
   note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = 120, .accumulate = accumulate}, site);
 }
-template <class Type, bool transposed_a>
-EMULATOR_ACCESS void wgmma_m64n32k16(float (&d)[4][4], unsigned long long a, unsigned long long b, bool accumulate,
-                                     Site site = Site::current()) {
-  note_result(d);
-  product_start(d[0], nullptr,
-                {.a = a,
-                 .b = b,
-                 .columns = 32,
-                 .accumulate = accumulate,
-                 .transposed_a = transposed_a,
-                 .element = Type::is_half ? Element::half : Element::bfloat},
-                site);
-}
 EMULATOR_ACCESS void wgmma_commit(Site site = Site::current()) { product_commit(site); }
 template <int groups>
 EMULATOR_ACCESS void wgmma_wait(Site site = Site::current()) {
