@@ -1,17 +1,16 @@
 // Products that are short, of operands whose lines start anywhere: nothing is copied to aligned lines first. A block
 // has few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
 #pragma once
+#include "add.cuh"
 #include "fragments.cuh"
 
 #include "../v8_final/operand.cuh"
 
 namespace anywhere {
 
-constexpr int WARPS = THREADS / 32, WARP_ROWS = ROWS / 16;  // of a block
-constexpr int WARP_COLUMNS = WARPS / WARP_ROWS < 4 ? WARPS / WARP_ROWS : 4, GROUPS = COLUMNS / WARP_COLUMNS / 8;
-constexpr int SHARES = WARPS / WARP_ROWS / WARP_COLUMNS;  // warps that share the k of their rows and columns
-constexpr int PITCH = COLUMNS + 8;                        // floats from row to row of sums
-static_assert(COLUMNS == 64 && ROWS % SPLIT == 0 && TILE_K % (16 * SHARES) == 0, "16 rows and 16 of k for a warp");
+constexpr int WARPS = 4, WARP_ROWS = ROWS / 16, WARP_COLUMNS = WARPS / WARP_ROWS;  // of a block
+constexpr int GROUPS = COLUMNS / WARP_COLUMNS / 8;                                 // of 8 columns of a warp
+static_assert(THREADS == WARPS * 32 && ROWS <= 64 && COLUMNS == 64, "a warp has 16 rows");
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 
@@ -64,14 +63,12 @@ struct Units {
   }
 };
 
-// Adds the products of a stage that this warp's rows and columns need, of its share of k from `l0` on; `left` of k
-// exist.
-__device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bits* a_tile, int row, int column, int l0,
+// Adds the products of a stage that this warp's rows and columns need, `left` of k.
+__device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bits* a_tile, int row, int column,
                                          int left) {
   const lines::Bits* const b_tile = a_tile + ROWS * TILE_K;
 #pragma unroll
-  for (int i = 0; i < TILE_K / SHARES; i += 16) {
-    const int l = l0 + i;
+  for (int l = 0; l < TILE_K; l += 16) {
     if (l >= left) break;
     unsigned a[4];
     fragments::matrices<A_LENGTH, A_TURNED, !A_TURNED>(a, a_tile, A_TURNED ? l : row, A_TURNED ? row : l);
@@ -87,48 +84,14 @@ __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bit
   }
 }
 
-// Adds the sums of all shares of k and of all blocks of a cluster, which lie in `sums`, and stores a block's rows. A
-// warp writes a row; a lane writes two elements of 16 bits that share an aligned word. If a row starts at an odd place,
-// the last lane has the first element.
-__device__ __forceinline__ void store(float* sums, const sums::Matrix<Out>& to, int row0, int column0, int rank) {
-  constexpr bool words = sizeof(Out) == 2;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, here = to.n - column0;
-  const float* of_block[SPLIT];
-#pragma unroll
-  for (int i = 0; i < SPLIT; i++) of_block[i] = SPLIT > 1 ? ptx::cluster_shared(sums, i) : sums;
-#pragma unroll 4
-  for (int i = warp; i < ROWS / SPLIT; i += WARPS) {
-    const int row = rank * (ROWS / SPLIT) + i;
-    if (row0 + row >= to.m) break;
-    const long long at = (long long)(row0 + row) * to.pitch + column0;
-    Out* const c = to.c + at;
-    const int odd = words ? int(reinterpret_cast<size_t>(c) / 2 % 2) : 0;
-    const int first = words ? 2 * lane + odd : lane, second = words ? (first + 1) % COLUMNS : lane + 32;
-    auto sum = [&](int column) {
-      float all = 0.0f;
-#pragma unroll
-      for (int j = 0; j < SPLIT * SHARES; j++) all += of_block[j / SHARES][(j % SHARES * ROWS + row) * PITCH + column];
-      all *= to.alpha;
-      return Out(to.beta != 0.0f && column < here ? all + to.beta * float(to.c0[at + column]) : all);
-    };
-    const sums::Pair<Out> pair{sum(first), sum(second)};
-    if (words && second > first && second < here) {
-      *reinterpret_cast<sums::Pair<Out>*>(c + first) = pair;
-    } else {
-      if (first < here) c[first] = pair.low;
-      if (second < here) c[second] = pair.high;
-    }
-  }
-}
-
-// `memory`: of the stages, and later of the sums.
-__device__ __forceinline__ void product(char* memory, const Lines& a, const Lines& b, const Out* c0, Out* c, int m,
-                                        int n, int k, int c_pitch, float alpha, float beta) {
+// `memory`: of the stages. `partial`: of the sums of parts of k.
+__device__ __forceinline__ void product(char* memory, const Lines& a, const Lines& b, float* partial, const Out* c0,
+                                        Out* c, int m, int n, int k, int c_pitch, float alpha, float beta) {
   lines::Bits* const stages = reinterpret_cast<lines::Bits*>(memory);
-  const int across = (n + COLUMNS - 1) / COLUMNS, tiles = (m + ROWS - 1) / ROWS * across;  // in a row, in an entry
-  const int rank = blockIdx.x % SPLIT, entry = blockIdx.x / SPLIT / tiles, tile = blockIdx.x / SPLIT - entry * tiles;
+  const int down = (m + ROWS - 1) / ROWS, across = (n + COLUMNS - 1) / COLUMNS, tiles = down * across;
+  const int group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles, entry = group / PARTS, part = group % PARTS;
   const int row0 = tile / across * ROWS, column0 = tile % across * COLUMNS;
-  const int steps = (k + TILE_K - 1) / TILE_K, first = steps * rank / SPLIT, last = steps * (rank + 1) / SPLIT;
+  const int steps = (k + TILE_K - 1) / TILE_K, first = steps * part / PARTS, last = steps * (part + 1) / PARTS;
   Units<A_TURNED ? TILE_K : ROWS, A_LENGTH> of_a;
   Units<B_TURNED ? COLUMNS : TILE_K, B_LENGTH> of_b;
   auto read = [&](int step) {
@@ -137,8 +100,7 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
     of_b.read(b, B_TURNED ? column0 : l0, B_TURNED ? l0 : column0, entry);
   };
 
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = warp / (WARP_ROWS * WARP_COLUMNS);
-  const int row = warp / WARP_COLUMNS % WARP_ROWS * 16, column = warp % WARP_COLUMNS * GROUPS * 8;
+  const int warp = threadIdx.x / 32, row = warp / WARP_COLUMNS * 16, column = warp % WARP_COLUMNS * GROUPS * 8;
   ptx::grid_wait();
   read(first);
   ptx::grid_launch_dependents();
@@ -150,31 +112,21 @@ __device__ __forceinline__ void product(char* memory, const Lines& a, const Line
     of_b.put(b, stage + ROWS * TILE_K);
     if (step + 1 < last) read(step + 1);
     __syncthreads();  // the stage is complete, and all have read the one before, which is written next
-    multiply(d, stage, row, column, share * (TILE_K / SHARES), k - step * TILE_K);
+    multiply(d, stage, row, column, k - step * TILE_K);
   }
 
-  __syncthreads();  // the sums take the place of the stages
+  if constexpr (PARTS > 1) {
+    add::keep(d, partial, group, down * ROWS, across * COLUMNS, row0 + row, column0 + column);
+    return;
+  }
   const long long of_entry = (long long)entry * m * c_pitch;
   const sums::Matrix<Out> to{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta};
   if constexpr (BY_ROWS) {
+    __syncthreads();  // rows of c take the place of the stages
     lines::store(d, to, memory + warp * 4096, row0 + row, column0);
-    return;
+  } else {
+    sums::store<false>(d, to, row0 + row, column0 + column);
   }
-  float* const sums = reinterpret_cast<float*>(memory);
-#pragma unroll
-  for (int j = 0; j < GROUPS; j++)
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-      *reinterpret_cast<float2*>(sums + (share * ROWS + row + 8 * h + lane / 4) * PITCH + column + 8 * j +
-                                 lane % 4 * 2) = make_float2(d[j][2 * h], d[j][2 * h + 1]);
-  // all sums are there
-  if (SPLIT > 1)
-    ptx::cluster_sync();
-  else
-    __syncthreads();
-  store(sums, to, row0, column0, rank);
-  if (SPLIT > 1) ptx::cluster_arrive_relaxed();
-  if (SPLIT > 1) ptx::cluster_wait();  // others have read this block's sums
 }
 
 }  // namespace anywhere

@@ -52,14 +52,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #include "anywhere.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    gemm_anywhere(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
-                  int b_pitch, int c_pitch, int batch, float alpha, float beta) {
-  extern __shared__ __align__(1024) char stages_then_sums[];
+    gemm_anywhere(const lines::Bits* a, const lines::Bits* b, float* partial, const Out* c0, Out* c, int m, int n,
+                  int k, int a_pitch, int b_pitch, int c_pitch, int batch, float alpha, float beta) {
+  extern __shared__ __align__(1024) char stages_then_rows[];
   auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
     return Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
   };
-  anywhere::product(stages_then_sums, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
-                    B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), c0, c, m, n, k, c_pitch, alpha, beta);
+  anywhere::product(stages_then_rows, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
+                    B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), partial, c0, c, m, n, k, c_pitch,
+                    alpha, beta);
 }
 
 #else
@@ -70,12 +71,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                int m, int n, int k, int batch) {
   extern __shared__ __align__(1024) char stages[];
   parts::product(stages, parts::TensorLoads{a, b}, partial, m, n, k, batch);
-}
-
-extern "C" __global__ void __launch_bounds__(COPIERS)
-    add_parts(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size, int pitch, int c_pitch,
-              float alpha, float beta) {
-  ptx::grid_wait();
-  parts::add(partial, c0, c, rows, m, n, size, pitch, c_pitch, alpha, beta);
 }
 #endif

@@ -14,6 +14,7 @@ TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
+ROWS_BYTES = 4 * 4096  # of four warps: rows of c on their way out
 COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
 SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS`
 
@@ -100,7 +101,7 @@ class Tile:
     def clocks(self, p: GemmShape) -> float:
         """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
         if self.kind == ANYWHERE:
-            each = ceil_div(self.clusters(p) * self.split, AT_ONCE[1])  # blocks of a multiprocessor
+            each = ceil_div(self.clusters(p), AT_ONCE[1])  # blocks of a multiprocessor
             units = self.step_bytes / 16 * min(each, self.blocks)
             step = max(WAIT_CLOCKS, units * UNIT_CLOCKS)
             return ANYWHERE_CLOCKS + ceil_div(each, self.blocks) * self.steps(p) * step
@@ -136,8 +137,8 @@ PARTS = Tile(LONG, 64, 128, 8, parts=4, threads=160)  # a warpgroup multiplies, 
 OWN = (
     PARTS,
     *(Tile(SMALL, 16, columns, 9) for columns in (16, 32)),
-    *(Tile(ANYWHERE, 64, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((16, 5), (32, 5), (64, 3))),
-    *(Tile(ANYWHERE, rows, 64, 2, split=8, threads=256, blocks=2) for rows in (16, 32)),
+    *(Tile(ANYWHERE, 64, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((16, 5), (32, 4), (64, 3))),
+    *(Tile(ANYWHERE, rows, 64, 2, parts=parts, blocks=4) for rows in (16, 32) for parts in (4, 8, 16)),
 )
 OF_OTHERS = (
     Tile(OTHER, 128, 256, share=2),
@@ -202,7 +203,7 @@ def refuses(p: GemmShape) -> str:
 def scratch(p: GemmShape) -> dict[str, Array]:
     """Sums of parts of k."""
     tile = choose(p)
-    if tile is None or tile.kind != LONG:
+    if tile is None or tile.parts == 1:
         return {}
     return {"partial": Array((p.batch, tile.parts, *tile.padded(p)), "float32")}
 
@@ -211,7 +212,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     """The tile, types and layouts, which the compiler has to know."""
     tile = choose(p) or PARTS  # the same for all problems that do not look at it: fewer kernels to compile
     a_turned, b_turned = (letter == "t" for letter in p.layout)
-    by_rows = tile.kind == ANYWHERE and tile.rows == 64 and tile.split == 1 and p.out != "fp32" and not p.beta
+    by_rows = tile.rows == 64 and tile.parts == 1 and p.out != "fp32" and not p.beta
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
         **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
@@ -259,33 +260,35 @@ def operand(p: GemmShape, name: str) -> TensorMap:
 
 
 def tiles(p: GemmShape, tile: Tile) -> Launch:
-    """A block for each tile, or a cluster."""
-    small = tile.kind == SMALL
-    sizes = (p.m, p.n, p.k, *p.pitches, *(() if small else (p.batch,)))
-    warps = tile.threads // 32
-    sums = (warps if small else max(1, warps * 4 // tile.rows)) * tile.rows * (tile.columns + UNIT) * 4
-    return Launch(
-        *("gemm_small" if small else "gemm_anywhere", (tile.clusters(p) * tile.split,), (tile.threads,)),
-        ("a", "b", *c_of(p), *sizes, *factors(p)),
-        shared_bytes=max(tile.stages * tile.step_bytes, sums),  # sums take the place of the stages
-        cluster=tile.split,
-        early=True,
-    )
+    """A block for each tile; of a long k, as many blocks as there is room for, and each has several tiles."""
+    grid, shared = tile.clusters(p), tile.stages * tile.step_bytes
+    sums = "partial" if tile.parts > 1 else "c"  # what is not written
+    if tile.kind == LONG:
+        kernel, grid = "gemm_parts", ceil_div(grid, ceil_div(grid, AT_ONCE[1]))  # no more than rounds need
+        args: tuple[str | TensorMap | int | float, ...] = (
+            operand(p, "a"),
+            operand(p, "b"),
+            sums,
+            p.m,
+            p.n,
+            p.k,
+            p.batch,
+        )
+    elif tile.kind == ANYWHERE:
+        kernel, shared = "gemm_anywhere", max(shared, ROWS_BYTES)
+        args = ("a", "b", sums, *c_of(p), p.m, p.n, p.k, *p.pitches, p.batch, *factors(p))
+    else:
+        kernel, shared = "gemm_small", max(shared, 4 * tile.rows * (tile.columns + UNIT) * 4)  # of four warps
+        args = ("a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches, *factors(p))
+    return Launch(kernel, (grid,), (tile.threads,), args, shared, early=True)
 
 
-def in_parts(p: GemmShape, tile: Tile) -> list[Launch]:
-    """As many blocks as there is room for, and a launch that adds their sums."""
-    tiles = tile.clusters(p)
-    blocks = ceil_div(tiles, ceil_div(tiles, AT_ONCE[1]))  # no more than rounds need
-    args = (operand(p, "a"), operand(p, "b"), "partial", p.m, p.n, p.k, p.batch)
+def added(p: GemmShape, tile: Tile) -> Launch:
+    """The launch that adds sums of parts."""
     rows, columns = tile.padded(p)
     sizes = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2])
-    added = ("partial", *c_of(p), *sizes, *factors(p))
     grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), COPIERS),)
-    return [
-        Launch("gemm_parts", (blocks,), (tile.threads,), args, tile.stages * tile.step_bytes, early=True),
-        Launch("add_parts", grid, (COPIERS,), added, early=True),
-    ]
+    return Launch("add_parts", grid, (COPIERS,), ("partial", *c_of(p), *sizes, *factors(p)), early=True)
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
@@ -295,7 +298,7 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    return in_parts(p, tile) if tile.kind == LONG else [tiles(p, tile)]
+    return [tiles(p, tile), added(p, tile)] if tile.parts > 1 else [tiles(p, tile)]
 
 
 VARIANT = Variant(
