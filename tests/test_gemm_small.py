@@ -20,7 +20,7 @@ LONG = next(t for t in TILES if t.kind == RULES["LONG"])
 SMALL = [t for t in TILES if t.kind == RULES["SMALL"]]
 SHORT = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages == 1]
 DEEP = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages > 1]
-DEEP += [replace(DEEP[0], **fields) for fields in ({"split": 1}, {"split": 2, "threads": 128}, {"rows": 64})]
+DEEP += [replace(DEEP[0], **fields) for fields in ({"parts": 1}, {"rows": 64, "parts": 2, "blocks": 3})]
 MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
@@ -75,7 +75,7 @@ def test_lines_that_start_anywhere(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert kernels(problem) == ["gemm_anywhere"]
+    assert kernels(problem) == ["gemm_anywhere", "add_parts"][: 1 + (tile.parts > 1)]
     assert agrees(problem, device)
 
 
@@ -105,7 +105,15 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "tile"), [(ALIGNED[0], SMALL[0]), (ALIGNED[2], SMALL[1]), (PARTED[0], LONG)]
+    ("problem", "tile"),
+    [
+        (ALIGNED[0], SMALL[0]),
+        (ALIGNED[2], SMALL[1]),
+        (PARTED[0], LONG),
+        (ODD[4], DEEP[0]),
+        (ODD[2], DEEP[-1]),
+        (ODD[5], SHORT[0]),
+    ],
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
@@ -121,13 +129,18 @@ def test_columns_have_no_finding() -> None:
     ("sizes", "tile"),
     [
         *(((128, 128, k), SMALL[0]) for k in (64, 128, 512)),
-        *(
-            (sizes, SMALL[1])
-            for sizes in ((256, 256, 256), (256, 256, 512), (64, 2048, 128), (1024, 64, 256))
-        ),
+        *(((256, 256, k), SMALL[1]) for k in (256, 512)),
+        *(((64, 2048, 128), SMALL[1]), ((320, 320, 320), SMALL[1]), ((8, 4096, 4096), SMALL[1])),
         ((512, 512, 8192), LONG),
-        *(((size, size, size), None) for size in (512, 1024, 2048, 4096)),
-        *((sizes, None) for sizes in ((100, 100, 100), (511, 513, 515))),
+        *(((size, size, size), None) for size in (384, 512, 1024, 2048, 4096)),
+        *(
+            (sizes, None)
+            for sizes in ((511, 513, 515), (1000, 1001, 999), (1551, 3301, 89), (3957, 52, 2967))
+        ),
+        *(((m, n, k), SHORT[0]) for m, n, k in ((2393, 1061, 10), (4001, 4001, 9))),
+        *(((m, n, k), SHORT[1]) for m, n, k in ((3383, 561, 25), (3001, 3001, 31))),
+        *(((60, 61, 62), SHORT[3]), ((100, 100, 100), SHORT[4])),
+        *(((3, 2308, 3118), DEEP[0]), ((29, 2404, 2394), DEEP[2]), ((5, 5, 4001), DEEP[4])),
     ],
 )
 def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> None:
@@ -138,7 +151,7 @@ def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> N
     "problem",
     [
         GemmShape(1024, 1024, 1024, "fp16", "fp16"),
-        GemmShape(100, 100, 100, "fp16", "fp16"),
+        GemmShape(511, 513, 515, "fp16", "fp16"),
         GemmShape(1, 200, 3000, "fp16", "fp16", "nt"),  # the matrix lies in rows
         GemmShape(1, 201, 3000, "fp16", "fp16"),  # its lines are not aligned
     ],

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
 import numpy as np
 
@@ -22,6 +23,10 @@ SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
 FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
 BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+MEMORY_BYTES_CLOCK, ODD_BYTES_CLOCK = (
+    1600,
+    700,
+)  # read and written in memory; of c, if its rows start anywhere
 START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
 ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere
@@ -29,48 +34,38 @@ SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and fo
 SHARE_CLOCKS = 600  # until all blocks of a cluster are there
 HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
 TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
+HAND_PITCH = 1 << 24  # beyond that, places in a tile do not fit an int
 PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
-SMALL_CLOCKS, SMALL_BYTES_CLOCK = 3070, 23  # what START_CLOCKS and BYTES_CLOCK are for small tiles
 PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
-ANYWHERE_CLOCKS, WAIT_CLOCKS = 3300, 1500  # and for tiles that start anywhere; until a step has come
-UNIT_CLOCKS = 0.7  # of a multiprocessor for a unit of those
+SMALL_CLOCKS, SMALL_ROUND = (
+    3240,
+    650,
+)  # what START_CLOCKS is for small tiles; for each more of a multiprocessor
+SMALL_WAIT, SMALL_BYTES_CLOCK = 100, 38  # until a step of a small tile has come, and that it gets
+THREADS_BYTES_CLOCK = 33  # that all small tiles of a multiprocessor get
+ANYWHERE_CLOCKS, ADD_CLOCKS = (
+    3300,
+    3000,
+)  # for tiles that start anywhere; for the launch that adds their parts
+STEP_WAIT, UNIT_WAIT = 400, 220  # until a step has come, and for each unit of eight elements of a thread
+UNIT_CLOCKS = 1.1  # of a multiprocessor for a unit
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, and what blocks share.
+    """A tile of c, and what blocks share."""
 
-    Parameters
-    ----------
-    kind
-        Which kernel has it.
-    rows, columns
-        Of c in a block.
-    stages
-        Of the ring; of an `OTHER` tile, only the time matters.
-    share, split
-        Blocks of a cluster that share columns of b, or the k of a tile.
-    parts
-        Blocks that share k in memory: a second launch adds their sums.
-    depth
-        Terms of a sum in a stage.
-    threads, blocks
-        Of a block; of a multiprocessor at once.
-    loaders
-        Warpgroups of an `OTHER` tile that load by hand.
-    """
-
-    kind: int
-    rows: int
+    kind: int  # which kernel has it; of `OTHER` ones, only the time matters
+    rows: int  # of c in a block
     columns: int
-    stages: int = 0
-    share: int = 1
-    split: int = 1
-    parts: int = 1
-    depth: int = TILE_K
-    threads: int = 128
-    blocks: int = 1
-    loaders: int = 0
+    stages: int = 0  # of the ring
+    share: int = 1  # blocks of a cluster that share columns of b
+    split: int = 1  # those that share the k of a tile
+    parts: int = 1  # blocks that share k in memory: a second launch adds their sums
+    depth: int = TILE_K  # terms of a sum in a stage
+    threads: int = 128  # of a block
+    blocks: int = 1  # of a multiprocessor at once
+    loaders: int = 0  # warpgroups that load by hand
 
     @property
     def step_bytes(self) -> int:
@@ -99,54 +94,62 @@ class Tile:
         return reads and at_once and deep
 
     def clocks(self, p: GemmShape) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
-        if self.kind == ANYWHERE:
-            each = ceil_div(self.clusters(p), AT_ONCE[1])  # blocks of a multiprocessor
-            units = self.step_bytes / 16 * min(each, self.blocks)
-            step = max(WAIT_CLOCKS, units * UNIT_CLOCKS)
-            return ANYWHERE_CLOCKS + ceil_div(each, self.blocks) * self.steps(p) * step
-        rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
-        if self.kind == SMALL:
-            return SMALL_CLOCKS + rounds * self.steps(p) * self.step_bytes / SMALL_BYTES_CLOCK
-        return self.final_clocks(p, rounds)
-
-    def final_clocks(self, p: GemmShape, rounds: int) -> float:
-        """The model of gemm/v8_final, and of parts of k."""
-        area = self.rows * self.columns
-        store = area / self.split / STORE_CLOCK
-        if p.pitches[2] % UNIT and self.split == self.parts == 1:
-            store = self.columns / 64 * ROWS_CLOCKS
-        if self.loaders:
-            turns = ceil_div(rounds * self.steps(p), self.loaders) * self.rows // 64
-            clocks = HAND_CLOCKS + self.loaders * LOADER_CLOCKS + turns * TURN_CLOCKS + rounds * store
-        else:
-            products = area * TILE_K / FMA_CLOCK
-            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
-            clocks = START_CLOCKS + rounds * (self.steps(p) * max(products, loads) + store) + pack_clocks(p)
-        clocks += (self.share > 1) * SHARE_CLOCKS
-        if self.split > 1:
-            clocks += SPLIT_CLOCKS + area / SPLIT_CLOCK
+        """The model: what a product takes at least, and the work of blocks, or of memory."""
+        least, work = {SMALL: self.of_small, ANYWHERE: self.of_anywhere}.get(self.kind, self.of_final)(p)
+        clocks = least + max(work, p.min_bytes / MEMORY_BYTES_CLOCK)
         if self.parts > 1:
             rows, columns = self.padded(p)
             clocks += 4 * self.parts * rows * columns * p.batch / PART_BYTES_CLOCK
         return clocks
 
+    def of_small(self, p: GemmShape) -> tuple[float, float]:
+        """A block waits for its loads, or a multiprocessor makes those of all its blocks."""
+        each, steps = self.clusters(p) / AT_ONCE[1], self.steps(p)
+        waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
+        works = steps * self.step_bytes * each / THREADS_BYTES_CLOCK
+        return SMALL_CLOCKS + (ceil(each) - 1) * SMALL_ROUND, max(waits, works)
 
-HAND_PITCH = 1 << 24  # beyond that, places in a tile do not fit an int
+    def of_anywhere(self, p: GemmShape) -> tuple[float, float]:
+        """A block waits for its units, or a multiprocessor works on those of all its blocks."""
+        units, steps = self.step_bytes / 16, self.steps(p)
+        waits = steps * (STEP_WAIT + units / self.threads * UNIT_WAIT)
+        works = steps * units * UNIT_CLOCKS + ROWS_CLOCKS * self.rows / 64
+        least = ANYWHERE_CLOCKS + (self.parts > 1) * ADD_CLOCKS
+        return least, max(waits, works * self.clusters(p) / AT_ONCE[1])
+
+    def of_final(self, p: GemmShape) -> tuple[float, float]:
+        """Rounds of gemm/v8_final, each as long as its products or its loads, whichever take longer."""
+        area, odd_c = self.rows * self.columns, p.pitches[2] % UNIT and self.split == self.parts == 1
+        store = self.columns / 64 * ROWS_CLOCKS if odd_c else area / self.split / STORE_CLOCK
+        rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
+        if self.loaders:
+            turns = ceil_div(rounds * self.steps(p), self.loaders) * self.rows // 64
+            least, work = HAND_CLOCKS + self.loaders * LOADER_CLOCKS, turns * TURN_CLOCKS + rounds * store
+        else:
+            products = area * TILE_K / FMA_CLOCK
+            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            least = START_CLOCKS + pack_clocks(p) + (self.share > 1) * SHARE_CLOCKS
+            work = rounds * (self.steps(p) * max(products, loads) + store)
+        if self.split > 1:
+            least += SPLIT_CLOCKS + area / SPLIT_CLOCK
+        return least, max(work, p.arrays["c"].nbytes / ODD_BYTES_CLOCK if odd_c else 0)
+
+
 PARTS = Tile(LONG, 64, 128, 8, parts=4, threads=160)  # a warpgroup multiplies, and a warp copies
 OWN = (
     PARTS,
     *(Tile(SMALL, 16, columns, 9) for columns in (16, 32)),
     *(Tile(ANYWHERE, 64, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((16, 5), (32, 4), (64, 3))),
-    *(Tile(ANYWHERE, rows, 64, 2, parts=parts, blocks=4) for rows in (16, 32) for parts in (4, 8, 16)),
+    *(Tile(ANYWHERE, 16, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((64, 4), (128, 3))),
+    *(Tile(ANYWHERE, rows, 64, 2, parts=parts, blocks=4) for rows in (16, 32) for parts in (8, 16)),
+    Tile(ANYWHERE, 16, 64, 2, parts=16, depth=128, blocks=3),
 )
 OF_OTHERS = (
     Tile(OTHER, 128, 256, share=2),
     *(Tile(OTHER, rows, columns) for rows, columns in ((128, 128), (64, 128), (64, 64))),
     *(Tile(OTHER, 64, columns, split=2) for columns in (64, 128)),
     *(Tile(OTHER, side, side, split=4) for side in (64, 128)),
-    Tile(OTHER, 128, 128, loaders=2),
-    Tile(OTHER, 64, 64, loaders=1),
+    *(Tile(OTHER, side, side, loaders=loaders) for side, loaders in ((128, 2), (64, 1))),
     *(Tile(OTHER, 64, 64, split=split, loaders=3) for split in (1, 2, 4)),
 )
 
@@ -179,14 +182,9 @@ def is_vector(p: GemmShape) -> bool:
     return p.m == 1 or p.n == 1
 
 
-def matrix(p: GemmShape) -> int:
-    """Which operand is the matrix where the other one is a vector: 0 is a, 1 is b."""
-    return 1 if p.m == 1 else 0
-
-
 def by_columns(p: GemmShape) -> bool:
     """Whether `sum_columns` takes it: the matrix lies k by k, in lines that are aligned."""
-    x = matrix(p)
+    x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
     return is_vector(p) and p.layout[x] == "tn"[x] and p.pitches[x] % UNIT == 0
 
 
@@ -216,13 +214,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
         **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
-        **{
-            "SPLIT": tile.split,
-            "PARTS": tile.parts,
-            "BAND": BAND,
-            "THREADS": tile.threads,
-            "BLOCKS": tile.blocks,
-        },
+        **{"PARTS": tile.parts, "BAND": BAND, "THREADS": tile.threads, "BLOCKS": tile.blocks},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
     }
@@ -230,13 +222,13 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 def columns(p: GemmShape) -> Launch:
     """A cluster for 64 lines of the matrix."""
-    number = matrix(p)
+    number = int(p.m == 1)
     x, v = "ab"[number], "ba"[number]
     lines = p.n if x == "b" else p.m
     v_step = 1 if p.layout[1 - number] == "tn"[number] else p.pitches[1 - number]
     c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
     entries = [np.int64(p.arrays[name].shape[1] * p.pitches["abc".index(name)]) for name in (x, v, "c")]
-    numbers = (lines, p.k, p.pitches[number], v_step, c_step, *entries, *factors(p))
+    numbers = (lines, p.k, p.pitches[number], v_step, c_step, *entries, float(p.alpha), float(p.beta))
     parts = parts_of_k(p)
     grid = (ceil_div(lines, 64) * parts, p.batch)
     return Launch("sum_columns", grid, (COPIERS,), (x, v, *c_of(p), *numbers), cluster=parts, early=True)
@@ -245,11 +237,6 @@ def columns(p: GemmShape) -> Launch:
 def c_of(p: GemmShape) -> tuple[str, str]:
     """The buffers of c0 and c; without beta, the first one is not read."""
     return "c0" if p.beta else "c", "c"
-
-
-def factors(p: GemmShape) -> tuple[float, float]:
-    """Of the product and of c0."""
-    return float(p.alpha), float(p.beta)
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
@@ -261,34 +248,27 @@ def operand(p: GemmShape, name: str) -> TensorMap:
 
 def tiles(p: GemmShape, tile: Tile) -> Launch:
     """A block for each tile; of a long k, as many blocks as there is room for, and each has several tiles."""
-    grid, shared = tile.clusters(p), tile.stages * tile.step_bytes
+    blocks, shared = tile.clusters(p), tile.stages * tile.step_bytes
     sums = "partial" if tile.parts > 1 else "c"  # what is not written
+    sizes, factors = (p.m, p.n, p.k), (float(p.alpha), float(p.beta))
     if tile.kind == LONG:
-        kernel, grid = "gemm_parts", ceil_div(grid, ceil_div(grid, AT_ONCE[1]))  # no more than rounds need
-        args: tuple[str | TensorMap | int | float, ...] = (
-            operand(p, "a"),
-            operand(p, "b"),
-            sums,
-            p.m,
-            p.n,
-            p.k,
-            p.batch,
-        )
-    elif tile.kind == ANYWHERE:
-        kernel, shared = "gemm_anywhere", max(shared, ROWS_BYTES)
-        args = ("a", "b", sums, *c_of(p), p.m, p.n, p.k, *p.pitches, p.batch, *factors(p))
-    else:
-        kernel, shared = "gemm_small", max(shared, 4 * tile.rows * (tile.columns + UNIT) * 4)  # of four warps
-        args = ("a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches, *factors(p))
-    return Launch(kernel, (grid,), (tile.threads,), args, shared, early=True)
+        blocks = ceil_div(blocks, ceil_div(blocks, AT_ONCE[1]))  # no more than rounds need
+        args = (operand(p, "a"), operand(p, "b"), sums, *sizes, p.batch)
+        return Launch("gemm_parts", (blocks,), (tile.threads,), args, shared, early=True)
+    if tile.kind == ANYWHERE:
+        given = ("a", "b", sums, *c_of(p), *sizes, *p.pitches, p.batch, *factors)
+        return Launch("gemm_anywhere", (blocks,), (tile.threads,), given, max(shared, ROWS_BYTES), early=True)
+    of_warps = tile.threads // 32 * tile.rows * (tile.columns + UNIT) * 4  # sums take the place of stages
+    given = ("a", "b", *c_of(p), *sizes, *p.pitches, *factors)
+    return Launch("gemm_small", (blocks,), (tile.threads,), given, max(shared, of_warps), early=True)
 
 
 def added(p: GemmShape, tile: Tile) -> Launch:
     """The launch that adds sums of parts."""
     rows, columns = tile.padded(p)
-    sizes = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2])
+    numbers = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2], float(p.alpha), float(p.beta))
     grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), COPIERS),)
-    return Launch("add_parts", grid, (COPIERS,), ("partial", *c_of(p), *sizes, *factors(p)), early=True)
+    return Launch("add_parts", grid, (COPIERS,), ("partial", *c_of(p), *numbers), early=True)
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
