@@ -20,7 +20,7 @@ struct alignas(4 * sizeof(Out)) Four {
 // floats, in rows of `pitch`.
 __device__ __forceinline__ void up(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size,
                                    int pitch, int c_pitch, float alpha, float beta) {
-  const int fours = (n + 3) / 4, at = blockIdx.x * COPIERS + threadIdx.x, row = at / fours, column = at % fours * 4;
+  const int fours = (n + 3) / 4, at = blockIdx.x * ADDERS + threadIdx.x, row = at / fours, column = at % fours * 4;
   if (row >= rows) return;
   const int entry = row / m;
   const float* const first = partial + (long long)entry * PARTS * size + (long long)(row - entry * m) * pitch + column;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void up(const float* partial, const Out* c0, Out* c, 
 
 }  // namespace add
 
-extern "C" __global__ void __launch_bounds__(COPIERS)
+extern "C" __global__ void __launch_bounds__(ADDERS)
     add_parts(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size, int pitch, int c_pitch,
               float alpha, float beta) {
   ptx::grid_wait();

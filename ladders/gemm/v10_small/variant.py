@@ -16,7 +16,8 @@ LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
 ROWS_BYTES = 4 * 4096  # of four warps: rows of c on their way out
-COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
+COPIERS = 256  # threads of a block that multiplies by a vector
+ADDERS = 64  # threads of a block that adds parts: few sums have to be on many multiprocessors
 SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS`
 
 # One H100 or H200, as in gemm/v8_final.
@@ -216,7 +217,7 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
         **{"PARTS": tile.parts, "BAND": BAND, "THREADS": tile.threads, "BLOCKS": tile.blocks},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
+        **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
     }
 
 
@@ -267,8 +268,8 @@ def added(p: GemmShape, tile: Tile) -> Launch:
     """The launch that adds sums of parts."""
     rows, columns = tile.padded(p)
     numbers = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2], float(p.alpha), float(p.beta))
-    grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), COPIERS),)
-    return Launch("add_parts", grid, (COPIERS,), ("partial", *c_of(p), *numbers), early=True)
+    grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), ADDERS),)
+    return Launch("add_parts", grid, (ADDERS,), ("partial", *c_of(p), *numbers), early=True)
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
