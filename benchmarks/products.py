@@ -41,7 +41,7 @@ from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.running.execute import Execution
+from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, Planned, find
 from mini_dnn.variant.plan import Code
@@ -93,9 +93,10 @@ def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bo
     problem = planned.problem
     with ExitStack() as stack:
         module = device.compile(planned.source, planned.defines)
+        others = compile_others(planned, device)  # once: all products of a chain run one copy of the code
         executions = []
         for _ in range(sets_of(problem)):
-            execution = Execution(planned, module, device)
+            execution = Execution(planned, module, device, others=others)
             stack.callback(execution.free)
             if executions:
                 share(execution, executions[0], planned.scratch)

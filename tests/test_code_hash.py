@@ -121,6 +121,35 @@ def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: 
     assert (code_hash(tmp_path / "kernel.cu") == before) == same
 
 
+@pytest.mark.parametrize(
+    ("part", "kernel", "same"),
+    [
+        ("", None, True),
+        ("// The output.\n", None, True),
+        ("#pragma once\n", None, False),  # a header of its own
+        ("", '#define TILE (16)\n{rest}#include "half.cuh"\n', False),  # another order
+    ],
+)
+def test_a_part_counts_in_its_place(tmp_path: Path, part: str, kernel: str | None, same: bool) -> None:
+    (tmp_path / "part.h").write_text("#pragma once\nfloat part;\n")
+    (tmp_path / "variant.py").write_text(VARIANT)
+    (tmp_path / "kernel.cu").write_text(KERNEL)
+    before = code_hash(tmp_path / "kernel.cu")
+    head, rest = KERNEL.split('#include "part.h"\n')
+    (tmp_path / "half.cuh").write_text(f'{part}#include "part.h"')
+    text = f'{head}#include "half.cuh"\n{rest}' if kernel is None else kernel.format(rest=rest)
+    (tmp_path / "kernel.cu").write_text(text)
+    assert (code_hash(tmp_path / "kernel.cu") == before) == same
+
+
+def test_parts_that_include_each_other_end(tmp_path: Path) -> None:
+    (tmp_path / "variant.py").write_text(VARIANT)
+    (tmp_path / "kernel.cu").write_text('#include "one.cuh"\n')
+    (tmp_path / "one.cuh").write_text('#include "two.cuh"\nint one;\n')
+    (tmp_path / "two.cuh").write_text('#include "one.cuh"\nint two;\n')
+    assert code_hash(tmp_path / "kernel.cu")
+
+
 def hashed(folder: Path, head: str) -> str:
     """The hash of a variant whose description begins so."""
     (folder / "kernel.cu").write_text(KERNEL)

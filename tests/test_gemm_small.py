@@ -1,5 +1,6 @@
 """``gemm/v10_small``: its tiles, its parts of k, rows times matrices, and what it leaves to another rung."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,12 @@ from mini_dnn.variant import find
 
 RUNG = find("gemm/v10_small")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
-PARTS, *SMALL = RULES["OWN"]
+TILES: list[Any] = list(RULES["OWN"])
+LONG = next(t for t in TILES if t.kind == RULES["LONG"])
+SMALL = [t for t in TILES if t.kind == RULES["SMALL"]]
+SHORT = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages == 1]
+DEEP = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages > 1]
+DEEP += [replace(DEEP[0], **fields) for fields in ({"parts": 1}, {"rows": 64, "parts": 2, "blocks": 3})]
 MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
@@ -22,10 +28,18 @@ ALIGNED = [  # with a k of more stages than a ring has, ends within eight elemen
     GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 32, 48),
     GemmShape(136, 20, 584, "fp16", "fp16", "tt"),
 ]
-LONG = [  # each of four blocks gets a step, or more steps than a ring has
+PARTED = [  # each of four blocks gets a step, or more steps than a ring has
     GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 272, 133),
     GemmShape(136, 264, 2200, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
+]
+ODD = [  # lines that start anywhere
+    GemmShape(70, 100, 300, "fp16", "fp16", "nn", 1, 1.0, 0.0, 301, 0, 101),
+    GemmShape(3, 131, 401, "fp16", "fp16"),
+    GemmShape(33, 50, 77, "bf16", "bf16", "nt", 2, 1.0, 0.0, 79, 78, 51),
+    GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 33, 45),
+    GemmShape(77, 67, 130, "fp16", "fp16", "tt", 2, 0.5, 1.5),
+    GemmShape(2, 3, 1, "fp16", "fp16"),
 ]
 COLUMNS = [  # of a matrix: whole or partial groups of eight, k in one block or in several
     GemmShape(1, 200, 3000, "fp16", "fp16"),
@@ -55,10 +69,30 @@ def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch:
     assert agrees(problem, device)
 
 
+@pytest.mark.parametrize("tile", DEEP)
+@pytest.mark.parametrize("problem", ODD, ids=lambda p: p.text)
+def test_lines_that_start_anywhere(
+    problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert kernels(problem) == ["gemm_anywhere", "add_parts"][: 1 + (tile.parts > 1)]
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("tile", SHORT)
+@pytest.mark.parametrize("k", [1, 10, 16, 25, 32, 63])
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_short_sums(k: int, layout: str, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if k > tile.depth:
+        pytest.skip("a single stage is for a single step")
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert agrees(GemmShape(83, 161, k, "fp16", "fp16", layout), device)
+
+
 @pytest.mark.parametrize("blocks", [1, 132])
-@pytest.mark.parametrize("problem", LONG, ids=lambda p: p.text)
+@pytest.mark.parametrize("problem", PARTED, ids=lambda p: p.text)
 def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RULES, "choose", lambda p: PARTS)
+    monkeypatch.setitem(RULES, "choose", lambda p: LONG)
     monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all of them
     assert kernels(problem) == ["gemm_parts", "add_parts"]
     assert agrees(problem, device)
@@ -71,7 +105,15 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "tile"), [(ALIGNED[0], SMALL[0]), (ALIGNED[2], SMALL[1]), (LONG[0], PARTS)]
+    ("problem", "tile"),
+    [
+        (ALIGNED[0], SMALL[0]),
+        (ALIGNED[2], SMALL[1]),
+        (PARTED[0], LONG),
+        (ODD[4], DEEP[0]),
+        (ODD[2], DEEP[-1]),
+        (ODD[5], SHORT[0]),
+    ],
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
@@ -87,13 +129,18 @@ def test_columns_have_no_finding() -> None:
     ("sizes", "tile"),
     [
         *(((128, 128, k), SMALL[0]) for k in (64, 128, 512)),
+        *(((256, 256, k), SMALL[1]) for k in (256, 512)),
+        *(((64, 2048, 128), SMALL[1]), ((320, 320, 320), SMALL[1]), ((8, 4096, 4096), SMALL[1])),
+        ((512, 512, 8192), LONG),
+        *(((size, size, size), None) for size in (384, 512, 1024, 2048, 4096)),
         *(
-            (sizes, SMALL[1])
-            for sizes in ((256, 256, 256), (256, 256, 512), (64, 2048, 128), (1024, 64, 256))
+            (sizes, None)
+            for sizes in ((511, 513, 515), (1000, 1001, 999), (1551, 3301, 89), (3957, 52, 2967))
         ),
-        ((512, 512, 8192), PARTS),
-        *(((size, size, size), None) for size in (512, 1024, 2048, 4096)),
-        *((sizes, None) for sizes in ((100, 100, 100), (511, 513, 515))),
+        *(((m, n, k), SHORT[0]) for m, n, k in ((2393, 1061, 10), (4001, 4001, 9))),
+        *(((m, n, k), SHORT[1]) for m, n, k in ((3383, 561, 25), (3001, 3001, 31))),
+        *(((60, 61, 62), SHORT[3]), ((100, 100, 100), SHORT[4])),
+        *(((3, 2308, 3118), DEEP[0]), ((29, 2404, 2394), DEEP[2]), ((5, 5, 4001), DEEP[4])),
     ],
 )
 def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> None:
@@ -104,7 +151,7 @@ def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> N
     "problem",
     [
         GemmShape(1024, 1024, 1024, "fp16", "fp16"),
-        GemmShape(100, 100, 100, "fp16", "fp16"),
+        GemmShape(511, 513, 515, "fp16", "fp16"),
         GemmShape(1, 200, 3000, "fp16", "fp16", "nt"),  # the matrix lies in rows
         GemmShape(1, 201, 3000, "fp16", "fp16"),  # its lines are not aligned
     ],

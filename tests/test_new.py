@@ -139,7 +139,8 @@ class TestNew:
         (tmp_path / "common.h").write_text("#define ONE 1.0f\n")
         kernel = '#include "../common.h"\n#include "own.h"\n#include <cuda_fp16.h>\nfloat two = ONE + OWN;\n'
         source = self.write(tmp_path / "one", 'Variant("conv2d", plan=lambda s: [], idea="")', kernel)
-        (tmp_path / "one/own.h").write_text("#define OWN 1.0f\n")
+        (tmp_path / "one/own.h").write_text('#include "../own.h"\n')
+        (tmp_path / "own.h").write_text("#define OWN 1.0f\n")
         folder = create(str(tmp_path / "deep/down/two"), source)
         assert (
             (folder / "kernel.cu").read_text().startswith('#include "../../../common.h"\n#include "own.h"\n')

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.device.sources import python_files, source_files
+from mini_dnn.device.sources import python_files, texts
 
 # C++'s tokens, [lex.token] of the standard, as far as their ends must be known: no comment starts in a string
 TOKEN = re.compile(
@@ -31,14 +31,14 @@ def code_hash(source: Path) -> str:
     """SHA-256 over the code of a kernel's files, of the ``variant.py`` beside it and of its host half.
 
     Two variants with one hash launch the same code in the same way. A change of comments, docstrings, white
-    space or the idea's text leaves the hash as it is, and so does another place of what is imported from
-    mini_dnn; any other change of a grid, a definition or a token of the kernel does not.
+    space or the idea's text leaves the hash as it is, and so do another place of what is imported from
+    mini_dnn and lines that move to a part of their file (see `is_part`); any other change of a grid, a
+    definition or a token of the kernel does not.
     """
-    # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
-    texts = [cpp_code(file.read_bytes().decode("latin-1")) for file in source_files(source)]
+    codes = [cpp_code(text) for text in texts(source)]
     descriptions = python_files(source.with_name("variant.py"))
-    texts += [python_code(file.read_text(encoding="utf-8")) for file in descriptions]
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    codes += [python_code(file.read_text(encoding="utf-8")) for file in descriptions]
+    return hashlib.sha256("\0".join(codes).encode()).hexdigest()
 
 
 @cache

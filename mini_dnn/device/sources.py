@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
+HEADERS = (".cuh", ".h")
 # Modules that decide what is launched; the others say what problems, plans and variants are
 PLANS = ("elements", "implicit", "implicit_rows", "residual", "residual_layers")
 HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
+PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 
@@ -37,6 +40,43 @@ def source_files(source: Path) -> list[Path]:
             if path is not None and path not in files:
                 files.append(path)
     return files
+
+
+def is_part(file: Path) -> bool:
+    """Whether a file is a part of the one that includes it: a header without ``#pragma once``."""
+    return file.suffix in HEADERS and not PRAGMA_ONCE.search(file.read_text(errors="replace"))
+
+
+def lines_of(file: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[Path, str]]:
+    """Lines of a file, with those of its parts in their places (see `is_part`).
+
+    Yields
+    ------
+    Path
+        The file that the line is in.
+    str
+        The line, with its end.
+    """
+    # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
+    for line in file.read_bytes().decode("latin-1").splitlines(keepends=True):
+        path = included(file, line)
+        if path is not None and path not in (*within, file) and is_part(path):
+            yield from lines_of(path, (*within, file))
+            yield path, "\n"  # whatever the part ends with
+        else:
+            yield file, line
+
+
+def texts(source: Path) -> list[str]:
+    """The kernel file and all files that it includes, itself first; each with its parts (see `is_part`)."""
+    files, found = [source.resolve()], []
+    for file in files:  # grows while it is read
+        lines = list(lines_of(file))
+        found.append("".join(line for _, line in lines))
+        for path in (included(origin, line) for origin, line in lines):
+            if path is not None and path not in files:
+                files.append(path)
+    return found
 
 
 def python_files(description: Path) -> list[Path]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
-from mini_dnn.device.sources import LOCAL_INCLUDE, included
+from mini_dnn.device.sources import LOCAL_INCLUDE, PRAGMA_ONCE, included
 from mini_dnn.errors import UsageError
 from mini_dnn.variant.plan import (
     Argument,
@@ -30,7 +30,6 @@ from mini_dnn.variant.tensor_map import TensorMap
 from mini_dnn.variant.variant import Variant
 
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
-PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 WIDTH = 116
 DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that any kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mini_dnn import ops
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import HEADERS, source_files
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError, reason
 from mini_dnn.paths import ROOT
 from mini_dnn.variant.folders import MINE, SHORT_NAMES, names
@@ -93,6 +93,9 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
             for header, within in headers.items():
                 (copy / within).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(header, copy / within)
+            for header in copy.iterdir():
+                if header.suffix in HEADERS and (source.folder / header.name).is_file():
+                    header.write_text(_copied(header.read_text(), source.folder, source.folder, folder))
             (copy / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
             (copy / "variant.py").write_text(description)
             if change:
@@ -178,7 +181,7 @@ def _is_kernel(file: Path) -> bool:
 
 
 def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
-    """A kernel of the folder ``here`` for a new folder, into which all of ``home`` is copied.
+    """A kernel or header of the folder ``here`` for a new folder, into which all of ``home`` is copied.
 
     Of another variant's kernel that it includes it gets the text: that is what the copy is there to change.
     Headers beside that kernel are copied, too, see `_headers`. Includes of other files outside are spelled

@@ -1,26 +1,7 @@
 // ---- The product of a vector and a matrix whose lines are columns: for each line, the sum over k of x[k][line] v[k]
 #pragma once
 #include "tiles.cuh"
-
-using In = sums::Element<IN_TYPE>;
-
-struct Vector {  // v, c0 and c; a step is the distance between two elements
-  const In* v;
-  const Out* c0;
-  Out* c;
-  int v_step, c_step;
-  float alpha, beta;
-
-  __device__ __forceinline__ void put(int line, float sum) const {
-    sum *= alpha;
-    if (beta != 0.0f) sum += beta * float(c0[(long long)line * c_step]);
-    c[(long long)line * c_step] = Out(sum);
-  }
-};
-
-struct alignas(16) Eight {
-  In part[8];
-};
+#include "../v8_final/vector.cuh"
 
 // Adjacent lines, k after k. A cluster has 64 lines, and its blocks share k. In a block, a row of 8 threads has 8 lines
 // per thread, and 32 such rows share the block's k.
@@ -76,5 +57,6 @@ extern "C" __global__ void __launch_bounds__(COPIERS)
     for (int block = 1; block < PARTS_OF_K; block++) all += ptx::cluster_shared(of_block, block)[threadIdx.x];
     vector.put(line - 8 * part + threadIdx.x, all);
   }
-  if (PARTS_OF_K > 1) ptx::cluster_sync();  // block 0 has read the others
+  if (PARTS_OF_K > 1) ptx::cluster_arrive_relaxed();
+  if (PARTS_OF_K > 1) ptx::cluster_wait();  // block 0 has read the others
 }

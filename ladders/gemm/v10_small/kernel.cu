@@ -1,50 +1,73 @@
-// gemm/v10_small: gemm/v8_final for products that have few tiles, or a matrix that is read once.
+// gemm/v10_small: gemm/v8_final for products that have few tiles, short sums or few rows, or a matrix that is read
+// once.
 //
 // Idea      wgmma has 64 rows or more, so a small product has few tiles, and each multiprocessor that has one loads for
-//           long while the others have nothing to do. Tiles of 16 rows use cp.async and mma.sync as in
-//           gemm/v5_mma_async, with a k of up to 512 in flight at once (small.cuh). If k is thousands of terms long,
-//           PARTS blocks share the k of a tile. They store their sums in memory, and a second kernel adds them: a
-//           cluster would start later, and not every number of clusters fits (parts.cuh). In a product of a row and a
-//           matrix, a thread loads 16 rows before it adds any (columns.cuh). Every other problem is a call of
-//           gemm/v8_final. variant.py chooses by a model of the time.
-// Layout    as gemm/v8_final. Small tiles: lines of up to 64 elements, whose parts of 16 bytes are swizzled. Sums of
-//           parts are whole tiles of floats.
-// Mapping   Small tiles: a block of four warps for each, a warp for 16 of every 64 k. Parts: a block on each
-//           multiprocessor; one warpgroup consumes, and a warp produces; then a thread for four columns. Columns: a
-//           block for 64 of them, and up to 8 blocks of a cluster for their k.
+//           long while the others have nothing to do. Small tiles of 16 rows use cp.async and mma.sync as in
+//           gemm/v5_mma_async, with a k of up to 512 in flight at once (small.cuh). If lines of a or b start anywhere,
+//           and sums are short or rows are few, copies to aligned lines would take longer than the product. Tiles of 16
+//           to 64 rows then load pieces of 16 bytes, and shift them in registers; several blocks share a
+//           multiprocessor, so that it has work while some of them wait (anywhere.cuh). If k is thousands of terms
+//           long, PARTS blocks share the k of a tile. They store their sums in memory, and a second kernel adds them: a
+//           cluster would start later, and not every number of clusters fits (add.cuh; parts.cuh for aligned lines). In
+//           a product of a row and a matrix, a thread loads 16 rows before it adds any (columns.cuh). Every other
+//           problem is a call of gemm/v8_final. variant.py chooses by a model of the time.
+// Layout    as gemm/v8_final. Small tiles and those that start anywhere: lines of up to 128 elements, whose parts of 16
+//           bytes are swizzled. Sums of parts are whole tiles of floats.
+// Mapping   Small tiles: a block of four warps for each, a warp for 16 of every 64 k. Anywhere: four warps, each with
+// 16
+//           rows or with a part of the columns. Parts: a block on each multiprocessor; one warpgroup consumes, and a
+//           warp produces; then a thread for four columns. Columns: a block for 64 of them, and up to 8 blocks of a
+//           cluster for their k.
 // Roofline  m = n = k = 256: 0.4 MB, 0.0001 ms; a product of one tile and 8 of k takes 0.0017 ms. 512 x 512 x 8192: 4.3
 //           GFLOP, 0.005 ms at 990 TFLOP/s. Each of 128 blocks takes in 786 KB, 0.008 ms at 55 bytes a clock, and 4 MB
-//           of sums are written and read.
+//           of sums are written and read. 3383 x 561 x 25: 4 MB, 0.0012 ms at 3.35 TB/s. 3 x 2308 x 3118: 14 MB,
+//           0.0043 ms.
 // Gain      over gemm/v8_final, in us on an H100, expected and measured: 128, 2.44 to 2.1 and 1.95, because each of 64
 //           blocks loads 8 KB, and not each of 4 blocks 32 KB; 256, 2.73 to 2.3 and 2.35. 512 x 512 x 8192: 15.8 to 12
-//           and 12.6. 1 x 4096 x 4096: 15.5 to 15 and 14.3.
-// Limits    16 bits, sm_90a. Its own kernels need lines that start at multiples of 16 bytes.
+//           and 12.6. 1 x 4096 x 4096: 15.5 to 15 and 14.3. 3383 x 561 x 25: 7.8 to 3.9 and 5.0, because each warp
+//           needs a thousand instructions. 3 x 2308 x 3118: 16.4 to 8.5 and 11.7.
+// Limits    16 bits, sm_90a. Operands that are loaded by hand need pitches below 2^24; the other kernels need lines
+// that
+//           start at multiples of 16 bytes.
 // Hazards   as gemm/v7_specialised and gemm/v5_mma_async. In addition: sums take the place of the stages of a small
 //           tile, so all warps must have read the last stage before. A kernel that is launched early must not access
 //           global memory before grid_wait(). Small tiles let the next kernel start only after their loads have
 //           started: otherwise blocks of several later kernels, which only wait, take the places of those that work.
 // Source    PTX ISA, "cp.async", "mma.sync", "griddepcontrol"; CUTLASS, "Efficient GEMM in CUDA" (split-k).
 #include "columns.cuh"
-#include "parts.cuh"
+
+#if KIND == SMALL
 #include "small.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gemm_small(const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch,
                int b_pitch, int c_pitch, float alpha, float beta) {
   extern __shared__ __align__(1024) char stages_then_sums[];
-  if constexpr (SMALL) small::product(stages_then_sums, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
+  small::product(stages_then_sums, a, b, c0, c, m, n, k, a_pitch, b_pitch, c_pitch, alpha, beta);
 }
+
+#elif KIND == ANYWHERE
+#include "anywhere.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    gemm_anywhere(const lines::Bits* a, const lines::Bits* b, float* partial, const Out* c0, Out* c, int m, int n,
+                  int k, int a_pitch, int b_pitch, int c_pitch, int batch, float alpha, float beta) {
+  extern __shared__ __align__(1024) char stages_then_rows[];
+  auto lying = [=](const lines::Bits* from, int lines, int length, int pitch) {
+    return Lines{from, lines, length, pitch, (((long long)batch * lines - 1) * pitch + length) / 8 * 8};
+  };
+  anywhere::product(stages_then_rows, A_TURNED ? lying(a, k, m, a_pitch) : lying(a, m, k, a_pitch),
+                    B_TURNED ? lying(b, n, k, b_pitch) : lying(b, k, n, b_pitch), partial, c0, c, m, n, k, c_pitch,
+                    alpha, beta);
+}
+
+#else
+#include "parts.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_parts(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b, float* partial,
                int m, int n, int k, int batch) {
   extern __shared__ __align__(1024) char stages[];
-  if constexpr (!SMALL) parts::product(stages, parts::TensorLoads{a, b}, partial, m, n, k, batch);
+  parts::product(stages, parts::TensorLoads{a, b}, partial, m, n, k, batch);
 }
-
-extern "C" __global__ void __launch_bounds__(COPIERS)
-    add_parts(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size, int pitch, int c_pitch,
-              float alpha, float beta) {
-  ptx::grid_wait();
-  parts::add(partial, c0, c, rows, m, n, size, pitch, c_pitch, alpha, beta);
-}
+#endif

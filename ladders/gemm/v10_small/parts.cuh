@@ -1,6 +1,7 @@
 // Sums of thousands of terms, and few tiles: PARTS blocks share the k of a tile. They store their sums as whole tiles
 // of floats, and a second kernel adds them.
 #pragma once
+#include "add.cuh"
 #include "tiles.cuh"
 
 namespace parts {
@@ -8,7 +9,7 @@ namespace parts {
 constexpr int CONSUMERS = ROWS / 64, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 rows or columns
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
 constexpr int GROUPS = COLUMNS / 8;  // of 8 columns
-static_assert(SMALL || (TILE_K == 64 && THREADS == CONSUMERS * 128 + 32), "consumers, then a producer");
+static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then a producer");
 
 // One thread starts the copy engine.
 struct TensorLoads {
@@ -45,14 +46,6 @@ struct TensorLoads {
     }
   }
 };
-
-// Sums of a part, as whole tiles of floats.
-__device__ __forceinline__ void store(const float (&d)[GROUPS][4], float* partial, const Tiles& tiles, int row,
-                                      int column, int entry) {
-  const int lines = tiles.rows * ROWS, pitch = tiles.columns * COLUMNS;
-  float* const to = partial + (long long)entry * lines * pitch;
-  sums::store<true>(d, sums::Matrix<float>{to, to, lines, pitch, pitch, 1.0f, 0.0f}, row, column);
-}
 
 template <class Loads>
 __device__ __forceinline__ void product(char* memory, const Loads& loads, float* partial, int m, int n, int k,
@@ -108,42 +101,7 @@ __device__ __forceinline__ void product(char* memory, const Loads& loads, float*
     ptx::wgmma_wait<0>(d);
     release(before);
     tiles.find(i, row, column, entry);
-    store(d, partial, tiles, row + warp_row, column, entry);
-  }
-}
-
-struct alignas(4 * sizeof(Out)) Four {
-  Out part[4];
-};
-
-// Four columns of a row for each thread. `rows` and m: of c in all entries, and in one of them. A part has `size`
-// floats, in rows of `pitch`.
-__device__ __forceinline__ void add(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size,
-                                    int pitch, int c_pitch, float alpha, float beta) {
-  const int fours = (n + 3) / 4, at = blockIdx.x * COPIERS + threadIdx.x, row = at / fours, column = at % fours * 4;
-  if (row >= rows) return;
-  const int entry = row / m;
-  const float* const first = partial + (long long)entry * PARTS * size + (long long)(row - entry * m) * pitch + column;
-  const long long to = (long long)row * c_pitch + column;
-  float sum[4] = {};
-#pragma unroll
-  for (int i = 0; i < PARTS; i++) {
-    const float4 four = *reinterpret_cast<const float4*>(first + (long long)i * size);
-    sum[0] += four.x, sum[1] += four.y, sum[2] += four.z, sum[3] += four.w;
-  }
-  Four four;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    sum[i] *= alpha;
-    if (beta != 0.0f && column + i < n) sum[i] += beta * float(c0[to + i]);
-    four.part[i] = Out(sum[i]);
-  }
-  if (column + 4 <= n && c_pitch % 4 == 0) {
-    *reinterpret_cast<Four*>(c + to) = four;
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (column + i < n) c[to + i] = four.part[i];
+    add::keep(d, partial, entry, tiles.rows * ROWS, tiles.columns * COLUMNS, row + warp_row, column);
   }
 }
 

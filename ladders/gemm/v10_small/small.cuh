@@ -1,23 +1,19 @@
 // Small products: tiles of 16 rows give every multiprocessor a little to load, and a k of up to 512 is in flight at
 // once.
 #pragma once
-#include "tiles.cuh"
+#include "fragments.cuh"
 
 namespace small {
 
+using fragments::matrices;
+using fragments::multiply;
+using fragments::place;
+
 constexpr int WARPS = 4;            // of a block. They share the k of each stage, so that no part of it is read twice
 constexpr int PITCH = COLUMNS + 8;  // floats from row to row of sums
-static_assert(!SMALL || (TILE_K == WARPS * 16 && THREADS == WARPS * 32), "16 of k for each warp");
+static_assert(TILE_K == WARPS * 16 && THREADS == WARPS * 32, "16 of k for each warp");
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
-
-// The position of element `at` of a line of a tile. The same part of eight elements of eight lines that follow each
-// other is in eight different groups of four banks, as ldmatrix requires.
-template <int length>
-__device__ __forceinline__ int place(int line, int at) {
-  constexpr int parts = length < 64 ? length / 8 : 8;
-  return line * length + ((at / 8) ^ (line / (8 / parts) % parts)) * 8 + at % 8;
-}
 
 // Starts the copy of a part of an operand, which has `lines` lines of `length` elements in memory. Beyond them, it
 // writes zeros.
@@ -33,27 +29,6 @@ __device__ __forceinline__ void copy(lines::Bits* tile, const lines::Bits* opera
     const lines::Bits* const from = operand + (here > 0 ? (long long)(line0 + line) * pitch + at0 + at : 0);
     ptx::cp_async<16>(tile + place<tile_length>(line, at), from, 2 * here);
   }
-}
-
-// Loads 16 x 16 elements from line `line0` and place `at0` on, as four matrices of 8 x 8. Matrix 1 follows matrix 0
-// along the lines (`lines_first`) or within the line, and matrix 2 follows it in the other direction. With `turned`,
-// each matrix is transposed.
-template <int length, bool turned, bool lines_first>
-__device__ __forceinline__ void matrices(unsigned (&d)[4], const lines::Bits* tile, int line0, int at0) {
-  const int lane = threadIdx.x % 32, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
-  const int line = line0 + lane % 8 + (lines_first ? first : second), at = at0 + (lines_first ? second : first);
-  if constexpr (turned)
-    ptx::ldmatrix_trans(d, tile + place<length>(line, at));
-  else
-    ptx::ldmatrix(d, tile + place<length>(line, at));
-}
-
-// Adds the product of 16 x 16 and 16 x 8 elements.
-__device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  if constexpr (Operand::is_half)
-    ptx::mma_m16n8k16(d, a, b);
-  else
-    ptx::mma_m16n8k16_bf16(d, a, b);
 }
 
 // Adds the product of a warp's share of a stage: its 16 of k, from l on.

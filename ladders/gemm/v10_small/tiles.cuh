@@ -5,12 +5,7 @@
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
 using Out = sums::Element<OUT_TYPE>;
 
-struct Stage {  // of the ring, and the parity of its phase
-  int index = 0, parity = 0;
-  __device__ __forceinline__ void next() {
-    if (++index == STAGES) index = 0, parity ^= 1;
-  }
-};
+#include "../v8_final/stage.cuh"
 
 struct Tiles {
   int rows, columns;  // of tiles, in an entry: of the batch, and a part of k

@@ -1,7 +1,8 @@
-"""gemm/v10_small: tiles of 16 rows, a long k in parts, and rows times matrices; the rest is left to v8."""
+"""gemm/v10_small: tiles of 16 to 64 rows, a long k in parts, rows times matrices; the rest is left to v8."""
 
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
 import numpy as np
 
@@ -11,109 +12,170 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v8_final"  # takes what the kernels here do not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+LINE = 64  # elements of 16 bits in a line of the cache
 UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
 BAND = 16  # rows of tiles
-SMALL_THREADS = 128  # of a small tile's block
-COPIERS = 256  # threads of a block that adds parts, or multiplies by a vector
+ROWS_BYTES = 4 * 4096  # of four warps: rows of c on their way out
+COPIERS = 256  # threads of a block that multiplies by a vector
+ADDERS = 64  # threads of a block that adds parts: few sums have to be on many multiprocessors
+SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS`
 
 # One H100 or H200, as in gemm/v8_final.
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
 FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
 BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
+MEMORY_BYTES_CLOCK, ODD_BYTES_CLOCK = (
+    1600,
+    700,
+)  # read and written in memory; of c, if its rows start anywhere
 START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
 ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere
 SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
 SHARE_CLOCKS = 600  # until all blocks of a cluster are there
-SMALL_CLOCKS = 3070  # what START_CLOCKS is for small tiles
-SMALL_BYTES_CLOCK = 23  # that the threads of a multiprocessor load from L2
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
+TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
+HAND_PITCH = 1 << 24  # beyond that, places in a tile do not fit an int
+PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
 PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
+SMALL_CLOCKS, SMALL_ROUND = (
+    3240,
+    650,
+)  # what START_CLOCKS is for small tiles; for each more of a multiprocessor
+SMALL_WAIT, SMALL_BYTES_CLOCK = 100, 38  # until a step of a small tile has come, and that it gets
+THREADS_BYTES_CLOCK = 33  # that all small tiles of a multiprocessor get
+ANYWHERE_CLOCKS, ADD_CLOCKS = (
+    3300,
+    3000,
+)  # for tiles that start anywhere; for the launch that adds their parts
+STEP_WAIT, UNIT_WAIT = 400, 220  # until a step has come, and for each unit of eight elements of a thread
+UNIT_CLOCKS = 1.1  # of a multiprocessor for a unit
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, and what blocks share.
+    """A tile of c, and what blocks share."""
 
-    Parameters
-    ----------
-    rows, columns
-        Of c in a block.
-    stages
-        Of the ring; 0 for a tile of `OTHERS`, of which only the time matters.
-    share, split
-        Blocks of a cluster that share columns of b, or the k of a tile.
-    parts
-        Blocks that share k in memory: a second launch adds their sums.
-    """
-
-    rows: int
+    kind: int  # which kernel has it; of `OTHER` ones, only the time matters
+    rows: int  # of c in a block
     columns: int
-    stages: int = 0
-    share: int = 1
-    split: int = 1
-    parts: int = 1
-
-    @property
-    def small(self) -> bool:
-        """Whether threads copy, and multiply with `mma.sync`: `wgmma` has 64 rows."""
-        return self.rows < 64
+    stages: int = 0  # of the ring
+    share: int = 1  # blocks of a cluster that share columns of b
+    split: int = 1  # those that share the k of a tile
+    parts: int = 1  # blocks that share k in memory: a second launch adds their sums
+    depth: int = TILE_K  # terms of a sum in a stage
+    threads: int = 128  # of a block
+    blocks: int = 1  # of a multiprocessor at once
+    loaders: int = 0  # warpgroups that load by hand
 
     @property
     def step_bytes(self) -> int:
         """Of a stage."""
-        return (self.rows + self.columns) * TILE_K * 2
+        return (self.rows + self.columns) * self.depth * 2
 
     def clusters(self, p: GemmShape) -> int:
         """Clusters, or blocks, that the problem gives work to."""
         return ceil_div(p.m, self.rows * self.share) * ceil_div(p.n, self.columns) * p.batch * self.parts
+
+    def steps(self, p: GemmShape) -> int:
+        """Of a block."""
+        return ceil_div(ceil_div(p.k, self.depth), self.split * self.parts)
 
     def padded(self, p: GemmShape) -> tuple[int, int]:
         """Rows and columns of c in whole tiles."""
         return ceil_div(p.m, self.rows) * self.rows, ceil_div(p.n, self.columns) * self.columns
 
     def takes(self, p: GemmShape) -> bool:
-        """Whether each block gets a step; clusters that split k must all be there at once."""
+        """Whether the kernel can read a and b, and each block gets a step; clusters of v8 start at once."""
+        odd, deep = bool(odd_lines(p)), ceil_div(p.k, self.depth) >= self.split * self.parts
+        if self.kind == ANYWHERE:
+            return odd and deep and max(p.pitches) < HAND_PITCH and (self.stages > 1 or p.k <= self.depth)
         at_once = self.split == 1 or self.clusters(p) <= AT_ONCE[self.split]
-        return at_once and ceil_div(p.k, TILE_K) >= self.split * self.parts
+        reads = not odd if self.kind != OTHER else odd or not self.loaders
+        return reads and at_once and deep
 
     def clocks(self, p: GemmShape) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
-        rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
-        steps = ceil_div(ceil_div(p.k, TILE_K), self.split * self.parts)
-        if self.small:
-            return SMALL_CLOCKS + rounds * steps * self.step_bytes / SMALL_BYTES_CLOCK
-        store = self.rows * self.columns / self.split / STORE_CLOCK
-        if p.pitches[2] % UNIT and self.split == self.parts == 1:
-            store = self.columns / 64 * ROWS_CLOCKS
-        products = self.rows * self.columns * TILE_K / FMA_CLOCK
-        loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
-        clocks = (
-            START_CLOCKS + rounds * (steps * max(products, loads) + store) + (self.share > 1) * SHARE_CLOCKS
-        )
-        if self.split > 1:
-            clocks += SPLIT_CLOCKS + self.rows * self.columns / SPLIT_CLOCK
+        """The model: what a product takes at least, and the work of blocks, or of memory."""
+        least, work = {SMALL: self.of_small, ANYWHERE: self.of_anywhere}.get(self.kind, self.of_final)(p)
+        clocks = least + max(work, p.min_bytes / MEMORY_BYTES_CLOCK)
         if self.parts > 1:
             rows, columns = self.padded(p)
             clocks += 4 * self.parts * rows * columns * p.batch / PART_BYTES_CLOCK
         return clocks
 
+    def of_small(self, p: GemmShape) -> tuple[float, float]:
+        """A block waits for its loads, or a multiprocessor makes those of all its blocks."""
+        each, steps = self.clusters(p) / AT_ONCE[1], self.steps(p)
+        waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
+        works = steps * self.step_bytes * each / THREADS_BYTES_CLOCK
+        return SMALL_CLOCKS + (ceil(each) - 1) * SMALL_ROUND, max(waits, works)
 
-PARTS = Tile(64, 128, 8, parts=4)
-OWN = (PARTS, Tile(16, 16, 9), Tile(16, 32, 9))
+    def of_anywhere(self, p: GemmShape) -> tuple[float, float]:
+        """A block waits for its units, or a multiprocessor works on those of all its blocks."""
+        units, steps = self.step_bytes / 16, self.steps(p)
+        waits = steps * (STEP_WAIT + units / self.threads * UNIT_WAIT)
+        works = steps * units * UNIT_CLOCKS + ROWS_CLOCKS * self.rows / 64
+        least = ANYWHERE_CLOCKS + (self.parts > 1) * ADD_CLOCKS
+        return least, max(waits, works * self.clusters(p) / AT_ONCE[1])
+
+    def of_final(self, p: GemmShape) -> tuple[float, float]:
+        """Rounds of gemm/v8_final, each as long as its products or its loads, whichever take longer."""
+        area, odd_c = self.rows * self.columns, p.pitches[2] % UNIT and self.split == self.parts == 1
+        store = self.columns / 64 * ROWS_CLOCKS if odd_c else area / self.split / STORE_CLOCK
+        rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
+        if self.loaders:
+            turns = ceil_div(rounds * self.steps(p), self.loaders) * self.rows // 64
+            least, work = HAND_CLOCKS + self.loaders * LOADER_CLOCKS, turns * TURN_CLOCKS + rounds * store
+        else:
+            products = area * TILE_K / FMA_CLOCK
+            loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            least = START_CLOCKS + pack_clocks(p) + (self.share > 1) * SHARE_CLOCKS
+            work = rounds * (self.steps(p) * max(products, loads) + store)
+        if self.split > 1:
+            least += SPLIT_CLOCKS + area / SPLIT_CLOCK
+        return least, max(work, p.arrays["c"].nbytes / ODD_BYTES_CLOCK if odd_c else 0)
+
+
+PARTS = Tile(LONG, 64, 128, 8, parts=4, threads=160)  # a warpgroup multiplies, and a warp copies
+OWN = (
+    PARTS,
+    *(Tile(SMALL, 16, columns, 9) for columns in (16, 32)),
+    *(Tile(ANYWHERE, 64, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((16, 5), (32, 4), (64, 3))),
+    *(Tile(ANYWHERE, 16, 64, 1, depth=depth, blocks=blocks) for depth, blocks in ((64, 4), (128, 3))),
+    *(Tile(ANYWHERE, rows, 64, 2, parts=parts, blocks=4) for rows in (16, 32) for parts in (8, 16)),
+    Tile(ANYWHERE, 16, 64, 2, parts=16, depth=128, blocks=3),
+)
 OF_OTHERS = (
-    Tile(128, 256, share=2),
-    *(Tile(rows, columns) for rows, columns in ((128, 128), (64, 128), (64, 64))),
-    *(Tile(64, 128, split=2), Tile(64, 64, split=2), Tile(64, 64, split=4), Tile(128, 128, split=4)),
+    Tile(OTHER, 128, 256, share=2),
+    *(Tile(OTHER, rows, columns) for rows, columns in ((128, 128), (64, 128), (64, 64))),
+    *(Tile(OTHER, 64, columns, split=2) for columns in (64, 128)),
+    *(Tile(OTHER, side, side, split=4) for side in (64, 128)),
+    *(Tile(OTHER, side, side, loaders=loaders) for side, loaders in ((128, 2), (64, 1))),
+    *(Tile(OTHER, 64, 64, split=split, loaders=3) for split in (1, 2, 4)),
 )
 
 
 @cache
 def choose(p: GemmShape) -> Tile | None:
-    """The tile that the model finds fastest, if it is one of `OWN` and the lines of operands are aligned."""
-    if is_vector(p) or p.pitches[0] % UNIT or p.pitches[1] % UNIT:
+    """The tile that the model finds fastest, if it is one of `OWN`."""
+    if is_vector(p):
         return None
     tile = min((t for t in (*OF_OTHERS, *OWN) if t.takes(p)), key=lambda t: t.clocks(p))
     return tile if tile in OWN else None
+
+
+def odd_lines(p: GemmShape) -> list[str]:
+    """Operands whose lines do not start at multiples of 16 bytes."""
+    return [name for name, pitch in zip("ab", p.pitches, strict=False) if pitch % UNIT]
+
+
+def pack_clocks(p: GemmShape) -> float:
+    """The model: what it takes to copy odd operands."""
+    moved = 0
+    for name in odd_lines(p):
+        lines, length = p.arrays[name].shape[1] * p.batch, p.lengths["ab".index(name)]
+        moved += 4 * lines * ceil_div(length, LINE) * LINE
+    return PACK_CLOCKS + moved / PACK_BYTES_CLOCK if moved else 0
 
 
 def is_vector(p: GemmShape) -> bool:
@@ -121,14 +183,9 @@ def is_vector(p: GemmShape) -> bool:
     return p.m == 1 or p.n == 1
 
 
-def matrix(p: GemmShape) -> int:
-    """Which operand is the matrix where the other one is a vector: 0 is a, 1 is b."""
-    return 1 if p.m == 1 else 0
-
-
 def by_columns(p: GemmShape) -> bool:
     """Whether `sum_columns` takes it: the matrix lies k by k, in lines that are aligned."""
-    x = matrix(p)
+    x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
     return is_vector(p) and p.layout[x] == "tn"[x] and p.pitches[x] % UNIT == 0
 
 
@@ -142,66 +199,45 @@ def refuses(p: GemmShape) -> str:
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
-def threads(tile: Tile) -> int:
-    """Of a block: those of a small tile, or a warpgroup that multiplies and a warp that copies."""
-    return SMALL_THREADS if tile.small else tile.rows // 64 * 128 + 32
-
-
 def scratch(p: GemmShape) -> dict[str, Array]:
     """Sums of parts of k."""
-    return (
-        {"partial": Array((p.batch, PARTS.parts, *PARTS.padded(p)), "float32")} if choose(p) is PARTS else {}
-    )
+    tile = choose(p)
+    if tile is None or tile.parts == 1:
+        return {}
+    return {"partial": Array((p.batch, tile.parts, *tile.padded(p)), "float32")}
 
 
 def defines(p: GemmShape) -> dict[str, int]:
     """The tile, types and layouts, which the compiler has to know."""
     tile = choose(p) or PARTS  # the same for all problems that do not look at it: fewer kernels to compile
     a_turned, b_turned = (letter == "t" for letter in p.layout)
+    by_rows = tile.rows == 64 and tile.parts == 1 and p.out != "fp32" and not p.beta
     return {
-        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
-        **{"SMALL": tile.small, "PARTS": tile.parts, "BAND": BAND, "THREADS": threads(tile)},
+        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": tile.depth, "STAGES": tile.stages},
+        **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
+        **{"PARTS": tile.parts, "BAND": BAND, "THREADS": tile.threads, "BLOCKS": tile.blocks},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"COPIERS": COPIERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
+        **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
     }
 
 
 def columns(p: GemmShape) -> Launch:
     """A cluster for 64 lines of the matrix."""
-    number = matrix(p)
+    number = int(p.m == 1)
     x, v = "ab"[number], "ba"[number]
     lines = p.n if x == "b" else p.m
-    v_beside = p.layout[1 - number] == "tn"[number]
-    v_step = 1 if v_beside else p.pitches[1 - number]
+    v_step = 1 if p.layout[1 - number] == "tn"[number] else p.pitches[1 - number]
     c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
     entries = [np.int64(p.arrays[name].shape[1] * p.pitches["abc".index(name)]) for name in (x, v, "c")]
-    c0 = "c0" if p.beta else "c"  # what is not read
-    args = (
-        x,
-        v,
-        c0,
-        "c",
-        lines,
-        p.k,
-        p.pitches[number],
-        v_step,
-        c_step,
-        *entries,
-        float(p.alpha),
-        float(p.beta),
-    )
+    numbers = (lines, p.k, p.pitches[number], v_step, c_step, *entries, float(p.alpha), float(p.beta))
     parts = parts_of_k(p)
     grid = (ceil_div(lines, 64) * parts, p.batch)
-    return Launch("sum_columns", grid, (COPIERS,), args, cluster=parts, early=True)
+    return Launch("sum_columns", grid, (COPIERS,), (x, v, *c_of(p), *numbers), cluster=parts, early=True)
 
 
-def small(p: GemmShape, tile: Tile) -> Launch:
-    """A block for each tile."""
-    c0 = "c0" if p.beta else "c"  # what is not read
-    args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
-    sums = SMALL_THREADS // 32 * tile.rows * (tile.columns + UNIT) * 4
-    shared = max(tile.stages * tile.step_bytes, sums)
-    return Launch("gemm_small", (tile.clusters(p),), (SMALL_THREADS,), args, shared, early=True)
+def c_of(p: GemmShape) -> tuple[str, str]:
+    """The buffers of c0 and c; without beta, the first one is not read."""
+    return "c0" if p.beta else "c", "c"
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
@@ -211,31 +247,39 @@ def operand(p: GemmShape, name: str) -> TensorMap:
     return TensorMap(name, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
 
 
-def in_parts(p: GemmShape) -> list[Launch]:
-    """As many blocks as there is room for, and a launch that adds their sums."""
-    tiles = PARTS.clusters(p)
-    blocks = ceil_div(tiles, ceil_div(tiles, AT_ONCE[1]))  # no more than rounds need
-    args = (operand(p, "a"), operand(p, "b"), "partial", p.m, p.n, p.k, p.batch)
-    shared = PARTS.stages * PARTS.step_bytes
-    rows, columns = PARTS.padded(p)
-    c0 = "c0" if p.beta else "c"  # what is not read
-    sizes = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2])
-    added = ("partial", c0, "c", *sizes, float(p.alpha), float(p.beta))
-    grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), COPIERS),)
-    return [
-        Launch("gemm_parts", (blocks,), (threads(PARTS),), args, shared, early=True),
-        Launch("add_parts", grid, (COPIERS,), added, early=True),
-    ]
+def tiles(p: GemmShape, tile: Tile) -> Launch:
+    """A block for each tile; of a long k, as many blocks as there is room for, and each has several tiles."""
+    blocks, shared = tile.clusters(p), tile.stages * tile.step_bytes
+    sums = "partial" if tile.parts > 1 else "c"  # what is not written
+    sizes, factors = (p.m, p.n, p.k), (float(p.alpha), float(p.beta))
+    if tile.kind == LONG:
+        blocks = ceil_div(blocks, ceil_div(blocks, AT_ONCE[1]))  # no more than rounds need
+        args = (operand(p, "a"), operand(p, "b"), sums, *sizes, p.batch)
+        return Launch("gemm_parts", (blocks,), (tile.threads,), args, shared, early=True)
+    if tile.kind == ANYWHERE:
+        given = ("a", "b", sums, *c_of(p), *sizes, *p.pitches, p.batch, *factors)
+        return Launch("gemm_anywhere", (blocks,), (tile.threads,), given, max(shared, ROWS_BYTES), early=True)
+    of_warps = tile.threads // 32 * tile.rows * (tile.columns + UNIT) * 4  # sums take the place of stages
+    given = ("a", "b", *c_of(p), *sizes, *p.pitches, *factors)
+    return Launch("gemm_small", (blocks,), (tile.threads,), given, max(shared, of_warps), early=True)
+
+
+def added(p: GemmShape, tile: Tile) -> Launch:
+    """The launch that adds sums of parts."""
+    rows, columns = tile.padded(p)
+    numbers = (p.batch * p.m, p.m, p.n, rows * columns, columns, p.pitches[2], float(p.alpha), float(p.beta))
+    grid = (ceil_div(p.batch * p.m * ceil_div(p.n, 4), ADDERS),)
+    return Launch("add_parts", grid, (ADDERS,), ("partial", *c_of(p), *numbers), early=True)
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """One of three ways, or a call."""
+    """One of the ways here, or a call."""
     if by_columns(p):
         return [columns(p)]
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    return [small(p, tile)] if tile.small else [*in_parts(p)]
+    return [tiles(p, tile), added(p, tile)] if tile.parts > 1 else [tiles(p, tile)]
 
 
 VARIANT = Variant(
@@ -247,5 +291,5 @@ VARIANT = Variant(
     parent="gemm/v8_final",
     precision="fp16",
     min_arch=90,
-    idea="small tiles, a long k shared through memory, and rows times matrices; otherwise v8",
+    idea="small tiles, lines that start anywhere, a long k shared through memory, and rows times matrices",
 )

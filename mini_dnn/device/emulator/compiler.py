@@ -40,6 +40,7 @@ GCC_FLAGS = (
     "-fno-unswitch-loops",  # doubles the time for kernels with long unrolled loops, and gains nothing in any
     "--param=avoid-fma-max-bits=0",  # on AMD, GCC does not fuse a * b + c in sums unless told to
     "-fno-extern-tls-init",  # shared arrays have no constructors
+    "-fno-gnu-unique",  # a shared array of an inline function is the library's own
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
 )

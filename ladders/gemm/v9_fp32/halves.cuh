@@ -1,0 +1,66 @@
+// Part of kernel.cu: factors, and two halves for a float.
+
+// The power of two that brings a magnitude, given as the bits of a float, into the range from 2^14 to below 2^15.
+__device__ __forceinline__ float factor_of(unsigned largest) {
+  const int exponent = int(largest >> 23) - 127;
+  if (largest == 0) return 1.0f;
+  if (exponent < -104 || exponent > 114) return __uint_as_float(0x7fc00000);  // NaN: see Hazards
+  return __uint_as_float(unsigned(127 + 14 - exponent) << 23);
+}
+
+// The largest magnitude of a line and the least one that is not zero, as bits of floats.
+struct Range {
+  unsigned largest = 0, least = ~0u;
+  __device__ __forceinline__ void add(float x) {
+    const unsigned magnitude = __float_as_uint(x) & 0x7fffffffu;
+    largest = max(largest, magnitude);
+    if (magnitude != 0) least = min(least, magnitude);
+  }
+  __device__ __forceinline__ void add(const Range& other) {
+    largest = max(largest, other.largest);
+    least = min(least, other.least);
+  }
+  __device__ __forceinline__ Range of_lane(int mask) const {  // the range of the lane whose number differs in `mask`
+    Range other;
+    other.largest = __shfl_xor_sync(~0u, largest, mask);
+    other.least = __shfl_xor_sync(~0u, least, mask);
+    return other;
+  }
+  __device__ __forceinline__ bool is_wide() const { return largest != 0 && (largest >> 23) - (least >> 23) > SPREAD; }
+};
+
+// Splits eight elements into eight high halves and eight low ones.
+__device__ __forceinline__ void split(const float (&x)[8], const float (&factor)[8], uint4& high, uint4& low) {
+  unsigned h[4], l[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float u = x[2 * i] * factor[2 * i], v = x[2 * i + 1] * factor[2 * i + 1];
+    h[i] = ptx::pack_halves(u, v);
+    const float2 near = ptx::unpack_halves(h[i]);
+    l[i] = ptx::pack_halves(u - near.x, v - near.y);
+  }
+  high = make_uint4(h[0], h[1], h[2], h[3]);
+  low = make_uint4(l[0], l[1], l[2], l[3]);
+}
+
+// Loads eight elements from x on. Only `left` of them exist (it may be negative); the others are zero.
+__device__ __forceinline__ void read(const float* x, int left, bool quads, float (&to)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i += 4) {
+    if (quads && i + 3 < left) {
+      const float4 four = *reinterpret_cast<const float4*>(x + i);
+      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+    } else {
+#pragma unroll
+      for (int j = i; j < i + 4; j++) to[j] = j < left ? x[j] : 0.0f;
+    }
+  }
+}
+
+// The index of a box: those of a tile follow each other, chunk after chunk, so that a stage is one copy. The first
+// `wide` tiles have WIDE lines, the others 128.
+__device__ __forceinline__ long long place(int box, int chunk, int chunks, int wide) {
+  const int narrow_from = wide * (WIDE / 64), size = box < narrow_from ? WIDE / 64 : 2;
+  const int first = box < narrow_from ? box / size * size : narrow_from + (box - narrow_from) / size * size;
+  return (long long)first * chunks + chunk * size + (box - first);
+}

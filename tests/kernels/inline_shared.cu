@@ -1,0 +1,9 @@
+// A shared array of a function that is no template, in libraries that differ in what the function does.
+__device__ __forceinline__ void reverse(int* x) {
+  __shared__ int held[32];
+  held[threadIdx.x] = x[threadIdx.x] + ADDED;
+  __syncthreads();
+  x[threadIdx.x] = held[31 - threadIdx.x];
+}
+
+extern "C" __global__ void turn(int* x) { reverse(x); }
