@@ -1,4 +1,4 @@
-"""Results that are what they are by chance: of variables that nobody set."""
+"""Results that are what they are by chance: of variables that nobody set, and of lanes that are not there."""
 
 from __future__ import annotations
 
@@ -52,6 +52,31 @@ def by_chance(
     except (DeviceError, LaunchError):
         return None  # nothing else may be compiled here
     return None if same else _finding(own)
+
+
+def by_absent_lanes(
+    device: CheckedEmulator,
+    part: Callable[[int], Planned],
+    problem: Any,
+    operation: Operation,
+    arrays: Arrays,
+) -> Finding | None:
+    """A shuffle from a lane that was not there, if results depend on its value: each order has its own."""
+    noted = device.undefined
+    if noted is None:
+        return None
+    outputs = []
+    try:
+        for order in (0, 1):
+            device.set_schedule(order, 0)
+            outputs.append(run_plans(part, problem, arrays, device).outputs)
+    except LaunchError:
+        return noted
+    finally:
+        device.set_schedule(0, 0)
+    first, second = outputs
+    same = _same(operation, problem, arrays, first, second, part(problem.batch).precision)
+    return None if same else noted
 
 
 def _finding(own: Sequence[tuple[str, Place]]) -> Finding:

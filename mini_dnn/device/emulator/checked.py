@@ -27,6 +27,7 @@ from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
 from mini_dnn.device.emulator.explain_cluster import explain_cluster
+from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
@@ -62,6 +63,8 @@ DETAILS = (  # Detail in runtime/checked/shadow.h
     "after free",
     "freed twice",
     "not allocated",
+    "kept",
+    "no function",
 )
 
 
@@ -90,6 +93,7 @@ class CheckedEmulator(EmulatorDevice):
     """
 
     checked = True
+    judged_only = False  # run no library that the grader has not judged
 
     def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
         super().__init__(threads=1, ucontext=ucontext)
@@ -117,8 +121,11 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_base.restype = ctypes.c_uint64
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
+        self._judged: dict[Path, Judged | None] = {}
         self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
+        # the first shuffle from a lane that was not there: a mistake if results depend on the value
+        self.undefined: Finding | None = None
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
         self.description += ", checked"
 
@@ -127,6 +134,9 @@ class CheckedEmulator(EmulatorDevice):
         module = super().compile(source, defines)
         if module.path not in self._symbols:
             self._symbols[module.path] = read_symbols(module.path)
+            self._judged[module.path] = judged = Judged.of(module.path)
+            if judged is None and self.judged_only:
+                raise DeviceError(f"the machine code of {source} was not judged; this is a bug in mini_dnn")
         base, symbols = self._base(module), self._symbols[module.path]
         self._lib.emulator_unwatch(base + symbols.data[0], base + symbols.data[1])
         for variable in symbols.variables:
@@ -187,12 +197,24 @@ class CheckedEmulator(EmulatorDevice):
         )
         target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
         target.shared_count = len(symbols.shared)
+        judged = self._judged[module.path]
+        if judged is not None:
+            judged.fill(target)
         self._lib.emulator_target(target)
         for address in read_only_and_not(module.source, kernel, args):
             self._lib.emulator_read_only(address)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        try:
+            super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        finally:
+            self._note_undefined(module, kernel)
+
+    def _note_undefined(self, module: EmulatorModule, kernel: str) -> None:
+        found = CFailure()
+        if self._lib.emulator_undefined(ctypes.byref(found)) and self.undefined is None:
+            me = Party(None, tuple(found.block), tuple(found.thread))
+            self.undefined = explain_warp(found.text.decode(errors="replace"), module.source, kernel, me)
 
     @contextmanager
     def zeros(self) -> Iterator[None]:

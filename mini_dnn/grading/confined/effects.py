@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mini_dnn.grading.confined.disassembly import Instruction, Memory
-from mini_dnn.grading.confined.values import MASK, NAMES, STACK, State, Value, number, unknown
+from mini_dnn.grading.confined.values import (
+    MASK,
+    NAMES,
+    STACK,
+    WORD,
+    State,
+    Unknown,
+    Value,
+    number,
+    unknown,
+)
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
@@ -15,6 +25,10 @@ VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes, of a hook that is told a number of them
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
+THUNK = "__x86_indirect_thunk_"  # by way of which functions are called by pointers
+PLACE = unknown("start", "rdi")
+TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
+SAVED = tuple(unknown("start", name) for name in CALLEE_SAVED)
 
 
 @dataclass(frozen=True)
@@ -23,6 +37,14 @@ class Image:
 
     constants: Sequence[tuple[int, int]]  # from, to
     functions: frozenset[int]  # where they begin
+    taken: frozenset[int] = frozenset()  # those that a pointer may lead to
+    careless: frozenset[int] = frozenset()  # those that may leave other values than they have found
+
+    def is_kept_by(self, called: Instruction) -> bool:
+        """Whether a function of the kernel file leaves saved registers and kept slots as they are."""
+        if called.target_name.startswith(THUNK):
+            return not self.careless & self.taken
+        return called.target not in self.careless
 
     def is_constant(self, place: int) -> bool:
         """Whether nobody can write there."""
@@ -36,6 +58,8 @@ def hook_bytes(name: str) -> int | None:
         return RANGE
     if name in ("_ZN8emulator9note_readEPKvm", "_ZN8emulator10note_writeEPKvm"):
         return RANGE
+    if name in ("__tsan_vptr_read", "__tsan_vptr_update"):
+        return WORD
     for start in ("__tsan_read", "__tsan_write", "__tsan_unaligned_", "__tsan_volatile_"):
         if name.startswith(start):
             digits = "".join(c for c in name[len(start) :] if c.isdigit())
@@ -47,7 +71,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     """What is known after an instruction."""
     name, operands = one.name, one.operands
     if name.startswith("call"):
-        return _call(one, state)
+        return _call(one, state, image)
     if name.startswith(("push", "pop")) and not name.startswith("popcnt"):
         return _push_or_pop(one, state)
     if name.startswith(("j", "nop", "cmp", "test", "prefetch", "endbr", "ret", "ud2")) or not operands:
@@ -155,16 +179,25 @@ def calls_kernel_code(one: Instruction) -> bool:
     elsewhere = one.target_name.endswith("@plt") or one.target_name.startswith(
         ("_ZN8emulator", "_ZZN8emulator")
     )
-    return one.name.startswith("call") and not elsewhere
+    return one.name.startswith("call") and (not elsewhere or one.target_name.startswith(THUNK))
 
 
-def _call(one: Instruction, state: State) -> None:
+def kept_slots(state: State) -> dict[tuple[Unknown, int], tuple[Value, int]]:
+    """What the runtime lets nobody write to, of the stack: saved registers, and the place of a result."""
+    return {
+        at: (value, size)
+        for at, (value, size) in state.slots.items()
+        if at[0] is TOP.terms[0][0] and size == WORD and (value is PLACE or value in SAVED)
+    }
+
+
+def _call(one: Instruction, state: State, image: Image) -> None:
     name = one.target_name
     size = hook_bytes(name) if name.endswith("@plt") else None
     if size is not None:
         count = state.registers["rsi"]
         whole = min(count.constant, RANGE) if size == RANGE and not count.terms else size
-        place = state.registers["rdi"], "write" in name
+        place = state.registers["rdi"], "write" in name or "update" in name
         state.told[place] = max(whole, state.told.get(place, 0))
         state.fresh += 1
     elif not name.startswith(("__ubsan_", "__tls_get_addr@plt", "__tsan_func_")):
@@ -172,9 +205,10 @@ def _call(one: Instruction, state: State) -> None:
         state.fresh = 0
     array = state.registers["rdi"]
     left: tuple[str, ...] = CALLER_SAVED
-    if calls_kernel_code(one):  # what is saved may lie beside its variables
-        state.slots.clear()
-        left += CALLEE_SAVED
+    if calls_kernel_code(one):  # it may have a pointer to a variable of this one, and write beside that
+        keeps = image.is_kept_by(one)
+        state.slots = kept_slots(state) if keeps else {}
+        left += () if keeps else CALLEE_SAVED
     for register in left:
         state.write(register, unknown("left by", one.at, register))
     if name == "__tls_get_addr@plt":

@@ -33,6 +33,14 @@ void compare_tiles(void* const* arguments, unsigned arrived) {
   }
 }
 
+void describe(Failure& found, unsigned lane, unsigned source) {
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[lane]->wait;
+  const char* state = wait.mask >> source & 1 ? lane_state(source) : "the mask does not name";
+  snprintf(found.text, sizeof found.text,
+           "%s (%s:%u) with mask 0x%08x gives lane %u the value of lane %u, which %s: the value is undefined",
+           wait.name, wait.site.file_name(), wait.site.line(), wait.mask, lane, source, state);
+}
+
 }  // namespace
 
 const char* lane_state(unsigned lane) {
@@ -53,11 +61,24 @@ void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site) {
 }
 
 void note_absent(unsigned lane, unsigned source) {
-  const Fiber& f = *this_worker->warps[linear_thread / WARP].fibers[lane];
-  threadIdx = f.thread;  // whose place is noted
-  const char* state = f.wait.mask >> source & 1 ? lane_state(source) : "the mask does not name";
-  fail_warp("%s (%s:%u) with mask 0x%08x gives lane %u the value of lane %u, which %s: the value is undefined",
-            f.wait.name, f.wait.site.file_name(), f.wait.site.line(), f.wait.mask, lane, source, state);
+  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;  // whose place is noted
+  Failure found;
+  describe(found, lane, source);
+  fail_warp("%s", found.text);
+}
+
+// Whether it counts shows in the outputs, which differ then: each order has another value.
+void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source) {
+  constexpr uint16_t VALUES[] = {0x7fc5, 0x7b7f,
+                                 0xfb7f};  // by two bytes: NaN of all types, a large number, its negative
+  for (size_t i = 0; i < bytes; i += sizeof VALUES[0])
+    memcpy(static_cast<char*>(value) + i, &VALUES[int(schedule())], sizeof VALUES[0]);
+  if (the_check.undefined.text[0]) return;
+  const uint3 me = threadIdx;
+  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;
+  describe(the_check.undefined, lane, source);
+  note_place(the_check.undefined);
+  threadIdx = me;
 }
 
 }  // namespace emulator

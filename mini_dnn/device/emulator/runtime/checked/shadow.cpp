@@ -276,6 +276,7 @@ void emulator_forget(uint32_t since) {
 void emulator_target(const Target* target) {
   the_check.target = *target;
   the_check.read_only.clear();
+  start_calls();
 }
 
 // A buffer of the next launch that it is given twice: read-only by one pointer, and by another one not.
@@ -285,6 +286,13 @@ void emulator_read_only(const char* start) { the_check.read_only.push_back(start
 uint64_t emulator_base(void* address) {
   Dl_info info;
   return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
+}
+
+// Whether a shuffle has left a value undefined since this was asked last, and which one did first.
+int emulator_undefined(Failure* failure) {
+  *failure = the_check.undefined;
+  the_check.undefined.text[0] = 0;
+  return failure->text[0] != 0;
 }
 
 void emulator_finding(Finding* finding) {
