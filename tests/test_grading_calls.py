@@ -92,6 +92,25 @@ HONEST = {  # and what x[0] is afterwards, with n = 3
         "x[i] = f(4, x).a[n % 6]",
         5,
     ),
+    "structures that are cleared": (
+        "struct P { float a[100]; int k; };",
+        "__shared__ P s[2]; s[n & 1] = {}; s[0] = P{{1}}; ((P*)x)[n] = P{}; ((P*)x)[2] = s[0]; x[i] = s[1].a[n] + s[0].a[0]",
+        1,
+    ),
+    "a structure of zeros to a structure in memory": (
+        "struct P { float a[24]; };\n"
+        "__device__ P f(int n) { if (n < 1) return {{1, 2, 3}}; P p = f(n - 1); p.a[n] += 1; return p; }",
+        "((P*)x)[2] = f(n); x[i] = x[50] + x[51]",
+        5,
+    ),
+    "an end that is not reached": (
+        ALONE
+        + " __device__ void g(float* p) { *p = 1; }\n"
+        + ALONE
+        + " __device__ void f(float* p, int k) { if (k < 4) { *p = k; return; } g(p); __builtin_unreachable(); }",
+        "f(x + i, n)",
+        3,
+    ),
     "rays that are followed": (
         "struct V { float x, y, z; };\nstruct Hit { V at, color; float t; int id; };\nstruct Ray { V from, to; };\n"
         "__device__ V add(V a, V b) { return {a.x + b.x, a.y + b.y, a.z + b.z}; }\n"
@@ -112,6 +131,13 @@ WILD = {  # what the machine code does not forbid, and checked mode has to tell
         "((void (*)(float*))((char*)(void*)&f + 12 + (n & 1)))(x + i)",
     ),
     "a call by a number": ("", "((void (*)(float*))(size_t)n)(x + i)"),
+    "an end that is reached": (
+        ALONE
+        + " void g(float* p) { *p = 1; }\n"
+        + ALONE
+        + " void f(float* p, int k) { if (k > 4) { *p = k; return; } g(p); __builtin_unreachable(); }",
+        "f(x + i, n)",
+    ),
     "a virtual function of one's own": (
         "struct V { virtual void f() {} };",
         "void* t[3] = {x, x, x}; V* v = (V*)malloc(8); *(void***)v = t; v->f()",
@@ -147,7 +173,7 @@ def test_where_a_call_leads_is_looked_at(name: str, tmp_path: Path) -> None:
     judged(*WILD[name], tmp_path)
     with pytest.raises(
         KernelError,
-        match=r"out-of-bounds: (call by a pointer that leads to no function|a thread writes 8 bytes beyond its|write of x\[4096\])",
+        match=r"(fault: __builtin_unreachable|out-of-bounds: call by a pointer that leads to no function|a thread writes 8 bytes beyond its|write of x\[4096\])",
     ):
         launched(tmp_path)
 

@@ -66,6 +66,7 @@ CURES = {
     "not allocated": "free or delete exactly the pointers that malloc or new returned",
     "no function": "call functions by their names, or by pointers that were set to functions of the kernel "
     "file; virtual functions need an object that its constructor has made",
+    "unreachable": "let every path return a value, and check why a thread takes this one",
     "fault": "check how the index or pointer on this line is computed",
 }
 
@@ -206,6 +207,7 @@ def explain_fault(fault: Fault) -> Finding:
         "race": _race,
         "uninitialised": _uninitialised,
         "misaligned": _misaligned,
+        "fault": lambda f: Finding(f.kind, f.type, f.kernel, f.own, cure=CURES["unreachable"]),
     }
     found = make[fault.kind](fault)
     return replace(

@@ -48,6 +48,7 @@ KINDS = {
     7: "uninitialised",
     8: "out-of-bounds",
     9: "out-of-bounds",
+    10: "fault",
     20: "async",
     21: "cluster",
 }

@@ -23,6 +23,7 @@ from mini_dnn.grading.confined.effects import (
     apply,
     calls_kernel_code,
     kept_slots,
+    repeated_bytes,
     stored_bytes,
 )
 from mini_dnn.grading.confined.followed import Call, Followed, Unseen
@@ -69,6 +70,8 @@ NEVER_RETURN = (
     "_ZN8emulator4failEPKcz@plt",
     "_ZN8emulator14fail_assertionEPKcS1_j@plt",
     "_ZN8emulator9fail_warpEPKcz@plt",
+    "__ubsan_handle_builtin_unreachable@plt",
+    "__ubsan_handle_missing_return@plt",
 )
 MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these functions do not return
 
@@ -208,9 +211,10 @@ class _Follower:
             return True
         if writes and one.name.startswith("mov") and one.operands[0] in UNSET:
             return True
-        if state.was_told(place, writes):
+        count = repeated_bytes(one, state) if one.repeated.startswith("rep") else 1
+        if state.was_told(place, writes, count):
             return True
-        if writes and self._is_of_result(one, place):
+        if writes and self._is_of_result(one, place, count):
             return True
         if self._instrumented and state.fresh and not one.repeated and not self._is_kept(one, state):
             state.fresh -= 1  # the address may be worked out in another way than the hook's
@@ -238,13 +242,14 @@ class _Follower:
             return True
         if self._instrumented and self._is_passed(one):
             return True
-        return self._found.returned > 0 and self._is_of_result(one, place)
+        return self._found.returned > 0 and self._is_of_result(one, place, count)
 
-    def _is_of_result(self, one: Instruction, place: Value) -> bool:
+    def _is_of_result(self, one: Instruction, place: Value, count: int) -> bool:
         """Whether it is in a structure that the function returns: callers are looked at for its size."""
-        if place.terms != PLACE.terms or one.repeated or place.constant >= MOST_FRAME:
+        end = place.constant + max(count, stored_bytes(one))
+        if place.terms != PLACE.terms or end > MOST_FRAME:
             return False
-        self._found.returned = max(self._found.returned, place.constant + stored_bytes(one))
+        self._found.returned = max(self._found.returned, end)
         return True
 
     def _is_kept(self, one: Instruction, state: State) -> bool:

@@ -23,6 +23,7 @@ CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
 VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes, of a hook that is told a number of them
+MOST_REPEATED = 1 << 16  # bytes of one instruction: the compiler calls a function for more
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
 THUNK = "__x86_indirect_thunk_"  # by way of which functions are called by pointers
@@ -80,6 +81,8 @@ def apply(one: Instruction, state: State, image: Image) -> None:
         return None
     target = operands[-1]
     value = _value(one, state, image)
+    if one.repeated.startswith("rep"):
+        return _repeat(one, state)
     if isinstance(target, Memory):
         state.store(state.address(target), value or unknown("stored", one.at), stored_bytes(one))
     elif target.startswith("%"):
@@ -132,6 +135,12 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
 
 def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
+
+
+def repeated_bytes(one: Instruction, state: State) -> int:
+    """How many bytes an instruction uses that is repeated as often as rcx says."""
+    count = state.registers["rcx"]
+    return RANGE if count.terms else min(count.constant * SIZES.get(one.name[-1], 1), RANGE)
 
 
 def stored_bytes(one: Instruction) -> int:
@@ -213,6 +222,20 @@ def _call(one: Instruction, state: State, image: Image) -> None:
         state.write(register, unknown("left by", one.at, register))
     if name == "__tls_get_addr@plt":
         state.write("rax", unknown("shared", array))
+
+
+def _repeat(one: Instruction, state: State) -> None:
+    """What a block that was cleared or copied leaves in registers: its end, if its size is known."""
+    whole = repeated_bytes(one, state)
+    if whole <= MOST_REPEATED:
+        state.store(state.registers["rdi"], unknown("stored", one.at), whole)
+    else:
+        state.slots.clear()
+    for register in ("rdi", "rsi") if one.name.startswith("movs") else ("rdi",):
+        end = state.registers[register].plus(number(whole))
+        state.write(register, end if whole <= MOST_REPEATED else unknown("made", one.at, register))
+    for register in ("rcx",) if one.name.startswith(("stos", "movs")) else ("rcx", "rsi", "rax"):
+        state.write(register, unknown("made", one.at, register))
 
 
 def _push_or_pop(one: Instruction, state: State) -> None:

@@ -224,8 +224,8 @@ def _check_returned(
     if found:
         raise CompileError(
             f"FORBIDDEN: {functions[found.function].name} calls a function that returns a structure "
-            f"({found.call.one.text.strip()}), and the place for it is not known to have room; call the "
-            "function by its name, and do not cast it"
+            f"({found.call.one.text.strip()}), and the place for it is not known to have room; assign the "
+            "result to a local variable, call the function by its name, and do not cast it"
         )
 
 

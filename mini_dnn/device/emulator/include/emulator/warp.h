@@ -138,6 +138,14 @@ inline unsigned __match_any_sync(unsigned mask, T value, emulator::Site site = e
   return record.result;
 }
 
+template <class T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* same, emulator::Site site = emulator::Site::current()) {
+  emulator::Match<T> record{value, 0};
+  emulator::warp_barrier(mask, &record, emulator::match_all<T>, "__match_all_sync", site);
+  *same = record.result == mask;
+  return *same ? mask : 0;
+}
+
 #define EMULATOR_REDUCE(name, fold)                                                                   \
   template <class T>                                                                                  \
   inline T name(unsigned mask, T value, emulator::Site site = emulator::Site::current()) {            \

@@ -73,10 +73,11 @@ enum class FindingKind : int {
   uninitialised,
   subscript,
   misaligned,
-  local,  // out of bounds, of an array of the thread's own
-  unset,  // a register or fragment that is used before it is set
-  stack,  // on a thread's stack, but not a variable; `detail` says where
-  freed,  // out of bounds, of memory of the heap; `detail` says why
+  local,        // out of bounds, of an array of the thread's own
+  unset,        // a register or fragment that is used before it is set
+  stack,        // on a thread's stack, but not a variable; `detail` says where
+  freed,        // out of bounds, of memory of the heap; `detail` says why
+  unreachable,  // what no thread may reach; `type` says it in words
   async = 20,
   cluster = 21
 };
