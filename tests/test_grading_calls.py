@@ -111,6 +111,12 @@ HONEST = {  # and what x[0] is afterwards, with n = 3
         "f(x + i, n)",
         3,
     ),
+    "a structure by value, changed by a recursion": (
+        "struct P { float a[6]; };\n"
+        "__device__ P f(P p, int n) { p.a[0] += n; if (n == 0) return p; P q = f(p, n - 1); q.a[1] += 1; return q; }",
+        "P p = {}; p = f(p, n); x[i] = p.a[0] + p.a[1]",
+        9,
+    ),
     "rays that are followed": (
         "struct V { float x, y, z; };\nstruct Hit { V at, color; float t; int id; };\nstruct Ray { V from, to; };\n"
         "__device__ V add(V a, V b) { return {a.x + b.x, a.y + b.y, a.z + b.z}; }\n"
@@ -137,6 +143,14 @@ WILD = {  # what the machine code does not forbid, and checked mode has to tell
         + ALONE
         + " void f(float* p, int k) { if (k > 4) { *p = k; return; } g(p); __builtin_unreachable(); }",
         "f(x + i, n)",
+    ),
+    "an object with another table": (
+        "struct A { virtual void f(float* p) { *p = 1; } };\nstruct B : A { int k; void f(float* p) override { p[1] = k; } };",
+        "B b; b.k = n; void* t[4] = {x, x, x}; void** p = t; memcpy((void*)&b, &p, 8); A* a = &b; a->f(x)",
+    ),
+    "a pointer to a member that is none": (
+        "struct A { float k; float f() { return k; } };",
+        "float (A::*p)() = &A::f; long v[2] = {(long)x, 0}; memcpy(&p, v, 16); A a = {1}; x[i] = (a.*p)()",
     ),
     "a virtual function of one's own": (
         "struct V { virtual void f() {} };",

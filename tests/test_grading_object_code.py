@@ -120,6 +120,38 @@ CHEATS = {  # before the kernel, and what it does
         f"{{ g(p); __builtin_unreachable(); }}\n{ALONE} void g(float* p) {{ *p = 1; }}",
         "f(x + i)",
     ),
+    "branches that are kept": (
+        f'__attribute__((indirect_branch("keep"))) {ALONE} void f(float* p, long n) {{ ((void (*)(float*))n)(p); }}',
+        "f(x + i, n)",
+    ),
+    "returns by another way": (
+        '__attribute__((function_return("thunk"), noipa)) void f(float* p) { *p = 1; }',
+        "f(x + i)",
+    ),
+    "another convention": (
+        "struct P { float a[24]; };\n__attribute__((ms_abi, noipa)) P f(float s) { return {{s, s, s}}; }",
+        "((__attribute__((ms_abi)) void (*)(float*, float))f)(x + n, 1.0f)",
+    ),
+    "constants as a function": (
+        "const unsigned char code[] = {0xc3, 0xc3, 0xc3, 0xc3};",
+        "((void (*)(float*))(void*)code)(x)",
+    ),
+    "an own way of calls": (
+        'extern "C" void __x86_indirect_thunk_rax() {}',
+        "void (*volatile p)(float*) = (void (*)(float*))x; p(x)",
+    ),
+    "another name in parentheses": (
+        '__attribute__((weakref(("__cxa_guard_release")))) static void f(long long*);',
+        "f((long long*)(x + n)), x[i] += 1",
+    ),
+    "a destructor of a thread's object": (
+        "struct A { float* p = nullptr; ~A() { *(volatile float*)16 = 1; } };\nthread_local A a;",
+        "a.p = x; x[i] = *a.p",
+    ),
+    "an object of another class": (
+        "struct A { virtual ~A() {} }; struct B : A { int k[9]; };",
+        "A* a = (A*)x; B* b = dynamic_cast<B*>(a); b->k[n] = 1",
+    ),
     "another return address": (
         f"{ALONE} void f(long n) {{ *((void**)__builtin_frame_address(0) + 1) = "
         "(char*)__builtin_return_address(0) + n; }",
@@ -464,6 +496,13 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
         ALONE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
         "long own = 0; f(&own, 48 + n, 0); x[i] = own",
     ),
+    "by an argument list": (
+        "#include <stdarg.h>\nstruct V { unsigned gp, fp; char *over, *save; };\nstruct B { double a[4]; };\n"
+        + ALONE
+        + " double f(float* x, ...) { va_list ap; va_start(ap, x); ((V*)ap)->over = (char*)(x + 6000); B b = va_arg(ap, B); va_end(ap); return b.a[2]; }",
+        "x[i] = f(x, 1, 2.0)",
+    ),
+    "by clearing": ("#include <new>\nstruct P { float a[100]; };", "new (x + 4000) P{}; x[i] += 1"),
     "by a second result": ("", "frexpf(x[i], (int*)(x + 5000 + n))"),
     "by sine and cosine": ("", "sincosf(x[i], x + i, x - 8 * n)"),
     "by freeing": ("", "x[i] += 1; free(x + 4 * n)"),

@@ -79,7 +79,7 @@ X86_BLOCKS = tuple(
 X86_CALLS = ("-mindirect-branch=thunk-extern", "-mindirect-branch-register", "-fcf-protection=none")
 X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as /proc/cpuinfo names its parts
 GCC_CHECKS = (
-    "-fsanitize=thread,bounds,alignment,object-size,unreachable,return",
+    "-fsanitize=thread,bounds-strict,alignment,object-size,unreachable,return",
     "-Wuninitialized",  # build.py reads these
     "-Wmaybe-uninitialized",
     "--param=tsan-distinguish-volatile=1",

@@ -207,7 +207,9 @@ class _Follower:
         if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and what is not known
             return False
         if place.on_stack:
-            self._found.is_careless |= writes and _is_above(place)
+            if writes and _is_above(place):
+                self._found.is_careless |= place.terms != TOP.terms
+                self._found.above = max(self._found.above, place.constant + stored_bytes(one) - RETURN_BYTES)
             return True
         if writes and one.name.startswith("mov") and one.operands[0] in UNSET:
             return True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mini_dnn.grading.confined.disassembly import Instruction, Memory
 from mini_dnn.grading.confined.values import (
@@ -40,16 +40,33 @@ class Image:
     functions: frozenset[int]  # where they begin
     taken: frozenset[int] = frozenset()  # those that a pointer may lead to
     careless: frozenset[int] = frozenset()  # those that may leave other values than they have found
+    above: Mapping[int, int] = field(
+        default_factory=dict
+    )  # of others: bytes of their callers' that they write
 
-    def is_kept_by(self, called: Instruction) -> bool:
+    def called(self, one: Instruction) -> frozenset[int]:
+        """Functions that an instruction may call, or go on to."""
+        if one.target is None:
+            return frozenset()
+        return self.taken if one.target_name.startswith(THUNK) else frozenset([one.target])
+
+    def is_kept_by(self, one: Instruction, state: State) -> bool:
         """Whether a function of the kernel file leaves saved registers and kept slots as they are."""
-        if called.target_name.startswith(THUNK):
-            return not self.careless & self.taken
-        return called.target not in self.careless
+        called, top = self.called(one), state.registers["rsp"]
+        most = max((self.above.get(at, 0) for at in called), default=0)
+        if self.careless & called or (most and top.terms != TOP.terms):
+            return False
+        first = signed(top.constant)
+        return not any(first < at + WORD and at < first + most for _, at in kept_slots(state))
 
     def is_constant(self, place: int) -> bool:
         """Whether nobody can write there."""
         return any(first <= place < last for first, last in self.constants)
+
+
+def signed(constant: int) -> int:
+    """A constant of a value as a distance."""
+    return constant - (MASK + 1) if constant >> 63 else constant
 
 
 def hook_bytes(name: str) -> int | None:
@@ -215,7 +232,7 @@ def _call(one: Instruction, state: State, image: Image) -> None:
     array = state.registers["rdi"]
     left: tuple[str, ...] = CALLER_SAVED
     if calls_kernel_code(one):  # it may have a pointer to a variable of this one, and write beside that
-        keeps = image.is_kept_by(one)
+        keeps = image.is_kept_by(one, state)
         state.slots = kept_slots(state) if keeps else {}
         left += () if keeps else CALLEE_SAVED
     for register in left:

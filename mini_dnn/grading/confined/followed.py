@@ -43,8 +43,10 @@ class Followed:
         Of functions that may do the same; those by a pointer are looked at as they are made.
     saved, places
         Bytes from where the stack begins to the slots of saved registers, and of the place of its result.
+    above
+        Bytes of its caller's part of the stack that it writes: arguments that no register holds.
     is_careless
-        Whether it may leave saved registers, or its caller's part of the stack, other than they were.
+        Whether it may leave saved registers other than they were, or writes an unknown part of its caller's.
     """
 
     unseen: list[Unseen] = field(default_factory=list)
@@ -52,4 +54,5 @@ class Followed:
     calls: dict[int, Call] = field(default_factory=dict)  # by their places
     saved: set[int] = field(default_factory=set)
     places: set[int] = field(default_factory=set)
+    above: int = 0
     is_careless: bool = False

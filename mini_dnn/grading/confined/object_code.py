@@ -141,28 +141,33 @@ def _judged(library: Path, functions: Mapping[int, Function], image: Image, fill
 def _followed(functions: Mapping[int, Function], image: Image) -> dict[int, Followed]:
     """All functions, until it is known which of them may change registers or arguments of their callers."""
     followed = {at: _check(function, image) for at, function in functions.items()}
-    while careless := _careless(followed, functions, image) - image.careless:
-        image = replace(image, careless=image.careless | careless)
+    while True:
+        careless, above = _changes(followed, functions, image)
+        if (careless, above) == (image.careless, image.above):
+            return followed
+        image = replace(image, careless=careless, above=above)
         for at, function in functions.items():
-            if any(
-                not image.is_kept_by(one) for one in function.code if one.name.startswith(("call", "jmp"))
-            ):
+            if any(image.called(one) & (careless | above.keys()) for one in function.code):
                 followed[at] = _check(function, image)
-    return followed
 
 
-def _careless(followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image) -> set[int]:
-    """Those that are, and those that end by going on to one that is."""
-    return {
-        at
-        for at, function in functions.items()
-        if followed[at].is_careless
-        or any(
-            one.name.startswith("jmp") and not image.is_kept_by(one)
-            for one in function.code
-            if one.target_name.startswith(THUNK) or one.target in functions
-        )
-    }
+def _changes(
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image
+) -> tuple[frozenset[int], dict[int, int]]:
+    """Functions that are careless, and what others write of their callers': they, or where they go on to."""
+    careless = image.careless | {at for at, one in followed.items() if one.is_careless}
+    above = {at: one.above for at, one in followed.items()}
+    leaves = [
+        (at, image.called(one))
+        for at, f in functions.items()
+        for one in f.code
+        if one.name.startswith("jmp") and image.called(one) & functions.keys() - {at}
+    ]
+    for _ in leaves:  # each may go on to the next
+        careless |= {at for at, called in leaves if called & careless}
+        for at, called in leaves:
+            above[at] = max(above[at], *(above.get(other, 0) for other in called))
+    return careless, {at: most for at, most in above.items() if most}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME
-from mini_dnn.grading.confined.effects import PLACE, TOP
+from mini_dnn.grading.confined.effects import PLACE, TOP, signed
 from mini_dnn.grading.confined.followed import Call, Followed
 from mini_dnn.grading.confined.values import MASK, WORD
 
@@ -44,7 +44,7 @@ def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Mis
 
 def kept_offsets(function: Followed, room: int) -> set[int]:
     """Where a function's frame holds what nobody else may change: bytes from where its stack begins."""
-    return {_signed(at & MASK) for at in function.saved | (function.places if room else set())}
+    return {signed(at & MASK) for at in function.saved | (function.places if room else set())}
 
 
 def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
@@ -74,12 +74,8 @@ def _fits(call: Call, needed: int, kept: set[int]) -> bool:
         return place.constant + needed <= MOST_FRAME
     if not place.on_stack or place.terms != top.terms:
         return False
-    end = _signed(FRAME.constant) if top.terms == TOP.terms else 0
-    start = _signed(place.constant)
+    end = signed(FRAME.constant) if top.terms == TOP.terms else 0
+    start = signed(place.constant)
     if place.terms == TOP.terms and any(start - WORD < at < start + needed for at in kept):
         return False
-    return _signed(top.constant) <= start <= end - needed
-
-
-def _signed(constant: int) -> int:
-    return constant - (MASK + 1) if constant >> 63 else constant
+    return signed(top.constant) <= start <= end - needed
