@@ -40,9 +40,7 @@ class Image:
     functions: frozenset[int]  # where they begin
     taken: frozenset[int] = frozenset()  # those that a pointer may lead to
     careless: frozenset[int] = frozenset()  # those that may leave other values than they have found
-    above: Mapping[int, int] = field(
-        default_factory=dict
-    )  # of others: bytes of their callers' that they write
+    above: Mapping[int, int] = field(default_factory=dict)  # bytes of their callers' that functions write
 
     def called(self, one: Instruction) -> frozenset[int]:
         """Functions that an instruction may call, or go on to."""
