@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.unset import unset_variables
 from mini_dnn.device.finding import CURES, Finding, Party, Place
@@ -62,21 +63,23 @@ def by_absent_lanes(
     arrays: Arrays,
 ) -> Finding | None:
     """A shuffle from a lane that was not there, if results depend on its value: each order has its own."""
-    noted = device.undefined
-    if noted is None:
-        return None
-    outputs = []
-    try:
-        for order in (0, 1):
-            device.set_schedule(order, 0)
-            outputs.append(run_plans(part, problem, arrays, device).outputs)
-    except LaunchError:
-        return noted
-    finally:
-        device.set_schedule(0, 0)
-    first, second = outputs
-    same = _same(operation, problem, arrays, first, second, part(problem.batch).precision)
-    return None if same else noted
+    precision = part(problem.batch).precision
+    for which, noted in enumerate(list(device.undefined)):
+        device.vary_undefined(which)
+        outputs = []
+        try:
+            for order in range(len(SCHEDULES)):
+                device.set_schedule(order, 0)
+                outputs.append(run_plans(part, problem, arrays, device).outputs)
+        except LaunchError:
+            return noted
+        finally:
+            device.vary_undefined(-1)
+            device.set_schedule(0, 0)
+        same = (_same(operation, problem, arrays, outputs[0], one, precision) for one in outputs[1:])
+        if not all(same):
+            return noted
+    return None
 
 
 def _finding(own: Sequence[tuple[str, Place]]) -> Finding:

@@ -199,7 +199,7 @@ class _Run:
             runs = self._runs(planned, others, schedule == self.schedules[0])
             return self._in_order(problem, planned, examples, runs)
 
-        self.device.undefined = None
+        self.device.forget_undefined()
         found = all_schedules(in_order, self.schedules)
         if all(finding.kind in OF_OUTPUTS for finding in found):
             is_wrong = bool(found) and not any(result.finding for result in before)

@@ -125,8 +125,8 @@ class CheckedEmulator(EmulatorDevice):
         self._judged: dict[Path, Judged | None] = {}
         self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
-        # the first shuffle from a lane that was not there: a mistake if results depend on the value
-        self.undefined: Finding | None = None
+        self.undefined: list[Finding] = []  # shuffles from lanes that were not there, by their calls
+        self.forget_undefined()
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
         self.description += ", checked"
 
@@ -213,9 +213,19 @@ class CheckedEmulator(EmulatorDevice):
 
     def _note_undefined(self, module: EmulatorModule, kernel: str) -> None:
         found = CFailure()
-        if self._lib.emulator_undefined(ctypes.byref(found)) and self.undefined is None:
+        while len(self.undefined) < self._lib.emulator_undefined(len(self.undefined), ctypes.byref(found)):
             me = Party(None, tuple(found.block), tuple(found.thread))
-            self.undefined = explain_warp(found.text.decode(errors="replace"), module.source, kernel, me)
+            text = found.text.decode(errors="replace")
+            self.undefined.append(explain_warp(text, module.source, kernel, me))
+
+    def forget_undefined(self) -> None:
+        """Forget which shuffles have left a value undefined: a mistake if results depend on it."""
+        self._lib.emulator_forget_undefined()
+        self.undefined.clear()
+
+    def vary_undefined(self, which: int) -> None:
+        """Let each order have another value of one of those shuffles, and one of the others; -1: of all."""
+        self._lib.emulator_vary_undefined(which)
 
     @contextmanager
     def zeros(self) -> Iterator[None]:

@@ -67,17 +67,26 @@ void note_absent(unsigned lane, unsigned source) {
   fail_warp("%s", found.text);
 }
 
-// Whether it counts shows in the outputs, which differ then: each order has another value.
+// Whether it counts shows in the outputs, which differ then: each order has another value. Where one call is to be
+// found, that of all others stays the same.
 void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source) {
   constexpr uint16_t VALUES[] = {0x7fc5, 0x7b7f,
                                  0xfb7f};  // by two bytes: NaN of all types, a large number, its negative
-  for (size_t i = 0; i < bytes; i += sizeof VALUES[0])
-    memcpy(static_cast<char*>(value) + i, &VALUES[int(schedule())], sizeof VALUES[0]);
-  if (the_check.undefined.text[0]) return;
+  Check& c = the_check;
+  const Fiber& fiber = *this_worker->warps[linear_thread / WARP].fibers[lane];
+  const Site site = fiber.wait.site;
+  size_t at = 0;
+  while (at < c.undefined.size() &&
+         !(c.undefined[at].site.line() == site.line() && !strcmp(c.undefined[at].site.file_name(), site.file_name())))
+    at++;
+  const uint16_t part = VALUES[c.varied < 0 || at == size_t(c.varied) ? int(schedule()) : 0];
+  for (size_t i = 0; i < bytes; i += sizeof part) memcpy(static_cast<char*>(value) + i, &part, sizeof part);
+  if (at < c.undefined.size() || at == MOST_UNDEFINED) return;
+  c.undefined.push_back({site, {}});
   const uint3 me = threadIdx;
-  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;
-  describe(the_check.undefined, lane, source);
-  note_place(the_check.undefined);
+  threadIdx = fiber.thread;
+  describe(c.undefined[at].found, lane, source);
+  note_place(c.undefined[at].found);
   threadIdx = me;
 }
 

@@ -288,12 +288,14 @@ uint64_t emulator_base(void* address) {
   return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
 }
 
-// Whether a shuffle has left a value undefined since this was asked last, and which one did first.
-int emulator_undefined(Failure* failure) {
-  *failure = the_check.undefined;
-  the_check.undefined.text[0] = 0;
-  return failure->text[0] != 0;
+// How many calls of shuffles have left a value undefined since they were forgotten, and one of them.
+int emulator_undefined(int which, Failure* failure) {
+  const auto& all = the_check.undefined;
+  if (which < int(all.size())) *failure = all[which].found;
+  return int(all.size());
 }
+void emulator_forget_undefined() { the_check.undefined.clear(); }
+void emulator_vary_undefined(int which) { the_check.varied = which; }
 
 void emulator_finding(Finding* finding) {
   *finding = the_check.finding;

@@ -180,6 +180,13 @@ struct BlockCheck {
   }
 };
 
+// A call of a shuffle that has given a lane the value of one that was not there.
+struct Undefined {
+  Site site;
+  Failure found;
+};
+constexpr size_t MOST_UNDEFINED = 16;
+
 struct Check : BlockCheck {
   std::vector<Region> watched;  // buffers and variables of modules
   std::vector<Region> regions;  // all of this launch, by address
@@ -205,7 +212,8 @@ struct Check : BlockCheck {
   bool mixed = false;                                 // or blocks of which one waits for another
   bool several = false;                               // either: what was done last need not be of this block
   uint64_t step_limit = ~uint64_t(0);                 // of a block
-  Failure undefined = {};                             // the first value that a shuffle has left so, as text
+  std::vector<Undefined> undefined;                   // values that shuffles have left so, the first of each call
+  int varied = -1;                                    // which of them each order has another value of; -1: all
   // of a cluster
   std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
   BlockCheck aside[MAX_CLUSTER];  // of all blocks but the one that runs
