@@ -6,15 +6,13 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-import numpy as np
 import pytest
+from judged_kernels import ALONE, judged, launched
 from sampling import chosen
 from shipped import CHECKABLE, small_problem
 
-from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import imports
 from mini_dnn.variant import find
@@ -23,13 +21,6 @@ pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
 )
 
-KERNEL = """
-extern "C" __global__ void k(float* x, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) USE;
-}
-"""
-ALONE = "__attribute__((noipa))"  # the emulator ignores noinline
 RETURNS = "struct P { float a[24]; };\n" + ALONE + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }"
 CHEATS = {  # before the kernel, and what it does
     "own hook": ('extern "C" void __tsan_read4(void*) {}', "x[i] += 1"),
@@ -71,16 +62,11 @@ CHEATS = {  # before the kernel, and what it does
         "_ZN8emulator5yieldEv(), x[i] += 1",
     ),
     "a barrier's middle": ("", "((void (*)())((char*)&emulator::yield + 16))()"),
-    "a function's middle": (
-        ALONE + " void f(float* p) { *p += 1; }",
-        "((void (*)(float*))((char*)(void*)&f + 12))(x + i)",
-    ),
     "a table of middles": (
         "void f(float* p) { *p += 1; }\nusing F = void (*)(float*);\n"
         "F const table[] = {(F)((char*)(void*)&f + 12), &f};",
         "table[i & 1](x + i)",
     ),
-    "a call by a number": ("", "((void (*)(float*))(size_t)n)(x + i)"),
     "the compiler's mode": ("\n#undef __builtin_constant_p\n", "x[i] += __builtin_constant_p(n)"),
     "sizes that it knows": ("\n#undef __builtin_object_size\n", "x[i] += __builtin_object_size(x, 0)"),
     "the compiler's flags": (
@@ -134,6 +120,38 @@ CHEATS = {  # before the kernel, and what it does
         f"{{ g(p); __builtin_unreachable(); }}\n{ALONE} void g(float* p) {{ *p = 1; }}",
         "f(x + i)",
     ),
+    "branches that are kept": (
+        f'__attribute__((indirect_branch("keep"))) {ALONE} void f(float* p, long n) {{ ((void (*)(float*))n)(p); }}',
+        "f(x + i, n)",
+    ),
+    "returns by another way": (
+        '__attribute__((function_return("thunk"), noipa)) void f(float* p) { *p = 1; }',
+        "f(x + i)",
+    ),
+    "another convention": (
+        "struct P { float a[24]; };\n__attribute__((ms_abi, noipa)) P f(float s) { return {{s, s, s}}; }",
+        "((__attribute__((ms_abi)) void (*)(float*, float))f)(x + n, 1.0f)",
+    ),
+    "constants as a function": (
+        "const unsigned char code[] = {0xc3, 0xc3, 0xc3, 0xc3};",
+        "((void (*)(float*))(void*)code)(x)",
+    ),
+    "an own way of calls": (
+        'extern "C" void __x86_indirect_thunk_rax() {}',
+        "void (*volatile p)(float*) = (void (*)(float*))x; p(x)",
+    ),
+    "another name in parentheses": (
+        '__attribute__((weakref(("__cxa_guard_release")))) static void f(long long*);',
+        "f((long long*)(x + n)), x[i] += 1",
+    ),
+    "a destructor of a thread's object": (
+        "struct A { float* p = nullptr; ~A() { *(volatile float*)16 = 1; } };\nthread_local A a;",
+        "a.p = x; x[i] = *a.p",
+    ),
+    "an object of another class": (
+        "struct A { virtual ~A() {} }; struct B : A { int k[9]; };",
+        "A* a = (A*)x; B* b = dynamic_cast<B*>(a); b->k[n] = 1",
+    ),
     "another return address": (
         f"{ALONE} void f(long n) {{ *((void**)__builtin_frame_address(0) + 1) = "
         "(char*)__builtin_return_address(0) + n; }",
@@ -147,10 +165,6 @@ CHEATS = {  # before the kernel, and what it does
     "a call of arguments as they are": (
         "void g(float* p) { *p = 1; }",
         "__builtin_apply((void (*)(...))((char*)&g + 8), __builtin_apply_args(), 64)",
-    ),
-    "a virtual function of one's own": (
-        "struct V { virtual void f() {} };",
-        "void* t[3] = {x, x, x}; V* v = (V*)malloc(8); *(void***)v = t; v->f()",
     ),
     "a function that is looked up": (
         'extern "C" void* dlsym(void*, const char*);',
@@ -197,16 +211,6 @@ CHEATS = {  # before the kernel, and what it does
     "a returned structure, by way of another function": (
         RETURNS + "\n" + ALONE + " __device__ P g(float s) { return f(s + 1); }",
         "((void (*)(float*, float))g)(x + n, 1.0f), x[i] += 1",
-    ),
-    "a returned structure, by a table": (
-        RETURNS + "\nusing F = void (*)(float*, float);\n__device__ void h(float* p, float a) { *p = a; }\n"
-        "__device__ const F table[] = {(F)f, h};",
-        "table[n & 1](x + i, 1.0f)",
-    ),
-    "a returned structure, after a recursion": (
-        "struct P { float a[6]; };\n"
-        "__device__ P f(int n) { if (n == 0) return {}; P p = f(n - 1); p.a[n % 6] += n; return p; }",
-        "x[i] = f(n).a[n % 6]",
     ),
     "a returned structure, after a call": (
         "struct P { float a[6]; };\n"
@@ -492,21 +496,19 @@ WILD = {  # writes that the machine code does not forbid, beyond arrays of a thr
         ALONE + " __device__ void f(long* p, long at, long to) { p[at] = to; }",
         "long own = 0; f(&own, 48 + n, 0); x[i] = own",
     ),
+    "by an argument list": (
+        "#include <stdarg.h>\nstruct V { unsigned gp, fp; char *over, *save; };\nstruct B { double a[4]; };\n"
+        + ALONE
+        + " double f(float* x, ...) { va_list ap; va_start(ap, x); ((V*)ap)->over = (char*)(x + 6000); B b = va_arg(ap, B); va_end(ap); return b.a[2]; }",
+        "x[i] = f(x, 1, 2.0)",
+    ),
+    "by clearing": ("#include <new>\nstruct P { float a[100]; };", "new (x + 4000) P{}; x[i] += 1"),
     "by a second result": ("", "frexpf(x[i], (int*)(x + 5000 + n))"),
     "by sine and cosine": ("", "sincosf(x[i], x + i, x - 8 * n)"),
     "by freeing": ("", "x[i] += 1; free(x + 4 * n)"),
     "by deleting": ("", "float* p = new float[4]; p[0] = x[i]; x[i] += p[0]; delete p; delete p"),
     "by printing": ("", 'printf("%-*.*s%hn", n, n, "text", (short*)x + 100)'),
 }
-
-
-def judged(before: str, use: str, folder: Path) -> None:
-    """What the grader's compiler does with a kernel file."""
-    source, compiler = folder / "kernel.cu", find_compiler()
-    source.write_text(before + KERNEL.replace("if (i < n) USE;", "if (i < n) { " + use + "; }"))
-    imports.check_source(source, {}, compiler)
-    library = build_kernels(source, {}, compiler, build_runtime(compiler, False, True), True)
-    imports.check_library(library, True)
 
 
 @pytest.mark.parametrize(
@@ -518,18 +520,6 @@ def test_nothing_hides(name: str, tmp_path: Path) -> None:
         CompileError, match=r"FORBIDDEN|cannot use on a GPU|which no kernel has|does not compile"
     ):
         judged(*CHEATS[name], tmp_path)
-
-
-SHAPES = (
-    "struct A { __device__ virtual float f(float a) const { return a; } };\n"
-    "struct B : A { __device__ float f(float a) const override { return 2 * a; } };\n"
-)
-
-
-def test_calls_of_virtual_functions_are_refused_with_a_reason(tmp_path: Path) -> None:
-    """Where the class of the object is known only as the kernel runs."""
-    with pytest.raises(CompileError, match=r"FORBIDDEN: .*such as a virtual function .*by their names"):
-        judged(SHAPES, "A a; B b; const A* p = n & 1 ? &a : &b; x[i] = p->f(x[i])", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -546,15 +536,8 @@ def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
 def test_what_is_written_beyond_is_found(name: str, tmp_path: Path) -> None:
     """Before it is written: the verdict of checked mode lies in the same process."""
     judged(*WILD[name], tmp_path)
-    device = CheckedEmulator()
-    try:
-        x = device.empty("x", (4096,), np.float32)
-        device.copy_in(x, np.zeros(4096, np.float32))
-        module = device.compile(tmp_path / "kernel.cu", {})
-        with pytest.raises(KernelError, match=r"out-of-bounds|not its own|printf has no %n"):
-            device.launch(module, "k", (1, 1), (1,), [x, np.int32(3)])
-    finally:
-        device.close()
+    with pytest.raises(KernelError, match=r"out-of-bounds|not its own|printf has no %n"):
+        launched(tmp_path)
 
 
 TRIED = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final")  # each time

@@ -1,4 +1,4 @@
-"""Results that are what they are by chance: of variables that nobody set."""
+"""Results that are what they are by chance: of variables that nobody set, and of lanes that are not there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.unset import unset_variables
 from mini_dnn.device.finding import CURES, Finding, Party, Place
@@ -52,6 +53,33 @@ def by_chance(
     except (DeviceError, LaunchError):
         return None  # nothing else may be compiled here
     return None if same else _finding(own)
+
+
+def by_absent_lanes(
+    device: CheckedEmulator,
+    part: Callable[[int], Planned],
+    problem: Any,
+    operation: Operation,
+    arrays: Arrays,
+) -> Finding | None:
+    """A shuffle from a lane that was not there, if results depend on its value: each order has its own."""
+    precision = part(problem.batch).precision
+    for which, noted in enumerate(list(device.undefined)):
+        device.vary_undefined(which)
+        outputs = []
+        try:
+            for order in range(len(SCHEDULES)):
+                device.set_schedule(order, 0)
+                outputs.append(run_plans(part, problem, arrays, device).outputs)
+        except LaunchError:
+            return noted
+        finally:
+            device.vary_undefined(-1)
+            device.set_schedule(0, 0)
+        same = (_same(operation, problem, arrays, outputs[0], one, precision) for one in outputs[1:])
+        if not all(same):
+            return noted
+    return None
 
 
 def _finding(own: Sequence[tuple[str, Place]]) -> Finding:

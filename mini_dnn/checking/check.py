@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.checking.causes import OF_OUTPUTS
-from mini_dnn.checking.chance import by_chance
+from mini_dnn.checking.chance import by_absent_lanes, by_chance
 from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
@@ -107,12 +107,12 @@ def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
     """The same for plans that were made elsewhere, on the GPU that `CheckedEmulator` stands for.
 
-    The kernel file is compiled already, and no compiler is asked what a GPU's would refuse.
+    The kernel file is compiled and judged already, and no compiler is asked what a GPU's would refuse.
 
     Raises
     ------
     VariantError, DeviceError
-        The kernel does not compile.
+        The kernel does not compile, or was not judged.
     """
     known: Mapping[Any, Planned] = {one.problem: one for one in planned}
 
@@ -122,6 +122,7 @@ def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> 
         return known[problem]
 
     device = StreamEmulator()
+    device.judged_only = True
     try:
         run = _Run(operation, device, seed, SCHEDULES, plan, None)
         results = run.all(list(known))
@@ -198,13 +199,15 @@ class _Run:
             runs = self._runs(planned, others, schedule == self.schedules[0])
             return self._in_order(problem, planned, examples, runs)
 
+        self.device.forget_undefined()
         found = all_schedules(in_order, self.schedules)
         if all(finding.kind in OF_OUTPUTS for finding in found):
             is_wrong = bool(found) and not any(result.finding for result in before)
             part = self._part(problem)
             self.device.set_schedule(0, self.seed)
-            unset = by_chance(self.device, part, problem, self.operation, arrays, is_wrong)
-            found = with_cause(unset, found) if unset else found
+            cause = by_absent_lanes(self.device, part, problem, self.operation, arrays) if found else None
+            cause = cause or by_chance(self.device, part, problem, self.operation, arrays, is_wrong)
+            found = with_cause(cause, found) if cause else found
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
     def _runs(self, planned: Planned, others: bool, is_first_order: bool) -> int:

@@ -64,6 +64,9 @@ CURES = {
     "after free": "free memory only after its last access by any thread, with a __syncthreads() between them",
     "freed twice": "let exactly one thread free each piece of memory, once",
     "not allocated": "free or delete exactly the pointers that malloc or new returned",
+    "no function": "call functions by their names, or by pointers that were set to functions of the kernel "
+    "file; virtual functions need an object that its constructor has made",
+    "unreachable": "let every path return a value, and check why a thread takes this one",
     "fault": "check how the index or pointer on this line is computed",
 }
 
@@ -71,6 +74,7 @@ STACK = {
     "another thread": "of the local variables of another thread",
     "no variable": "of its stack where it has no local variables",
     "way back": "beyond the local variables of a function, over its return address",
+    "kept": "beyond its local variables, over registers that a function has saved",
 }
 FREED = {
     "after free": "a thread {verb} {index} of {array}, after they were freed",
@@ -203,6 +207,7 @@ def explain_fault(fault: Fault) -> Finding:
         "race": _race,
         "uninitialised": _uninitialised,
         "misaligned": _misaligned,
+        "fault": lambda f: Finding(f.kind, f.type, f.kernel, f.own, cure=CURES["unreachable"]),
     }
     found = make[fault.kind](fault)
     return replace(
@@ -222,6 +227,9 @@ def _out_of_bounds(f: Fault) -> Finding:
         if f.detail == "way back" and f.other.place:
             what += f" (called in line {f.other.place.line})"
         return Finding(f.kind, what, f.kernel, f.own, "local variable", cure=CURES["stack"])
+    if f.detail == "no function":
+        what = "call by a pointer that leads to no function of the kernel file"
+        return Finding(f.kind, what, f.kernel, f.own, "pointer to a function", cure=CURES["no function"])
     if f.detail in FREED:
         what = FREED[f.detail].format(verb=f.own.does, index=f.array.index(f.offset), array=f.array)
         return Finding(f.kind, what, f.kernel, f.own, "heap memory", f.other, CURES[f.detail])

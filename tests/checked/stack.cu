@@ -96,3 +96,36 @@ extern "C" __global__ void right_use_of_pointers(const float* x, float* y, float
   __syncthreads();
   y[threadIdx.x] = values[threadIdx.x] + a - b + count + sums.value[sums.count % 4] + deep(20);
 }
+
+__device__ float by_kind(int kind) {  // by_kind goes wrong
+  if (kind == 0) return 1.0f;
+  if (kind == 1) return 2.0f;
+  if (kind == 2) return 3.0f;
+}
+
+// launch: 1, 32
+extern "C" __global__ void kinds_that_have_a_value(float* x, float* y, float* part, int* flags) {
+  y[threadIdx.x] = by_kind(threadIdx.x % 3);
+}
+
+// launch: 1, 32
+extern "C" __global__ void kind_without_a_value(float* x, float* y, float* part, int* flags) {
+  y[threadIdx.x] = by_kind(threadIdx.x % 4);  // expect: fault in by_kind
+}
+
+// launch: 1, 32
+extern "C" __global__ void reaches_what_it_should_not(float* x, float* y, float* part, int* flags) {
+  switch (threadIdx.x % 4) {
+    case 0:
+      y[threadIdx.x] = 1;
+      break;
+    case 1:
+      y[threadIdx.x] = 5;
+      break;
+    case 2:
+      y[threadIdx.x] = 7;
+      break;
+    default:
+      __builtin_unreachable();  // expect: fault
+  }
+}

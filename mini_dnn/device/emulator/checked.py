@@ -27,6 +27,7 @@ from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
 from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
 from mini_dnn.device.emulator.explain_cluster import explain_cluster
+from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
@@ -47,6 +48,7 @@ KINDS = {
     7: "uninitialised",
     8: "out-of-bounds",
     9: "out-of-bounds",
+    10: "fault",
     20: "async",
     21: "cluster",
 }
@@ -62,6 +64,8 @@ DETAILS = (  # Detail in runtime/checked/shadow.h
     "after free",
     "freed twice",
     "not allocated",
+    "kept",
+    "no function",
 )
 
 
@@ -90,6 +94,7 @@ class CheckedEmulator(EmulatorDevice):
     """
 
     checked = True
+    judged_only = False  # run no library that the grader has not judged
 
     def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
         super().__init__(threads=1, ucontext=ucontext)
@@ -117,8 +122,11 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_base.restype = ctypes.c_uint64
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
+        self._judged: dict[Path, Judged | None] = {}
         self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
+        self.undefined: list[Finding] = []  # shuffles from lanes that were not there, by their calls
+        self.forget_undefined()
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
         self.description += ", checked"
 
@@ -127,6 +135,9 @@ class CheckedEmulator(EmulatorDevice):
         module = super().compile(source, defines)
         if module.path not in self._symbols:
             self._symbols[module.path] = read_symbols(module.path)
+            self._judged[module.path] = judged = Judged.of(module.path)
+            if judged is None and self.judged_only:
+                raise DeviceError(f"the machine code of {source} was not judged; this is a bug in mini_dnn")
         base, symbols = self._base(module), self._symbols[module.path]
         self._lib.emulator_unwatch(base + symbols.data[0], base + symbols.data[1])
         for variable in symbols.variables:
@@ -187,12 +198,34 @@ class CheckedEmulator(EmulatorDevice):
         )
         target = CTarget(base, base + symbols.data[0], base + symbols.data[1], module.library.anchor, shared)
         target.shared_count = len(symbols.shared)
+        judged = self._judged[module.path]
+        if judged is not None:
+            judged.fill(target)
         self._lib.emulator_target(target)
         for address in read_only_and_not(module.source, kernel, args):
             self._lib.emulator_read_only(address)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        try:
+            super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        finally:
+            self._note_undefined(module, kernel)
+
+    def _note_undefined(self, module: EmulatorModule, kernel: str) -> None:
+        found = CFailure()
+        while len(self.undefined) < self._lib.emulator_undefined(len(self.undefined), ctypes.byref(found)):
+            me = Party(None, tuple(found.block), tuple(found.thread))
+            text = found.text.decode(errors="replace")
+            self.undefined.append(explain_warp(text, module.source, kernel, me))
+
+    def forget_undefined(self) -> None:
+        """Forget which shuffles have left a value undefined: a mistake if results depend on it."""
+        self._lib.emulator_forget_undefined()
+        self.undefined.clear()
+
+    def vary_undefined(self, which: int) -> None:
+        """Let each order have another value of one of those shuffles, and one of the others; -1: of all."""
+        self._lib.emulator_vary_undefined(which)
 
     @contextmanager
     def zeros(self) -> Iterator[None]:

@@ -45,6 +45,18 @@ class CSharedArray(ctypes.Structure):
     _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_int64), ("is_array", ctypes.c_int64)]
 
 
+class CEntry(ctypes.Structure):
+    """A function that may be called by a pointer."""
+
+    _fields_ = [("at", ctypes.c_uint64), ("returned", ctypes.c_uint64)]
+
+
+class CKept(ctypes.Structure):
+    """A place on the stack that nobody may change while a function runs."""
+
+    _fields_ = [("start", ctypes.c_uint64), ("end", ctypes.c_uint64), ("offset", ctypes.c_int64)]
+
+
 class CTarget(ctypes.Structure):
     """The kernel library of the next launch."""
 
@@ -55,4 +67,10 @@ class CTarget(ctypes.Structure):
         ("anchor", ctypes.c_void_p),
         ("shared", ctypes.POINTER(CSharedArray)),
         ("shared_count", ctypes.c_int),
+        ("entries", ctypes.POINTER(CEntry)),
+        ("entry_count", ctypes.c_int),
+        ("kept", ctypes.POINTER(CKept)),
+        ("kept_count", ctypes.c_int),
+        ("kept_bytes", ctypes.c_size_t),
+        ("is_judged", ctypes.c_bool),
     ]

@@ -72,9 +72,15 @@ STORES_LINK_FLAGS = tuple(f"-Wl,--wrap={name}{end}" for name in STORES for end i
 CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
 # Frames of which only the upper end depends on where the stack is aligned: the return address has one place.
 X86_FRAMES = ("-maccumulate-outgoing-args",)
+# What one instruction clears or copies has its start and its length where their check has them.
+X86_BLOCKS = tuple(
+    f"-m{name}-strategy=rep_8byte:8192:noalign,libcall:-1:noalign" for name in ("memset", "memcpy")
+)
+# Calls by pointers go by way of runtime/checked/calls.cpp, which knows where functions begin.
+X86_CALLS = ("-mindirect-branch=thunk-extern", "-mindirect-branch-register", "-fcf-protection=none")
 X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as /proc/cpuinfo names its parts
 GCC_CHECKS = (
-    "-fsanitize=thread,bounds,alignment,object-size",
+    "-fsanitize=thread,bounds-strict,alignment,object-size,unreachable,return",
     "-Wuninitialized",  # build.py reads these
     "-Wmaybe-uninitialized",
     "--param=tsan-distinguish-volatile=1",
@@ -84,7 +90,7 @@ GCC_CHECKS = (
 # Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
 # the same place follows, unless it is told not to.
 CLANG_CHECKS = (
-    "-fsanitize=thread,array-bounds,alignment",
+    "-fsanitize=thread,array-bounds,alignment,unreachable,return",
     "-mllvm",
     "-tsan-instrument-read-before-write",
     "-mllvm",
@@ -143,7 +149,11 @@ class Compiler:
         """Flags that kernel files of checked mode are compiled with besides."""
         fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
         processor = CHECKED_PROCESSOR if X86_64_V3.issubset(_processor().split()) else ()
-        frames = X86_FRAMES if platform.machine() == "x86_64" and not self.is_clang else ()
+        frames = (
+            (*X86_FRAMES, *X86_BLOCKS, *X86_CALLS)
+            if platform.machine() == "x86_64" and not self.is_clang
+            else ()
+        )
         checks = CLANG_CHECKS if self.is_clang else GCC_CHECKS
         return (*CHECKED_FLAGS, *processor, *frames, *fills, *checks)
 

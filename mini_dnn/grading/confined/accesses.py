@@ -9,12 +9,25 @@ such as ``threadIdx``, which may only be read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from mini_dnn.device.emulator.compiler import MAX_FRAME_BYTES
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
-from mini_dnn.grading.confined.effects import FS, Image, apply, calls_kernel_code, stored_bytes
-from mini_dnn.grading.confined.values import MASK, REGISTERS, STACK, State, Value, merged, number, unknown
+from mini_dnn.grading.confined.effects import (
+    CALLEE_SAVED,
+    FS,
+    PLACE,
+    SAVED,
+    THUNK,
+    TOP,
+    Image,
+    apply,
+    calls_kernel_code,
+    kept_slots,
+    repeated_bytes,
+    stored_bytes,
+)
+from mini_dnn.grading.confined.followed import Call, Followed, Unseen
+from mini_dnn.grading.confined.values import MASK, REGISTERS, State, Value, merged, number, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
 VISITS = 40  # of each place where ways meet
@@ -43,14 +56,12 @@ UNSET = (
     "$0x7da5",
 )  # by which tiles say that nobody has set them; it makes nobody's figures right
 ENDS = ("ret", "retq", "ud2", "hlt")
-PLACE = unknown("start", "rdi")
-TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
 RETURN_BYTES = 8
 FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others: stack.cpp follows these
 # Bytes of a function's frame, with what it saves; of one in which no hook looks at the depth of the stack,
 # less than MARGIN of stack.cpp.
 MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
-# Of what was kept over a call of a function of the kernel file: it may be what PLACE was.
+# Of what was kept over a call of a function of the kernel file, where the runtime does not keep it.
 KEPT = ("left by", "slot", "joint")
 NEVER_RETURN = (
     "__stack_chk_fail@plt",
@@ -59,48 +70,10 @@ NEVER_RETURN = (
     "_ZN8emulator4failEPKcz@plt",
     "_ZN8emulator14fail_assertionEPKcS1_j@plt",
     "_ZN8emulator9fail_warpEPKcz@plt",
+    "__ubsan_handle_builtin_unreachable@plt",
+    "__ubsan_handle_missing_return@plt",
 )
 MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these functions do not return
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """An access that no hook was told of."""
-
-    function: str
-    at: int
-    text: str
-    is_kept: bool = False  # a store at an address that was kept over a call, maybe of a returned structure
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call, or a jump, of a function of the library."""
-
-    one: Instruction
-    target: int | None  # None: one of a table
-    place: Value  # the first argument
-    top: Value  # of the stack
-
-
-@dataclass
-class Followed:
-    """What was found out about a function.
-
-    Attributes
-    ----------
-    unseen
-        Accesses that no hook was told of.
-    returned
-        Bytes, from the place of its first argument on, that it writes without a hook: g++ has none for a
-        structure that a function returns where its caller wants it. `returned.py` looks at the callers.
-    calls
-        Of functions that may do the same.
-    """
-
-    unseen: list[Unseen] = field(default_factory=list)
-    returned: int = 0
-    calls: dict[int, Call] = field(default_factory=dict)  # by their places
 
 
 def follow(function: Function, image: Image) -> Followed:
@@ -143,12 +116,17 @@ class _Follower:
         places: dict[int, Unseen] = {}
 
         def look(one: Instruction, state: State) -> None:
+            self._note_kept(one, state)
             if not self._allowed(one, state):
                 found = Unseen(self._function.name, one.at, one.text, self._is_kept(one, state))
                 places.setdefault(one.at, found)
 
-        for block, state in known.items():
-            self._run(block, state.copy(), look)
+        for _ in range(2):  # what is read of a result may be written further on
+            places.clear()
+            for block, state in known.items():
+                self._run(block, state.copy(), look)
+            if not places:
+                break
         self._found.unseen = [places[at] for at in sorted(places)]
         return self._found
 
@@ -171,6 +149,17 @@ class _Follower:
                 return out
             if code[i].at in self._starts:
                 return [*out, (code[i].at, state)]
+
+    def _note_kept(self, one: Instruction, state: State) -> None:
+        """What the runtime has to protect while other code runs, and whether it finds its registers again."""
+        leaves = one.name.startswith("ret") or (
+            one.name.startswith("jmp") and one.target not in self._code and bool(one.target_name)
+        )
+        if leaves and [state.registers[name] for name in CALLEE_SAVED] != list(SAVED):
+            self._found.is_careless = True
+        if one.name.startswith("call"):
+            for (_, offset), (value, _) in kept_slots(state).items():
+                (self._found.places if value is PLACE else self._found.saved).add(offset)
 
     def _allowed(self, one: Instruction, state: State) -> bool:
         if one is self._last and not self._ends(one):
@@ -202,21 +191,12 @@ class _Follower:
         return not leaves or top is TOP
 
     def _goes_to_a_function(self, one: Instruction, state: State) -> bool:
-        """Whether a jump stays here or goes to where a function begins, by name or by a table."""
-        if one.target in self._code:
-            return True
-        arguments = state.registers["rdi"], state.registers["rsp"]
-        self._found.calls[one.at] = Call(one, one.target, *arguments)
-        if one.target is not None:
-            return one.target in self._image.functions
-        for operand in one.operands:
-            if isinstance(operand, Memory):
-                return self._image.is_constant(state.address(operand).constant)
-            value = state.read(operand.lstrip("*%"))
-            if not value.terms:
-                return value.constant in self._image.functions
-            return len(value.terms) == 1 and value.terms[0][0].kind == "table" and not value.constant
-        return False
+        """Whether a jump stays here or goes to where a function begins: `THUNK` looks where pointers lead."""
+        if one.target is None or one.target in self._code:
+            return one.target is not None
+        if not one.target_name.startswith(THUNK):
+            self._found.calls[one.at] = Call(one, one.target, state.registers["rdi"], state.registers["rsp"])
+        return one.target in self._image.functions
 
     def _place(self, one: Instruction, i: int, operand: Memory, state: State) -> bool:
         """Whether an access of that operand is of something that needs no hook, or was told to one."""
@@ -227,13 +207,16 @@ class _Follower:
         if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and what is not known
             return False
         if place.on_stack:
+            if writes and _is_above(place):
+                self._found.is_careless |= place.terms != TOP.terms
+                self._found.above = max(self._found.above, place.constant + stored_bytes(one) - RETURN_BYTES)
             return True
         if writes and one.name.startswith("mov") and one.operands[0] in UNSET:
             return True
-        if state.was_told(place, writes):
+        count = repeated_bytes(one, state) if one.repeated.startswith("rep") else 1
+        if state.was_told(place, writes, count):
             return True
-        if writes and place.terms == PLACE.terms and not one.repeated and place.constant < MOST_FRAME:
-            self._found.returned = max(self._found.returned, place.constant + stored_bytes(one))
+        if writes and self._is_of_result(one, place, count):
             return True
         if self._instrumented and state.fresh and not one.repeated and not self._is_kept(one, state):
             state.fresh -= 1  # the address may be worked out in another way than the hook's
@@ -259,7 +242,17 @@ class _Follower:
             )
         if self._image.is_constant(place.constant) and not one.repeated:
             return True
-        return self._instrumented and self._is_passed(one)
+        if self._instrumented and self._is_passed(one):
+            return True
+        return self._found.returned > 0 and self._is_of_result(one, place, count)
+
+    def _is_of_result(self, one: Instruction, place: Value, count: int) -> bool:
+        """Whether it is in a structure that the function returns: callers are looked at for its size."""
+        end = place.constant + max(count, stored_bytes(one))
+        if place.terms != PLACE.terms or end > MOST_FRAME:
+            return False
+        self._found.returned = max(self._found.returned, end)
+        return True
 
     def _is_kept(self, one: Instruction, state: State) -> bool:
         """Whether it writes where it may have been told to before it called a function of the kernel file."""
@@ -290,6 +283,11 @@ class _Follower:
 
 def _is_return_address(place: Value) -> bool:
     return place.terms == TOP.terms and (place.constant + RETURN_BYTES - 1) & MASK < 2 * RETURN_BYTES - 1
+
+
+def _is_above(place: Value) -> bool:
+    """Whether it is in the caller's part of the stack, as arguments are that no register holds."""
+    return TOP.terms[0] in place.terms and RETURN_BYTES <= place.constant <= MASK >> 1
 
 
 def _is_from_slot(place: Value) -> bool:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mini_dnn.grading.confined.disassembly import Instruction, Memory
-from mini_dnn.grading.confined.values import MASK, NAMES, STACK, State, Value, number, unknown
+from mini_dnn.grading.confined.values import (
+    MASK,
+    NAMES,
+    STACK,
+    WORD,
+    State,
+    Unknown,
+    Value,
+    number,
+    unknown,
+)
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
 VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes, of a hook that is told a number of them
+MOST_REPEATED = 1 << 16  # bytes of one instruction: the compiler calls a function for more
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
+THUNK = "__x86_indirect_thunk_"  # by way of which functions are called by pointers
+PLACE = unknown("start", "rdi")
+TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
+SAVED = tuple(unknown("start", name) for name in CALLEE_SAVED)
 
 
 @dataclass(frozen=True)
@@ -23,10 +38,33 @@ class Image:
 
     constants: Sequence[tuple[int, int]]  # from, to
     functions: frozenset[int]  # where they begin
+    taken: frozenset[int] = frozenset()  # those that a pointer may lead to
+    careless: frozenset[int] = frozenset()  # those that may leave other values than they have found
+    above: Mapping[int, int] = field(default_factory=dict)  # bytes of their callers' that functions write
+
+    def called(self, one: Instruction) -> frozenset[int]:
+        """Functions that an instruction may call, or go on to."""
+        if one.target is None:
+            return frozenset()
+        return self.taken if one.target_name.startswith(THUNK) else frozenset([one.target])
+
+    def is_kept_by(self, one: Instruction, state: State) -> bool:
+        """Whether a function of the kernel file leaves saved registers and kept slots as they are."""
+        called, top = self.called(one), state.registers["rsp"]
+        most = max((self.above.get(at, 0) for at in called), default=0)
+        if self.careless & called or (most and top.terms != TOP.terms):
+            return False
+        first = signed(top.constant)
+        return not any(first < at + WORD and at < first + most for _, at in kept_slots(state))
 
     def is_constant(self, place: int) -> bool:
         """Whether nobody can write there."""
         return any(first <= place < last for first, last in self.constants)
+
+
+def signed(constant: int) -> int:
+    """A constant of a value as a distance."""
+    return constant - (MASK + 1) if constant >> 63 else constant
 
 
 def hook_bytes(name: str) -> int | None:
@@ -36,6 +74,8 @@ def hook_bytes(name: str) -> int | None:
         return RANGE
     if name in ("_ZN8emulator9note_readEPKvm", "_ZN8emulator10note_writeEPKvm"):
         return RANGE
+    if name in ("__tsan_vptr_read", "__tsan_vptr_update"):
+        return WORD
     for start in ("__tsan_read", "__tsan_write", "__tsan_unaligned_", "__tsan_volatile_"):
         if name.startswith(start):
             digits = "".join(c for c in name[len(start) :] if c.isdigit())
@@ -47,7 +87,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
     """What is known after an instruction."""
     name, operands = one.name, one.operands
     if name.startswith("call"):
-        return _call(one, state)
+        return _call(one, state, image)
     if name.startswith(("push", "pop")) and not name.startswith("popcnt"):
         return _push_or_pop(one, state)
     if name.startswith(("j", "nop", "cmp", "test", "prefetch", "endbr", "ret", "ud2")) or not operands:
@@ -56,6 +96,8 @@ def apply(one: Instruction, state: State, image: Image) -> None:
         return None
     target = operands[-1]
     value = _value(one, state, image)
+    if one.repeated.startswith("rep"):
+        return _repeat(one, state)
     if isinstance(target, Memory):
         state.store(state.address(target), value or unknown("stored", one.at), stored_bytes(one))
     elif target.startswith("%"):
@@ -110,6 +152,12 @@ def _made(name: str, values: Sequence[Value]) -> Value:
     return unknown("by", name, *values)
 
 
+def repeated_bytes(one: Instruction, state: State) -> int:
+    """How many bytes an instruction uses that is repeated as often as rcx says."""
+    count = state.registers["rcx"]
+    return RANGE if count.terms else min(count.constant * SIZES.get(one.name[-1], 1), RANGE)
+
+
 def stored_bytes(one: Instruction) -> int:
     """How many bytes an instruction writes, or more where that is not known."""
     if one.name.startswith("set"):
@@ -155,16 +203,25 @@ def calls_kernel_code(one: Instruction) -> bool:
     elsewhere = one.target_name.endswith("@plt") or one.target_name.startswith(
         ("_ZN8emulator", "_ZZN8emulator")
     )
-    return one.name.startswith("call") and not elsewhere
+    return one.name.startswith("call") and (not elsewhere or one.target_name.startswith(THUNK))
 
 
-def _call(one: Instruction, state: State) -> None:
+def kept_slots(state: State) -> dict[tuple[Unknown, int], tuple[Value, int]]:
+    """What the runtime lets nobody write to, of the stack: saved registers, and the place of a result."""
+    return {
+        at: (value, size)
+        for at, (value, size) in state.slots.items()
+        if at[0] is TOP.terms[0][0] and size == WORD and (value is PLACE or value in SAVED)
+    }
+
+
+def _call(one: Instruction, state: State, image: Image) -> None:
     name = one.target_name
     size = hook_bytes(name) if name.endswith("@plt") else None
     if size is not None:
         count = state.registers["rsi"]
         whole = min(count.constant, RANGE) if size == RANGE and not count.terms else size
-        place = state.registers["rdi"], "write" in name
+        place = state.registers["rdi"], "write" in name or "update" in name
         state.told[place] = max(whole, state.told.get(place, 0))
         state.fresh += 1
     elif not name.startswith(("__ubsan_", "__tls_get_addr@plt", "__tsan_func_")):
@@ -172,13 +229,28 @@ def _call(one: Instruction, state: State) -> None:
         state.fresh = 0
     array = state.registers["rdi"]
     left: tuple[str, ...] = CALLER_SAVED
-    if calls_kernel_code(one):  # what is saved may lie beside its variables
-        state.slots.clear()
-        left += CALLEE_SAVED
+    if calls_kernel_code(one):  # it may have a pointer to a variable of this one, and write beside that
+        keeps = image.is_kept_by(one, state)
+        state.slots = kept_slots(state) if keeps else {}
+        left += () if keeps else CALLEE_SAVED
     for register in left:
         state.write(register, unknown("left by", one.at, register))
     if name == "__tls_get_addr@plt":
         state.write("rax", unknown("shared", array))
+
+
+def _repeat(one: Instruction, state: State) -> None:
+    """What a block that was cleared or copied leaves in registers: its end, if its size is known."""
+    whole = repeated_bytes(one, state)
+    if whole <= MOST_REPEATED:
+        state.store(state.registers["rdi"], unknown("stored", one.at), whole)
+    else:
+        state.slots.clear()
+    for register in ("rdi", "rsi") if one.name.startswith("movs") else ("rdi",):
+        end = state.registers[register].plus(number(whole))
+        state.write(register, end if whole <= MOST_REPEATED else unknown("made", one.at, register))
+    for register in ("rcx",) if one.name.startswith(("stos", "movs")) else ("rcx", "rsi", "rax"):
+        state.write(register, unknown("made", one.at, register))
 
 
 def _push_or_pop(one: Instruction, state: State) -> None:

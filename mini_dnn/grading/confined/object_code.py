@@ -12,16 +12,21 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.errors import CompileError
-from mini_dnn.grading.confined.accesses import TOP, Call, Followed, Unseen, follow
+from mini_dnn.grading.confined.accesses import follow
 from mini_dnn.grading.confined.callers import check_callers
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
-from mini_dnn.grading.confined.effects import Image
-from mini_dnn.grading.confined.returned import misplaced
+from mini_dnn.grading.confined.effects import THUNK, TOP, Image
+from mini_dnn.grading.confined.followed import Call, Followed, Unseen
+from mini_dnn.grading.confined.returned import kept_offsets, misplaced, needed_room
 from mini_dnn.grading.confined.values import unknown
 
 # functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
@@ -38,7 +43,7 @@ HEADERS = re.compile(
     r"_ZN8emulator(?:4StubI\w+E(?:3run|4call)|3ptx8matrices(?:1[07]whole_warp|4turn)|4wmma7product|16halves_to_floats)"
 )
 RUNTIME = re.compile(
-    r"__tsan_|__ubsan_|__wrap_|_ZN8emulator(?:9note_read|10note_write|9note_tile|9check_set)|"
+    rf"__tsan_|__ubsan_|__wrap_|{THUNK}|_ZN8emulator(?:9note_read|10note_write|9note_tile|9check_set)|"
     r"__stack_chk_fail|_Unwind_Resume|_ZSt9terminatev"
 )
 DEFINED = re.compile(
@@ -51,8 +56,7 @@ SECTION = re.compile(
 )
 RELOCATION = re.compile(r"^(?P<at>[0-9a-f]+) .*R_X86_64_RELATIVE\s+(?P<to>[0-9a-f]+)", re.MULTILINE)
 FIXED = (".got", ".data.rel.ro", ".dynamic", ".got.plt")  # which the loader alone writes
-INDIRECT = ("call *", "callq *", "jmp *", "jmpq *")
-CALLS_CURE = "call functions by their names, or by a constant table of them"
+CALLS_CURE = "call functions by their names, or by pointers to them"
 CURE = "read and write memory in plain C++, with memcpy, or with functions of CUDA"
 
 
@@ -61,8 +65,13 @@ def can_be_decided() -> bool:
     return platform.machine() == "x86_64" and shutil.which("objdump") is not None
 
 
-def check_code(library: Path) -> None:
+def check_code(library: Path) -> Judged:
     """Refuse a library for checked mode that does something of which checked mode would not hear.
+
+    Returns
+    -------
+    Judged
+        What the runtime has to look after.
 
     Raises
     ------
@@ -70,10 +79,10 @@ def check_code(library: Path) -> None:
         Names the function, and what to do instead.
     """
     with _without_collection():
-        _check_code(library)
+        return _check_code(library)
 
 
-def _check_code(library: Path) -> None:
+def _check_code(library: Path) -> Judged:
     objdump = shutil.which("objdump")
     assert objdump is not None, "the grader has looked"
     symbols = _read("-sW", library).partition("'.symtab'")[2]
@@ -104,9 +113,61 @@ def _check_code(library: Path) -> None:
                 "functions"
             )
     own_functions = {f.code[0].at: f for f in functions if _is_own(f)}
-    followed = {at: _check(function, image) for at, function in own_functions.items()}
-    check_callers(library, [f for f in own_functions.values() if not HEADERS.match(f.name)])
-    _check_returned(followed, own_functions, taken)
+    return _judged(library, own_functions, image, taken)
+
+
+def _judged(library: Path, functions: Mapping[int, Function], image: Image, filled_in: set[int]) -> Judged:
+    """Refuse what a function of the file does, or find out what the runtime has to look after.
+
+    Parameters
+    ----------
+    filled_in
+        Addresses in the library's data.
+    """
+    operands = {
+        o.offset for f in functions.values() for one in f.code for o in one.operands if isinstance(o, Memory)
+    }
+    own = {at for at, f in functions.items() if not HEADERS.match(f.name)}
+    image = replace(image, taken=frozenset((filled_in | operands) & own))
+    followed = _followed(functions, image)
+    check_callers(library, [functions[at] for at in own])
+    room = needed_room(followed)
+    _check_returned(followed, functions, room)
+    ends = dict(pairwise([*sorted(image.functions), sys.maxsize]))
+    kept = [(at, ends[at], offset) for at in own for offset in kept_offsets(followed[at], room[at])]
+    return Judged({at: room[at] for at in image.taken}, kept)
+
+
+def _followed(functions: Mapping[int, Function], image: Image) -> dict[int, Followed]:
+    """All functions, until it is known which of them may change registers or arguments of their callers."""
+    followed = {at: _check(function, image) for at, function in functions.items()}
+    while True:
+        careless, above = _changes(followed, functions, image)
+        if (careless, above) == (image.careless, image.above):
+            return followed
+        image = replace(image, careless=careless, above=above)
+        for at, function in functions.items():
+            if any(image.called(one) & (careless | above.keys()) for one in function.code):
+                followed[at] = _check(function, image)
+
+
+def _changes(
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image
+) -> tuple[frozenset[int], dict[int, int]]:
+    """Functions that are careless, and what others write of their callers': they, or where they go on to."""
+    careless = image.careless | {at for at, one in followed.items() if one.is_careless}
+    above = {at: one.above for at, one in followed.items()}
+    leaves = [
+        (at, image.called(one))
+        for at, f in functions.items()
+        for one in f.code
+        if one.name.startswith("jmp") and image.called(one) & functions.keys() - {at}
+    ]
+    for _ in leaves:  # each may go on to the next
+        careless |= {at for at, called in leaves if called & careless}
+        for at, called in leaves:
+            above[at] = max(above[at], *(above.get(other, 0) for other in called))
+    return careless, {at: most for at, most in above.items() if most}
 
 
 @contextmanager
@@ -149,11 +210,6 @@ def _reason(access: Unseen) -> str:
             f"writes where its caller may want a structure ({text}), after it has called another function; "
             "return the structure through a pointer, as in void f(T* result)"
         )
-    if text.startswith(INDIRECT):
-        return (
-            f"calls a function through a pointer that may lead anywhere ({text}), such as a virtual function "
-            f"of an object whose class is not known here; {CALLS_CURE}"
-        )
     how = f"in a way that checked mode does not monitor ({text})"
     return f"uses memory, or jumps, {how}; {CURE}, and {CALLS_CURE}"
 
@@ -166,18 +222,15 @@ def _calls_of(function: Function) -> Followed:
 
 
 def _check_returned(
-    followed: Mapping[int, Followed], functions: Mapping[int, Function], taken: set[int]
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], room: Mapping[int, int]
 ) -> None:
     """Refuse a call of a function that returns a structure, where its caller may have no room for it."""
-    operands = {
-        o.offset for f in functions.values() for one in f.code for o in one.operands if isinstance(o, Memory)
-    }
-    found = misplaced(followed, frozenset(taken | operands) & followed.keys())
+    found = misplaced(followed, room)
     if found:
         raise CompileError(
             f"FORBIDDEN: {functions[found.function].name} calls a function that returns a structure "
-            f"({found.call.one.text.strip()}), and the place for it is not known to have room; call the "
-            "function by its name, and do not cast it"
+            f"({found.call.one.text.strip()}), and the place for it is not known to have room; assign the "
+            "result to a local variable, call the function by its name, and do not cast it"
         )
 
 

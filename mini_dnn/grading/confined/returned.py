@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME, PLACE, TOP, Call, Followed
-from mini_dnn.grading.confined.values import MASK
+from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME
+from mini_dnn.grading.confined.effects import PLACE, TOP, signed
+from mini_dnn.grading.confined.followed import Call, Followed
+from mini_dnn.grading.confined.values import MASK, WORD
 
 
 @dataclass(frozen=True)
@@ -21,26 +23,31 @@ class Misplaced:
     call: Call
 
 
-def misplaced(functions: Mapping[int, Followed], taken: frozenset[int]) -> Misplaced | None:
+def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Misplaced | None:
     """The first such call, if there is one.
 
     Parameters
     ----------
     functions
         By where they begin.
-    taken
-        Functions whose addresses are used: a call by a table may be of each of these.
+    room
+        What `needed_room` says of them.
     """
-    room = _room(functions, taken)
     for at in sorted(functions):
+        kept = kept_offsets(functions[at], room[at])
         for call in functions[at].calls.values():
-            needed = _needed(call, room, taken)
-            if needed and not _fits(call, needed):
+            needed = room.get(call.target, 0)
+            if needed and not _fits(call, needed, kept):
                 return Misplaced(at, call)
     return None
 
 
-def _room(functions: Mapping[int, Followed], taken: frozenset[int]) -> dict[int, int]:
+def kept_offsets(function: Followed, room: int) -> set[int]:
+    """Where a function's frame holds what nobody else may change: bytes from where its stack begins."""
+    return {signed(at & MASK) for at in function.saved | (function.places if room else set())}
+
+
+def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
     """How many bytes each function, or what it calls, writes where its first argument is."""
     room = {at: one.returned for at, one in functions.items()}
     passes = [
@@ -53,29 +60,22 @@ def _room(functions: Mapping[int, Followed], taken: frozenset[int]) -> dict[int,
     while changed:
         changed = False
         for at, call in passes:
-            needed = _needed(call, room, taken)
+            needed = room.get(call.target, 0)
             whole = needed and call.place.constant + needed
             if room[at] < whole and call.place.constant < MOST_FRAME and room[at] <= MOST_FRAME:
                 room[at], changed = whole, True
     return room
 
 
-def _needed(call: Call, room: Mapping[int, int], taken: frozenset[int]) -> int:
-    if call.target is not None:
-        return room.get(call.target, 0)
-    return max((room.get(at, 0) for at in taken), default=0)
-
-
-def _fits(call: Call, needed: int) -> bool:
+def _fits(call: Call, needed: int, kept: set[int]) -> bool:
     """Whether the place lies in the caller's frame, or is its own caller's."""
     place, top = call.place, call.top
     if place.terms == PLACE.terms:
         return place.constant + needed <= MOST_FRAME
     if not place.on_stack or place.terms != top.terms:
         return False
-    end = _signed(FRAME.constant) if top.terms == TOP.terms else 0
-    return _signed(top.constant) <= _signed(place.constant) <= end - needed
-
-
-def _signed(constant: int) -> int:
-    return constant - (MASK + 1) if constant >> 63 else constant
+    end = signed(FRAME.constant) if top.terms == TOP.terms else 0
+    start = signed(place.constant)
+    if place.terms == TOP.terms and any(start - WORD < at < start + needed for at in kept):
+        return False
+    return signed(top.constant) <= start <= end - needed

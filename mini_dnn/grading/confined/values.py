@@ -188,11 +188,11 @@ class State:
                 del self.slots[origin, at]
         self.slots[where] = value, size
 
-    def was_told(self, place: Value, writes: bool) -> bool:
-        """Whether a hook was told of the place, or of one that reaches over it."""
+    def was_told(self, place: Value, writes: bool, count: int = 1) -> bool:
+        """Whether a hook was told of so many bytes at the place, or of ones that reach over it."""
         return any(
             told.terms == place.terms
-            and (place.constant - told.constant) & MASK < size
+            and ((place.constant - told.constant) & MASK) + count <= size
             and of_write == writes
             for (told, of_write), size in self.told.items()
         )

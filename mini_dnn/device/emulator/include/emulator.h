@@ -13,6 +13,7 @@
 #include "emulator/groups.h"
 #include "emulator/atomics.h"
 #include "emulator/math.h"
+#include "emulator/integers.h"
 #include "emulator/half.h"
 #include "emulator/bfloat.h"
 #include "emulator/wmma.h"
@@ -21,4 +22,6 @@
 #include "emulator/launch.h"
 // __attribute__((noinline)), as __noinline__, would keep a function out of its kernel: see `_descriptions` in build.py
 #define noinline __unused__
+#define __builtin_assume(...) static_cast<void>(0)
+#define __assume(...) static_cast<void>(0)
 #endif

@@ -77,3 +77,26 @@ EMULATOR_ACCESS unsigned atomicInc(unsigned* p, unsigned last) {
 EMULATOR_ACCESS unsigned atomicDec(unsigned* p, unsigned last) {
   return emulator::atomic_update(p, [last](unsigned old) { return old == 0 || old > last ? last : old - 1; });
 }
+
+// For the threads of a block, or of a node: each of these is an atomic of the whole GPU here.
+#define EMULATOR_SCOPES(name)                               \
+  template <class T, class... Values>                       \
+  EMULATOR_ACCESS T name##_block(T* p, Values... values) {  \
+    return name(p, values...);                              \
+  }                                                         \
+  template <class T, class... Values>                       \
+  EMULATOR_ACCESS T name##_system(T* p, Values... values) { \
+    return name(p, values...);                              \
+  }
+EMULATOR_SCOPES(atomicAdd)
+EMULATOR_SCOPES(atomicSub)
+EMULATOR_SCOPES(atomicMax)
+EMULATOR_SCOPES(atomicMin)
+EMULATOR_SCOPES(atomicExch)
+EMULATOR_SCOPES(atomicCAS)
+EMULATOR_SCOPES(atomicAnd)
+EMULATOR_SCOPES(atomicOr)
+EMULATOR_SCOPES(atomicXor)
+EMULATOR_SCOPES(atomicInc)
+EMULATOR_SCOPES(atomicDec)
+#undef EMULATOR_SCOPES

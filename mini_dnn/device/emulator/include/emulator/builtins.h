@@ -35,6 +35,14 @@ EMULATOR_ACCESS T __ldcs(const T* p) {
   return *p;
 }
 template <class T>
+EMULATOR_ACCESS T __ldcv(const T* p) {
+  return *p;
+}
+template <class T>
+EMULATOR_ACCESS T __ldlu(const T* p) {
+  return *p;
+}
+template <class T>
 EMULATOR_ACCESS T __ldcg(const T* p) {
   return *p;
 }

@@ -39,6 +39,9 @@ inline constexpr unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
 
 inline float rsqrtf(float x) { return 1.f / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
+inline float rhypotf(float x, float y) { return 1.f / hypotf(x, y); }
+inline float norm3df(float x, float y, float z) { return __builtin_sqrtf(x * x + y * y + z * z); }
+inline float rnorm3df(float x, float y, float z) { return 1.f / norm3df(x, y, z); }
 inline float rcbrtf(float x) { return 1.f / cbrtf(x); }
 inline void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
 inline float sinpif(float x) { return float(sin(M_PI * x)); }
@@ -85,6 +88,10 @@ inline float __frsqrt_rn(float x) { return float(1. / __builtin_sqrt(double(x)))
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double __dadd_rn(double a, double b) { return emulator::rounded(a + b); }
 inline double __dmul_rn(double a, double b) { return emulator::rounded(a * b); }
+inline double __dsub_rn(double a, double b) { return emulator::rounded(a - b); }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __drcp_rn(double x) { return 1. / x; }
+inline double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 inline int __float_as_int(float x) { return emulator::bits_as<int>(x); }

@@ -56,8 +56,9 @@ void note_read_only(const void* p, size_t bytes);                               
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
 void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
-void note_absent(unsigned lane, unsigned source);  // a lane is given the value of one that is not there
-#elif defined(EMULATOR_COUNTED)                    // likewise, for counters
+void note_absent(unsigned lane, unsigned source);  // a lane needs the value of one that is not there
+void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source);  // it may need it, or not
+#elif defined(EMULATOR_COUNTED)                                                   // likewise, for counters
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread"), no_sanitize_coverage))
 void note_read(const void* p, size_t bytes);
@@ -70,6 +71,7 @@ inline void note_block_fence() {}
 inline void note_read_only(const void*, size_t) {}  // the read that follows is seen
 inline void note_tile(const void*, size_t, const char*, Site) {}
 inline void note_absent(unsigned, unsigned) {}
+inline void leave_undefined(void*, size_t, unsigned, unsigned) {}
 #else
 #define EMULATOR_ACCESS inline
 #define EMULATOR_NOT_CHECKED
@@ -79,6 +81,7 @@ inline void note_read(const void*, size_t) {}
 inline void note_write(const void*, size_t) {}
 inline void note_tile(const void*, size_t, const char*, Site) {}
 inline void note_absent(unsigned, unsigned) {}
+inline void leave_undefined(void*, size_t, unsigned, unsigned) {}
 #endif
 
 #ifndef EMULATOR_COUNTED

@@ -16,15 +16,16 @@ struct Shuffle {
   unsigned source;  // lane
 };
 
-// A source that does not take part leaves a lane its own value; CUDA leaves the result undefined.
+// A source that does not take part leaves a lane its own value, and in checked mode one that shows if it counts; CUDA
+// leaves the result undefined.
 template <class T>
 void shuffle_all(void* const* arguments, unsigned arrived) {
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
     auto* mine = static_cast<Shuffle<T>*>(arguments[__builtin_ctz(lanes)]);
     if (arrived >> mine->source & 1)
       mine->result = static_cast<Shuffle<T>*>(arguments[mine->source])->value;
-    else
-      note_absent(__builtin_ctz(lanes), mine->source);
+    else if (sizeof(T) > 1)
+      leave_undefined(&mine->result, sizeof(T), __builtin_ctz(lanes), mine->source);
   }
 }
 
@@ -135,6 +136,14 @@ inline unsigned __match_any_sync(unsigned mask, T value, emulator::Site site = e
   emulator::Match<T> record{value, 0};
   emulator::warp_barrier(mask, &record, emulator::match_all<T>, "__match_any_sync", site);
   return record.result;
+}
+
+template <class T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* same, emulator::Site site = emulator::Site::current()) {
+  emulator::Match<T> record{value, 0};
+  emulator::warp_barrier(mask, &record, emulator::match_all<T>, "__match_all_sync", site);
+  *same = record.result == mask;
+  return *same ? mask : 0;
 }
 
 #define EMULATOR_REDUCE(name, fold)                                                                   \

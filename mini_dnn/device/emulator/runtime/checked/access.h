@@ -20,6 +20,7 @@ void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
 void check_stack(const Access& a);      // on a thread's stack
 void check_depth(const void* pc);       // of this thread's stack
+[[noreturn]] void report_stack(const Access& a, Detail detail, const char* back = nullptr);
 
 // Whether that is of the variables of the function that has called the hook into which this is compiled: they lie
 // between the two frames. Most accesses of a stack are; check_stack() follows the frames for all others.
@@ -27,8 +28,8 @@ void check_depth(const void* pc);       // of this thread's stack
 #if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
   const auto *p = static_cast<const char*>(address), *back = static_cast<const char*>(__builtin_return_address(0));
   const auto* const frame = static_cast<const char* const*>(__builtin_frame_address(0));
-  const char *const first = reinterpret_cast<const char*>(frame + 2), *const end = *frame;
   const Target& kernels = the_check.target;
+  const char *const first = reinterpret_cast<const char*>(frame + 2), *const end = *frame - kernels.kept_bytes;
   return p >= first && p < end && bytes <= size_t(end - p) && back >= kernels.base && back < kernels.data_start;
 #else
   return false;

@@ -184,6 +184,12 @@ ATOMICS(64, uint64_t)
 void __tsan_atomic_thread_fence(int) { note_fence(Scope::device); }
 void __tsan_atomic_signal_fence(int) {}
 
+[[noreturn]] void __ubsan_handle_builtin_unreachable(Location*) {
+  report(FindingKind::unreachable, 0, "__builtin_unreachable() is reached", PC);
+}
+[[noreturn]] void __ubsan_handle_missing_return(Location*) {
+  report(FindingKind::unreachable, 0, "a function ends without the return of its value", PC);
+}
 void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);
 }

@@ -33,6 +33,14 @@ void compare_tiles(void* const* arguments, unsigned arrived) {
   }
 }
 
+void describe(Failure& found, unsigned lane, unsigned source) {
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[lane]->wait;
+  const char* state = wait.mask >> source & 1 ? lane_state(source) : "the mask does not name";
+  snprintf(found.text, sizeof found.text,
+           "%s (%s:%u) with mask 0x%08x gives lane %u the value of lane %u, which %s: the value is undefined",
+           wait.name, wait.site.file_name(), wait.site.line(), wait.mask, lane, source, state);
+}
+
 }  // namespace
 
 const char* lane_state(unsigned lane) {
@@ -53,11 +61,33 @@ void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site) {
 }
 
 void note_absent(unsigned lane, unsigned source) {
-  const Fiber& f = *this_worker->warps[linear_thread / WARP].fibers[lane];
-  threadIdx = f.thread;  // whose place is noted
-  const char* state = f.wait.mask >> source & 1 ? lane_state(source) : "the mask does not name";
-  fail_warp("%s (%s:%u) with mask 0x%08x gives lane %u the value of lane %u, which %s: the value is undefined",
-            f.wait.name, f.wait.site.file_name(), f.wait.site.line(), f.wait.mask, lane, source, state);
+  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;  // whose place is noted
+  Failure found;
+  describe(found, lane, source);
+  fail_warp("%s", found.text);
+}
+
+// Whether it counts shows in the outputs, which differ then: each order has another value. Where one call is to be
+// found, that of all others stays the same.
+void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source) {
+  constexpr uint16_t VALUES[] = {0x7fc5, 0x7b7f,
+                                 0xfb7f};  // by two bytes: NaN of all types, a large number, its negative
+  Check& c = the_check;
+  const Fiber& fiber = *this_worker->warps[linear_thread / WARP].fibers[lane];
+  const Site site = fiber.wait.site;
+  size_t at = 0;
+  while (at < c.undefined.size() &&
+         !(c.undefined[at].site.line() == site.line() && !strcmp(c.undefined[at].site.file_name(), site.file_name())))
+    at++;
+  const uint16_t part = VALUES[c.varied < 0 || at == size_t(c.varied) ? int(schedule()) : 0];
+  for (size_t i = 0; i < bytes; i += sizeof part) memcpy(static_cast<char*>(value) + i, &part, sizeof part);
+  if (at < c.undefined.size() || at == MOST_UNDEFINED) return;
+  c.undefined.push_back({site, {}});
+  const uint3 me = threadIdx;
+  threadIdx = fiber.thread;
+  describe(c.undefined[at].found, lane, source);
+  note_place(c.undefined[at].found);
+  threadIdx = me;
 }
 
 }  // namespace emulator

@@ -27,6 +27,8 @@ void shuffle(T* first, size_t count) {
 
 }  // namespace
 
+Schedule schedule() { return the_order.schedule; }
+
 void start_schedule(uint64_t blocks, unsigned threads) {
   Order& o = the_order;
   o.random.seed(o.seed);

@@ -276,6 +276,7 @@ void emulator_forget(uint32_t since) {
 void emulator_target(const Target* target) {
   the_check.target = *target;
   the_check.read_only.clear();
+  start_calls();
 }
 
 // A buffer of the next launch that it is given twice: read-only by one pointer, and by another one not.
@@ -286,6 +287,15 @@ uint64_t emulator_base(void* address) {
   Dl_info info;
   return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
 }
+
+// How many calls of shuffles have left a value undefined since they were forgotten, and one of them.
+int emulator_undefined(int which, Failure* failure) {
+  const auto& all = the_check.undefined;
+  if (which < int(all.size())) *failure = all[which].found;
+  return int(all.size());
+}
+void emulator_forget_undefined() { the_check.undefined.clear(); }
+void emulator_vary_undefined(int which) { the_check.varied = which; }
 
 void emulator_finding(Finding* finding) {
   *finding = the_check.finding;

@@ -73,10 +73,11 @@ enum class FindingKind : int {
   uninitialised,
   subscript,
   misaligned,
-  local,  // out of bounds, of an array of the thread's own
-  unset,  // a register or fragment that is used before it is set
-  stack,  // on a thread's stack, but not a variable; `detail` says where
-  freed,  // out of bounds, of memory of the heap; `detail` says why
+  local,        // out of bounds, of an array of the thread's own
+  unset,        // a register or fragment that is used before it is set
+  stack,        // on a thread's stack, but not a variable; `detail` says where
+  freed,        // out of bounds, of memory of the heap; `detail` says why
+  unreachable,  // what no thread may reach; `type` says it in words
   async = 20,
   cluster = 21
 };
@@ -91,6 +92,8 @@ enum class Detail : int {
   after_free,     // `other` freed it
   freed_twice,    // the same
   not_allocated,  // and freed
+  kept,           // of a function: its registers, or the place of its result
+  no_function,    // is where a call leads
 };
 struct Party {
   int write, atomic;
@@ -119,6 +122,15 @@ struct SharedArray {
   int64_t offset, bytes;
   int64_t is_array;  // 0: the compiler's own note of whether an array is initialised
 };
+// What the grader knows of a library, from where that begins: a function that may be called by a pointer, and how many
+// bytes of a structure it returns in memory; and what nobody may change on the stack while a function runs.
+struct Entry {
+  uint64_t at, returned;
+};
+struct Kept {
+  uint64_t start, end;  // of the function: a call in it returns behind the first and not behind the other
+  int64_t offset;       // from where its stack begins: the address to which it returns
+};
 // The kernel library of the next launch.
 struct Target {
   char* base;                   // where the library lies
@@ -126,6 +138,12 @@ struct Target {
   char* (*anchor)();            // one thread-local variable of it
   const SharedArray* shared;
   int shared_count;
+  const Entry* entries;
+  int entry_count;
+  const Kept* kept;  // by their functions
+  int kept_count;
+  size_t kept_bytes;  // at the end of a function's variables: what is kept lies there
+  bool is_judged;     // by the grader: the five above are known
 };
 
 constexpr size_t RECENT = 1024;
@@ -162,6 +180,13 @@ struct BlockCheck {
   }
 };
 
+// A call of a shuffle that has given a lane the value of one that was not there.
+struct Undefined {
+  Site site;
+  Failure found;
+};
+constexpr size_t MOST_UNDEFINED = 16;
+
 struct Check : BlockCheck {
   std::vector<Region> watched;  // buffers and variables of modules
   std::vector<Region> regions;  // all of this launch, by address
@@ -187,6 +212,8 @@ struct Check : BlockCheck {
   bool mixed = false;                                 // or blocks of which one waits for another
   bool several = false;                               // either: what was done last need not be of this block
   uint64_t step_limit = ~uint64_t(0);                 // of a block
+  std::vector<Undefined> undefined;                   // values that shuffles have left so, the first of each call
+  int varied = -1;                                    // which of them each order has another value of; -1: all
   // of a cluster
   std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
   BlockCheck aside[MAX_CLUSTER];  // of all blocks but the one that runs
@@ -255,7 +282,9 @@ void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what
 // In which order blocks and threads run: luck should not hide a race.
 enum class Schedule : int { forward, reverse, random };
 void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
+Schedule schedule();
 
+void start_calls();                     // by pointers: checked/calls.cpp
 void start_steps();                     // of a block
 void pause_steps(uint64_t pc);          // others go before; or the block has gone on for too long
 void pause_poll();                      // others go before

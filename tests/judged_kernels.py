@@ -1,0 +1,51 @@
+"""Short kernels as the grader sees them: compiled for checked mode, judged, and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mini_dnn.device.emulator.build import build_kernels
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.compiler import find_compiler
+from mini_dnn.device.emulator.runtime_build import build_runtime
+from mini_dnn.grading.confined import imports
+
+KERNEL = """
+extern "C" __global__ void k(float* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) USE;
+}
+"""
+ALONE = "__attribute__((noipa))"  # the emulator ignores noinline
+
+
+def judged(before: str, use: str, folder: Path) -> None:
+    """What the grader's compiler does with a kernel file."""
+    source, compiler = folder / "kernel.cu", find_compiler()
+    source.write_text(before + KERNEL.replace("if (i < n) USE;", "if (i < n) { " + use + "; }"))
+    imports.check_source(source, {}, compiler)
+    library = build_kernels(source, {}, compiler, build_runtime(compiler, False, True), True)
+    imports.check_library(library, True)
+
+
+def launched(folder: Path, n: int = 3) -> np.ndarray:
+    """What one thread of a kernel that was judged leaves in x, which held zeros.
+
+    Raises
+    ------
+    KernelError
+        With what checked mode found.
+    """
+    device = CheckedEmulator()
+    try:
+        x = device.empty("x", (4096,), np.float32)
+        device.copy_in(x, np.zeros(4096, np.float32))
+        module = device.compile(folder / "kernel.cu", {})
+        device.launch(module, "k", (1, 1), (1,), [x, np.int32(n)])
+        out = np.empty(4096, np.float32)
+        device.copy_out(x, out)
+        return out
+    finally:
+        device.close()
