@@ -1,0 +1,120 @@
+// The tile of a warpgroup, which begins with the odd key.
+#pragma once
+#include <cuda_fp16.h>
+#include <mini_dnn/ptx_few_scores.cuh>
+
+#include "../v9_final/block.cuh"
+
+// The odd token of a head in shared memory: rows of 128 bytes of its key, value and query. They are the first ones of
+// eight, so that the key is also a block of 8 keys for a product, of which only column 0 is used.
+constexpr int ODD_BYTES = 8 * 128, ODD_VALUE = 128, ODD_QUERY = 2 * 128;
+
+// Keys are 64 times the number of tiles. So blocks of 96 end evenly if and only if tiles do in items of three;
+// otherwise (one tile more, 64 keys more) the last tile is split.
+constexpr bool SPLIT = LAST != BLOCK;
+static_assert(D == 64 && GROUP_COUNT == 3 && BLOCK == 96 && (LAST == 96 || LAST == 64), "what the rest relies on");
+
+struct OddRows : Rows {
+  float odd[1][4];  // scores of the odd key, in column 0
+
+  // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, and the
+  // powers of both, of which none is above 1. The odd key `counts` in one of the warpgroups that share a tile; its
+  // power is not rounded.
+  __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key, const half* value,
+                                             float scale, bool counts) {
+    const int lane = threadIdx.x % 32, t = lane % 4;
+    float weight[2], total[2];
+    ptx::wgmma_fence();
+    ptx::wgmma_few_scores<false>(odd, q, odd_key);
+#pragma unroll
+    for (int i = 1; i < D / 16; i++) ptx::wgmma_few_scores<true>(odd, q + i * (32 >> 4), odd_key + i * (32 >> 4));
+    ptx::wgmma_commit();
+    largest<BLOCK>(reference, scale);
+    ptx::wgmma_wait<0>(odd);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float score = __shfl_sync(~0u, odd[0][2 * r], lane - t) * scale;
+      reference[r] = fmaxf(reference[r], score);
+      weight[r] = counts ? ptx::exp2_approx(score - reference[r]) : 0.0f;
+      sum[r] = t == 0 ? weight[r] : 0.0f;  // of a thread's own keys
+    }
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const half2 two = *reinterpret_cast<const half2*>(value + 8 * i + 2 * t);
+      const float x = __half2float(two.x), y = __half2float(two.y);
+#pragma unroll
+      for (int r = 0; r < 2; r++) o[i][2 * r] = weight[r] * x, o[i][2 * r + 1] = weight[r] * y;
+    }
+    power<BLOCK>(total, scale);
+    sum[0] += total[0], sum[1] += total[1];
+  }
+
+  // As in Rows, but powers are added as halves, in four chains, which takes fewer instructions.
+  template <int keys>
+  __device__ __forceinline__ bool power(float (&total)[2], float scale) {
+    constexpr int CHAINS = 4;
+    half2 sums[2][CHAINS];
+#pragma unroll
+    for (int i = 0; i < keys / 8; i++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float x = ptx::exp2_approx(fmaf(s[i][2 * r], scale, -reference[r]));
+        const float y = ptx::exp2_approx(fmaf(s[i][2 * r + 1], scale, -reference[r]));
+        const unsigned packed = ptx::pack_halves(x, y);
+        const half2 pair = *reinterpret_cast<const half2*>(&packed);
+        p[i / 2][i % 2 * 2 + r] = packed;
+        sums[r][i % CHAINS] = i < CHAINS ? pair : sums[r][i % CHAINS] + pair;
+      }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const half2 all = (sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3]);
+      total[r] = __half2float(all.x) + __half2float(all.y);
+    }
+    return total[0] < LIMIT && total[1] < LIMIT;
+  }
+
+  template <int keys>
+  __device__ __forceinline__ void go_on(float scale) {
+    float total[2];
+    if (!__all_sync(~0u, power<keys>(total, scale))) {  // or something is NaN
+      float m[2];
+      largest<keys>(m, scale);
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        m[r] = fmaxf(m[r], reference[r]);
+        const float factor = ptx::exp2_approx(reference[r] - m[r]);
+        reference[r] = m[r];
+        sum[r] *= factor;
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++) o[i][2 * r] *= factor, o[i][2 * r + 1] *= factor;
+      }
+      power<keys>(total, scale);
+    }
+    sum[0] += total[0];
+    sum[1] += total[1];
+  }
+
+  // Hands results to another warpgroup, and takes those of another one.
+  __device__ __forceinline__ float4 give(float4* state) const {
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) state[i * 128] = float4{o[i][0], o[i][1], o[i][2], o[i][3]};
+    return {reference[0], reference[1], sum[0], sum[1]};
+  }
+  __device__ __forceinline__ void take(const float4* state, const float4& end) {
+    const float others[2] = {end.x, end.y}, sums[2] = {end.z, end.w};
+    float own[2], other[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float most = fmaxf(reference[r], others[r]);
+      own[r] = ptx::exp2_approx(reference[r] - most), other[r] = ptx::exp2_approx(others[r] - most);
+      reference[r] = most;
+      sum[r] = sum[r] * own[r] + sums[r] * other[r];
+    }
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const float4 more = state[i * 128];
+      o[i][0] = o[i][0] * own[0] + more.x * other[0], o[i][1] = o[i][1] * own[0] + more.y * other[0];
+      o[i][2] = o[i][2] * own[1] + more.z * other[1], o[i][3] = o[i][3] * own[1] + more.w * other[1];
+    }
+  }
+};

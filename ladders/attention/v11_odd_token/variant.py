@@ -1,0 +1,101 @@
+"""attention/v11_odd_token: the key, query and last tile that 64 n + 1 tokens leave, each on its own."""
+
+import numpy as np
+
+from mini_dnn.ops.attention import AttentionShape
+from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
+
+OTHERS = "attention/v10_heads"  # takes other lengths
+GROUPS = 3  # warpgroups that multiply, 64 queries each
+MULTIPROCESSORS = 132  # of an H100 or H200; a block each
+LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+TILE, BLOCK = 64, 96  # queries of a warpgroup, keys of a block
+LEAST, LEAST_SPLIT = 200, 3 * 3 * BLOCK  # tokens, in general and if a head's last tile is split
+STAGES, Q_STAGES = 7, 2  # blocks of keys and values, and items whose queries are there
+TILE_BYTES = TILE * 128
+THREADS = (GROUPS + 1) * 128
+TOKENS_BYTES = Q_STAGES * 8 * 128 + 2 * 10 * 32 * 4  # odd tokens, and what two warps hand to a third one
+MORE, FEWER = 136, 104  # registers of a thread that multiplies, and of another one
+
+
+def fits(p: AttentionShape) -> bool:
+    """Whether the kernel takes it; `OTHERS` takes the rest."""
+    tiles, odd = divmod(p.T, TILE)
+    plain = p.dtype == "fp16" and p.d == 64 and not p.causal and p.factor > 0
+    return plain and p.T > LEAST and odd == 1 and (tiles % GROUPS == 0 or split_pays(p))
+
+
+def split_pays(p: AttentionShape) -> bool:
+    """Whether splitting a head's last tile makes the busiest block faster.
+
+    There, a tile alone takes three quarters of the time of three, and half of it if it is split into at
+    least four blocks of keys for each warpgroup.
+    """
+    whole, more = divmod(p.T // TILE, GROUPS)
+    alone = ceil_div(p.B * p.H * (whole + 1), MULTIPROCESSORS)  # items, if it is not split
+    return (
+        more == 1
+        and p.T > LEAST_SPLIT
+        and ceil_div(units(p), MULTIPROCESSORS) < alone - alone // (whole + 1) / 4
+    )
+
+
+def refuses(p: AttentionShape) -> str:
+    """What wgmma multiplies."""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
+
+
+def last_keys(p: AttentionShape) -> int:
+    """Keys of the last block, without the odd key."""
+    return (p.T - 2) % BLOCK + 1 if fits(p) else BLOCK
+
+
+def units(p: AttentionShape) -> int:
+    """Units of work: items of three tiles, or the last tiles of two heads."""
+    whole, more = divmod(p.T // TILE, GROUPS)
+    heads = p.B * p.H
+    return ceil_div(heads, 2) * (2 * whole + 1) if more else heads * whole
+
+
+def defines(p: AttentionShape) -> dict[str, int]:
+    """Sizes of blocks, which the compiler has to know, and registers; some for headers of ``v9_final``."""
+    return {
+        **{"D": 64, "BLOCK": BLOCK, "LAST": last_keys(p), "CAUSAL": 0, "NEGATIVE": 0, "TAIL": 1},
+        **{"STAGES": STAGES, "Q_STAGES": Q_STAGES, "GROUP_COUNT": GROUPS, "THREADS": THREADS},
+        **{"MORE": MORE, "FEWER": FEWER},
+    }
+
+
+def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
+    """Boxes of rows of a head: heads lie along the first axis, or the last if packed."""
+    packed = p.layout == "packed"
+    entry, head, token = p.out_strides if buffer == "o" else p.strides
+    shape = (p.B, p.T, token) if packed else (p.B * p.H, p.T, p.d)
+    strides, swizzle = (entry if packed else head, token), 2 * p.d if rows > 1 else 0
+    return TensorMap(buffer, (1, rows, p.d), shape, strides, swizzle)
+
+
+def plan(p: AttentionShape) -> list[Launch | Call]:
+    """One launch of as many blocks as there are multiprocessors, or units of work."""
+    if not fits(p):
+        return [Call(OTHERS, p, {name: name for name in p.arrays})]
+    q, k, v, o = p.buffers
+    boxes = ((q, GROUPS * TILE), (k, BLOCK), (v, BLOCK), (o, 16), (q, 1), (k, 1), (v, 1))
+    maps = (tensor_map(p, name, rows) for name, rows in boxes)
+    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    args = (*maps, o, p.T - 1, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    shared = STAGES * 2 * BLOCK * 128 + Q_STAGES * GROUPS * TILE_BYTES + TOKENS_BYTES
+    grid = min(units(p), MULTIPROCESSORS)
+    return [Launch("attention", (grid,), (THREADS,), args, shared, early=True)]
+
+
+VARIANT = Variant(
+    op="attention",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="attention/v10_heads",
+    precision="fp16",
+    min_arch=90,
+    idea="the key, query and last tile that 64 n + 1 tokens leave, each on its own",
+)
