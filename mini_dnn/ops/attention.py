@@ -276,6 +276,6 @@ OPERATION = Operation(
     axes={"b": "entry of the batch", "h": "head", "t": "token", "d": "place in the head"},
     cure="compare scores, maximum, sum and output of that row with o = softmax(scale q k^T) v",
     default="attention/v2_coalesced",
-    preferred=("attention/v9_final", "attention/v7_online", "attention/v6_k_coalesced"),
+    preferred=("attention/v11_odd_token", "attention/v7_online", "attention/v6_k_coalesced"),
     baseline="attention/v0_naive",
 )
