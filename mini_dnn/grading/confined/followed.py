@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mini_dnn.grading.confined.disassembly import Instruction
-from mini_dnn.grading.confined.values import Value
+from mini_dnn.grading.confined.values import Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Followed:
     calls
         Of functions that may do the same; those by a pointer are looked at as they are made.
     saved, places
-        Bytes from where the stack begins to the slots of saved registers, and of the place of its result.
+        Slots of saved registers, and of the place of its result: bytes from one of `ORIGINS`.
     above
         Bytes of its caller's part of the stack that it writes: arguments that no register holds.
     is_careless
@@ -52,7 +52,7 @@ class Followed:
     unseen: list[Unseen] = field(default_factory=list)
     returned: int = 0
     calls: dict[int, Call] = field(default_factory=dict)  # by their places
-    saved: set[int] = field(default_factory=set)
-    places: set[int] = field(default_factory=set)
+    saved: set[tuple[Unknown, int]] = field(default_factory=set)
+    places: set[tuple[Unknown, int]] = field(default_factory=set)
     above: int = 0
     is_careless: bool = False

@@ -19,14 +19,14 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from mini_dnn.device.emulator.judged import Judged
+from mini_dnn.device.emulator.judged import Judged, Kept
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined.accesses import follow
 from mini_dnn.grading.confined.callers import check_callers
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
-from mini_dnn.grading.confined.effects import THUNK, TOP, Image
+from mini_dnn.grading.confined.effects import ORIGINS, THUNK, TOP, Image
 from mini_dnn.grading.confined.followed import Call, Followed, Unseen
-from mini_dnn.grading.confined.returned import kept_offsets, misplaced, needed_room
+from mini_dnn.grading.confined.returned import kept_slots, misplaced, needed_room
 from mini_dnn.grading.confined.values import unknown
 
 # functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
@@ -134,7 +134,11 @@ def _judged(library: Path, functions: Mapping[int, Function], image: Image, fill
     room = needed_room(followed)
     _check_returned(followed, functions, room)
     ends = dict(pairwise([*sorted(image.functions), sys.maxsize]))
-    kept = [(at, ends[at], offset) for at in own for offset in kept_offsets(followed[at], room[at])]
+    kept = [
+        Kept(at, ends[at], *ORIGINS[origin], offset)
+        for at in own
+        for origin, offset in kept_slots(followed[at], room[at])
+    ]
     return Judged({at: room[at] for at in image.taken}, kept)
 
 
