@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mini_dnn.grading.confined.disassembly import Instruction
+from mini_dnn.grading.confined.disassembly import Function, Instruction
+from mini_dnn.grading.confined.effects import Image
 from mini_dnn.grading.confined.values import Unknown, Value
 
 
@@ -56,3 +58,22 @@ class Followed:
     places: set[tuple[Unknown, int]] = field(default_factory=set)
     above: int = 0
     is_careless: bool = False
+
+
+def changes(
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image
+) -> tuple[frozenset[int], dict[int, int]]:
+    """Functions that are careless, and what others write of their callers': they, or where they go on to."""
+    careless = image.careless | {at for at, one in followed.items() if one.is_careless}
+    above = {at: one.above for at, one in followed.items()}
+    leaves = [
+        (at, image.called(one))
+        for at, f in functions.items()
+        for one in f.code
+        if one.name.startswith("jmp") and image.called(one) & functions.keys() - {at}
+    ]
+    for _ in leaves:  # each may go on to the next
+        careless |= {at for at, called in leaves if called & careless}
+        for at, called in leaves:
+            above[at] = max(above[at], *(above.get(other, 0) for other in called))
+    return careless, {at: most for at, most in above.items() if most}
