@@ -111,6 +111,13 @@ HONEST = {  # and what x[0] is afterwards, with n = 3
         "f(x + i, n)",
         3,
     ),
+    "a structure after a call, with aligned variables": (
+        "struct P { float a[6]; };\n"
+        "__device__ P f(float* x, int n) {\n  if (n == 0) return {};\n  alignas(64) float b[16] = {};\n"
+        "  for (int j = 0; j < 16; j++) b[j] = x[j] + n;\n  P p = f(x, n - 1);\n  p.a[n % 6] += b[n & 15];\n  return p;\n}",
+        "x[i] = f(x, n).a[n % 6]",
+        3,
+    ),
     "a structure by value, changed by a recursion": (
         "struct P { float a[6]; };\n"
         "__device__ P f(P p, int n) { p.a[0] += n; if (n == 0) return p; P q = f(p, n - 1); q.a[1] += 1; return q; }",
@@ -168,7 +175,7 @@ PLACES = (  # a function that keeps the place of its result on the stack while i
     + WRITES
     + ALONE
     + " __device__ P f(float* x, long at, long to, int a, int b, int c, int d) {\n"
-    "  long own = 0; float s = 0;\n  for (int j = 0; j < a; j++) s += x[j * b] * c + d;\n  g(&own, at, to);\n"
+    "  ALIGNED long own[8] = {}; float s = 0;\n  for (int j = 0; j < a; j++) s += x[j * b] * c + d;\n  g(own, at, to);\n"
     "  for (int j = 0; j < a; j++) s += x[j * b] * c + d + at + to;\n  return {{s, s, s, 1, 2, s}};\n}\n"
 )
 
@@ -192,9 +199,14 @@ def test_where_a_call_leads_is_looked_at(name: str, tmp_path: Path) -> None:
         launched(tmp_path)
 
 
-def test_the_place_of_a_result_stays_what_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("aligned", ["", pytest.param("alignas(64)", marks=pytest.mark.exhaustive)])
+def test_the_place_of_a_result_stays_what_it_was(aligned: str, tmp_path: Path) -> None:
     """Wherever a function that it calls writes: to a variable, or not at all."""
-    judged(PLACES, "x[i] = f(x, n - 30, (long)(x + 100), 2, 2, 3, 4).a[3]", tmp_path)
+    judged(
+        f"#define ALIGNED {aligned}\n{PLACES}",
+        "x[i] = f(x, n - 30, (long)(x + 100), 2, 2, 3, 4).a[3]",
+        tmp_path,
+    )
     told = 0
     for n in range(15, 45):
         try:

@@ -54,7 +54,13 @@ class CEntry(ctypes.Structure):
 class CKept(ctypes.Structure):
     """A place on the stack that nobody may change while a function runs."""
 
-    _fields_ = [("start", ctypes.c_uint64), ("end", ctypes.c_uint64), ("offset", ctypes.c_int64)]
+    _fields_ = [
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("low", ctypes.c_int64),
+        ("alignment", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+    ]
 
 
 class CTarget(ctypes.Structure):

@@ -8,12 +8,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mini_dnn.device.cache import store, stored
 from mini_dnn.device.emulator.checked_interface import CEntry, CKept, CTarget
 from mini_dnn.errors import DeviceError
 
 FRAME_BYTES = 8  # from where a stack begins to where a function's variables end: rbp
+
+
+class Kept(NamedTuple):
+    """A place on the stack that nobody may change while a function runs: the fields of `CKept`."""
+
+    start: int  # of the function
+    end: int
+    low: int  # bytes from where its stack begins,
+    alignment: int  # rounded down to a multiple of this,
+    offset: int  # and from there on
 
 
 @dataclass(frozen=True)
@@ -25,12 +36,11 @@ class Judged:
     entries
         Functions that may be called by pointers, and how many bytes of a structure each returns in memory.
     kept
-        A function's beginning and end, and where its frame holds what nobody else may change: bytes from
-        where its stack begins.
+        Where frames hold what nobody else may change.
     """
 
     entries: dict[int, int]
-    kept: list[tuple[int, int, int]]
+    kept: list[Kept]
 
     def keep(self, library: Path) -> None:
         """Write it down beside a library.
@@ -51,7 +61,7 @@ class Judged:
         if text is None:
             return None
         values = json.loads(text)
-        return cls(dict(values["entries"]), [(start, end, offset) for start, end, offset in values["kept"]])
+        return cls(dict(values["entries"]), [Kept(*each) for each in values["kept"]])
 
     def fill(self, target: CTarget) -> None:
         """Tell the runtime."""
@@ -59,7 +69,8 @@ class Judged:
         target.entry_count = len(self.entries)
         target.kept = (CKept * len(self.kept))(*(CKept(*each) for each in sorted(self.kept)))
         target.kept_count = len(self.kept)
-        target.kept_bytes = max((-offset - FRAME_BYTES for _, _, offset in self.kept), default=0)
+        lowest = (each.low - each.alignment + 1 + each.offset for each in self.kept)
+        target.kept_bytes = max(-FRAME_BYTES - min(lowest, default=0), 0)
         target.is_judged = True
 
 

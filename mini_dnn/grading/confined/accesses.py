@@ -158,8 +158,8 @@ class _Follower:
         if leaves and [state.registers[name] for name in CALLEE_SAVED] != list(SAVED):
             self._found.is_careless = True
         if one.name.startswith("call"):
-            for (_, offset), (value, _) in kept_slots(state).items():
-                (self._found.places if value is PLACE else self._found.saved).add(offset)
+            for at, (value, _) in kept_slots(state).items():
+                (self._found.places if value is PLACE else self._found.saved).add(at)
 
     def _allowed(self, one: Instruction, state: State) -> bool:
         if one is self._last and not self._ends(one):

@@ -30,6 +30,8 @@ THUNK = "__x86_indirect_thunk_"  # by way of which functions are called by point
 PLACE = unknown("start", "rdi")
 TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
 SAVED = tuple(unknown("start", name) for name in CALLEE_SAVED)
+# From where places on the stack are counted: bytes from where the stack begins, and what that is aligned to.
+ORIGINS: dict[Unknown, tuple[int, int]] = {TOP.terms[0][0]: (0, 1)}
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,12 @@ class Image:
         """Whether a function of the kernel file leaves saved registers and kept slots as they are."""
         called, top = self.called(one), state.registers["rsp"]
         most = max((self.above.get(at, 0) for at in called), default=0)
-        if self.careless & called or (most and top.terms != TOP.terms):
+        first, origin = signed(top.constant), top.terms[0][0]
+        reaches_over = most and origin is not TOP.terms[0][0] and first + most > 0
+        if self.careless & called or reaches_over:
             return False
-        first = signed(top.constant)
-        return not any(first < at + WORD and at < first + most for _, at in kept_slots(state))
+        kept = [at for other, at in kept_slots(state) if other is origin]
+        return not any(first < at + WORD and at < first + most for at in kept)
 
     def is_constant(self, place: int) -> bool:
         """Whether nobody can write there."""
@@ -136,7 +140,7 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
         case (("shlq" | "salq"), [value]):
             return value.plus(value)
         case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
-            return unknown(STACK, one.at)
+            return _aligned(place, signed(mask.constant))
         case (("xorl" | "xorq"), [_, _]) if operands[0] == operands[1]:
             return number(0)
         case _ if name.startswith(("cmov", "set", "adc", "sbb", "xchg", "cmpxchg", "xadd")):
@@ -146,6 +150,14 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
     if name == "leal" and isinstance(operands[0], Memory):
         return _made(name, [state.address(operands[0])])
     return _made(name, known)
+
+
+def _aligned(place: Value, mask: int) -> Value:
+    """A place on the stack, rounded down to a multiple."""
+    value = unknown(STACK, place, mask)
+    if place.terms == TOP.terms:
+        ORIGINS[value.terms[0][0]] = signed(place.constant), -mask
+    return value
 
 
 def _made(name: str, values: Sequence[Value]) -> Value:
@@ -211,7 +223,7 @@ def kept_slots(state: State) -> dict[tuple[Unknown, int], tuple[Value, int]]:
     return {
         at: (value, size)
         for at, (value, size) in state.slots.items()
-        if at[0] is TOP.terms[0][0] and size == WORD and (value is PLACE or value in SAVED)
+        if at[0] in ORIGINS and size == WORD and (value is PLACE or value in SAVED)
     }
 
 

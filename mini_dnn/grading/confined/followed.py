@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mini_dnn.grading.confined.disassembly import Instruction
-from mini_dnn.grading.confined.values import Value
+from mini_dnn.grading.confined.disassembly import Function, Instruction
+from mini_dnn.grading.confined.effects import Image
+from mini_dnn.grading.confined.values import Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Followed:
     calls
         Of functions that may do the same; those by a pointer are looked at as they are made.
     saved, places
-        Bytes from where the stack begins to the slots of saved registers, and of the place of its result.
+        Slots of saved registers, and of the place of its result: bytes from one of `ORIGINS`.
     above
         Bytes of its caller's part of the stack that it writes: arguments that no register holds.
     is_careless
@@ -52,7 +54,26 @@ class Followed:
     unseen: list[Unseen] = field(default_factory=list)
     returned: int = 0
     calls: dict[int, Call] = field(default_factory=dict)  # by their places
-    saved: set[int] = field(default_factory=set)
-    places: set[int] = field(default_factory=set)
+    saved: set[tuple[Unknown, int]] = field(default_factory=set)
+    places: set[tuple[Unknown, int]] = field(default_factory=set)
     above: int = 0
     is_careless: bool = False
+
+
+def changes(
+    followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image
+) -> tuple[frozenset[int], dict[int, int]]:
+    """Functions that are careless, and what others write of their callers': they, or where they go on to."""
+    careless = image.careless | {at for at, one in followed.items() if one.is_careless}
+    above = {at: one.above for at, one in followed.items()}
+    leaves = [
+        (at, image.called(one))
+        for at, f in functions.items()
+        for one in f.code
+        if one.name.startswith("jmp") and image.called(one) & functions.keys() - {at}
+    ]
+    for _ in leaves:  # each may go on to the next
+        careless |= {at for at, called in leaves if called & careless}
+        for at, called in leaves:
+            above[at] = max(above[at], *(above.get(other, 0) for other in called))
+    return careless, {at: most for at, most in above.items() if most}

@@ -19,14 +19,14 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from mini_dnn.device.emulator.judged import Judged
+from mini_dnn.device.emulator.judged import Judged, Kept
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined.accesses import follow
 from mini_dnn.grading.confined.callers import check_callers
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
-from mini_dnn.grading.confined.effects import THUNK, TOP, Image
-from mini_dnn.grading.confined.followed import Call, Followed, Unseen
-from mini_dnn.grading.confined.returned import kept_offsets, misplaced, needed_room
+from mini_dnn.grading.confined.effects import ORIGINS, THUNK, TOP, Image
+from mini_dnn.grading.confined.followed import Call, Followed, Unseen, changes
+from mini_dnn.grading.confined.returned import kept_slots, misplaced, needed_room
 from mini_dnn.grading.confined.values import unknown
 
 # functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
@@ -134,7 +134,11 @@ def _judged(library: Path, functions: Mapping[int, Function], image: Image, fill
     room = needed_room(followed)
     _check_returned(followed, functions, room)
     ends = dict(pairwise([*sorted(image.functions), sys.maxsize]))
-    kept = [(at, ends[at], offset) for at in own for offset in kept_offsets(followed[at], room[at])]
+    kept = [
+        Kept(at, ends[at], *ORIGINS[origin], offset)
+        for at in own
+        for origin, offset in kept_slots(followed[at], room[at])
+    ]
     return Judged({at: room[at] for at in image.taken}, kept)
 
 
@@ -142,32 +146,13 @@ def _followed(functions: Mapping[int, Function], image: Image) -> dict[int, Foll
     """All functions, until it is known which of them may change registers or arguments of their callers."""
     followed = {at: _check(function, image) for at, function in functions.items()}
     while True:
-        careless, above = _changes(followed, functions, image)
+        careless, above = changes(followed, functions, image)
         if (careless, above) == (image.careless, image.above):
             return followed
         image = replace(image, careless=careless, above=above)
         for at, function in functions.items():
             if any(image.called(one) & (careless | above.keys()) for one in function.code):
                 followed[at] = _check(function, image)
-
-
-def _changes(
-    followed: Mapping[int, Followed], functions: Mapping[int, Function], image: Image
-) -> tuple[frozenset[int], dict[int, int]]:
-    """Functions that are careless, and what others write of their callers': they, or where they go on to."""
-    careless = image.careless | {at for at, one in followed.items() if one.is_careless}
-    above = {at: one.above for at, one in followed.items()}
-    leaves = [
-        (at, image.called(one))
-        for at, f in functions.items()
-        for one in f.code
-        if one.name.startswith("jmp") and image.called(one) & functions.keys() - {at}
-    ]
-    for _ in leaves:  # each may go on to the next
-        careless |= {at for at, called in leaves if called & careless}
-        for at, called in leaves:
-            above[at] = max(above[at], *(above.get(other, 0) for other in called))
-    return careless, {at: most for at, most in above.items() if most}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME
 from mini_dnn.grading.confined.effects import PLACE, TOP, signed
 from mini_dnn.grading.confined.followed import Call, Followed
-from mini_dnn.grading.confined.values import MASK, WORD
+from mini_dnn.grading.confined.values import WORD, Unknown
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Mis
         What `needed_room` says of them.
     """
     for at in sorted(functions):
-        kept = kept_offsets(functions[at], room[at])
+        kept = kept_slots(functions[at], room[at])
         for call in functions[at].calls.values():
             needed = room.get(call.target, 0)
             if needed and not _fits(call, needed, kept):
@@ -42,9 +42,9 @@ def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Mis
     return None
 
 
-def kept_offsets(function: Followed, room: int) -> set[int]:
-    """Where a function's frame holds what nobody else may change: bytes from where its stack begins."""
-    return {signed(at & MASK) for at in function.saved | (function.places if room else set())}
+def kept_slots(function: Followed, room: int) -> set[tuple[Unknown, int]]:
+    """Where a function's frame holds what nobody else may change."""
+    return function.saved | (function.places if room else set())
 
 
 def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
@@ -67,7 +67,7 @@ def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
     return room
 
 
-def _fits(call: Call, needed: int, kept: set[int]) -> bool:
+def _fits(call: Call, needed: int, kept: set[tuple[Unknown, int]]) -> bool:
     """Whether the place lies in the caller's frame, or is its own caller's."""
     place, top = call.place, call.top
     if place.terms == PLACE.terms:
@@ -76,6 +76,6 @@ def _fits(call: Call, needed: int, kept: set[int]) -> bool:
         return False
     end = signed(FRAME.constant) if top.terms == TOP.terms else 0
     start = signed(place.constant)
-    if place.terms == TOP.terms and any(start - WORD < at < start + needed for at in kept):
+    if any(start - WORD < at < start + needed for origin, at in kept if origin is place.terms[0][0]):
         return False
     return signed(top.constant) <= start <= end - needed

@@ -129,7 +129,8 @@ struct Entry {
 };
 struct Kept {
   uint64_t start, end;  // of the function: a call in it returns behind the first and not behind the other
-  int64_t offset;       // from where its stack begins: the address to which it returns
+  // So many bytes from where its stack begins, the address to which it returns; rounded down; and from there on.
+  int64_t low, alignment, offset;
 };
 // The kernel library of the next launch.
 struct Target {

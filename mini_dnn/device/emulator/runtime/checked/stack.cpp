@@ -37,7 +37,8 @@ bool is_kept(const Access& a, const char* variables_end, const char* pc) {
   const uint64_t at = pc - t.base;
   const Kept* each = std::partition_point(t.kept, t.kept + t.kept_count, [at](const Kept& k) { return k.start < at; });
   while (each != t.kept && at <= (--each)->end) {
-    const char* const start = variables_end + sizeof(void*) + each->offset;
+    const auto origin = reinterpret_cast<int64_t>(variables_end) + int64_t(sizeof(void*)) + each->low;
+    const auto* const start = reinterpret_cast<const char*>((origin & -each->alignment) + each->offset);
     if (a.address < start + sizeof(void*) && a.address + a.bytes > start) return true;
   }
   return false;
