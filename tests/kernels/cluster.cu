@@ -63,7 +63,9 @@ extern "C" __global__ void token(int* order, int size, int rounds, bool poll) {
         }
       else if (!first)
         ptx::mbarrier_wait(&here, parity);
+      __threadfence();  // on both sides, as an arrival at another block is relaxed
       order[blockIdx.x / size * rounds * size + i * size + rank] = atomicAdd(order + gridDim.x * rounds, 1);
+      __threadfence();
       ptx::mbarrier_arrive_cluster(&here, (rank + 1) % size);
     }
   }
