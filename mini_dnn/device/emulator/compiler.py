@@ -34,6 +34,8 @@ KERNEL_FLAGS = (
     "-fno-trapping-math",
     "-fno-strict-aliasing",  # kernels load float4 from float arrays
     "-fno-semantic-interposition",
+    "-fno-stack-protector",  # a default of Ubuntu, with which an overflow ends the process
+    "-fno-stack-clash-protection",
     "-fdiagnostics-color=never",
 )
 GCC_FLAGS = (
