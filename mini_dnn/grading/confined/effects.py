@@ -14,8 +14,13 @@ from mini_dnn.grading.confined.values import (
     State,
     Unknown,
     Value,
+    is_bit,
+    masked,
+    negative,
+    noted_bit,
     number,
     unknown,
+    zero_extended,
 )
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
@@ -125,6 +130,8 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
             return state.address(operands[0])
         case (("movq" | "movl" | "movabsq"), [value, _]) if _is_whole(operands):
             return value
+        case ("movslq", [value, _]) if is_bit(value):
+            return zero_extended(value)
         case (("movslq" | "movzwl" | "movzbl" | "movswl" | "movsbl" | "movswq" | "movsbq"), [value, _]):
             return _made(name, [value])
         case ("addq", [one_, other]):
@@ -141,6 +148,14 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
             return value.plus(value)
         case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
             return _aligned(place, signed(mask.constant))
+        case (("andl" | "andq"), [mask, value]) if mask is number(1):
+            return noted_bit(_made(name, [mask, value]))
+        case (("andl" | "andq"), [mask, value]) if not mask.terms:
+            return masked(mask.constant, value, name == "andl") or _made(name, [mask, value])
+        case (("negl" | "negq"), [value]):
+            return negative(value, name == "negl") or _made(name, [value])
+        case ("imulq", [factor, value, _]) if not factor.terms:
+            return number(0).plus(value, factor.constant)
         case (("xorl" | "xorq"), [_, _]) if operands[0] == operands[1]:
             return number(0)
         case _ if name.startswith(("cmov", "set", "adc", "sbb", "xchg", "cmpxchg", "xadd")):

@@ -33,6 +33,8 @@ for index in range(8, 16):
 REGISTERS = tuple(sorted({whole for whole, _ in NAMES.values()}))
 
 _numbers = count()
+_bits: set[Value] = set()  # that are 0 or 1
+_wholes: dict[Value, Value] = {}  # of lower halves: the registers that they are halves of
 
 
 class Unknown:
@@ -107,13 +109,58 @@ def low(value: Value) -> Value:
     """The lower half of a register."""
     if not value.terms:
         return number(value.constant & 0xFFFFFFFF)
-    return unknown("half", value)
+    half = unknown("half", value)
+    _wholes[half] = value
+    return half
 
 
 @cache
 def zero_extended(half: Value) -> Value:
     """A register of which the lower half was set."""
-    return unknown("zero-extended", half) if half.terms else half
+    if not half.terms:
+        return half
+    whole = _wholes.get(half)
+    if whole and _is_small(whole):
+        return whole
+    found = unknown("zero-extended", half)
+    return noted_bit(found) if is_bit(half) else found
+
+
+def _is_small(value: Value) -> bool:
+    """Whether it is a bit times a number that half a register holds."""
+    parts = [n <= 0xFFFFFFFF and is_bit(_value(((one, 1),), 0)) for one, n in value.terms]
+    return parts == [True] and not value.constant
+
+
+def noted_bit(value: Value) -> Value:
+    """A value that is 0 or 1."""
+    _bits.add(value)
+    return value
+
+
+def is_bit(value: Value) -> bool:
+    """Whether it is known to be 0 or 1."""
+    return value in _bits
+
+
+def negative(value: Value, is_half: bool) -> Value | None:
+    """The value with the other sign, of a register or its lower half; None: it is not known."""
+    if not is_half:
+        return number(0).plus(value, -1)
+    whole = zero_extended(value) if is_bit(value) else _wholes.get(value)
+    return None if whole is None else low(number(0).plus(whole, -1))
+
+
+def masked(mask: int, value: Value, is_half: bool) -> Value | None:
+    """A negative bit and a mask, which is the mask or 0: that of another value is not known.
+
+    g++ 13 multiplies a bit so. The product is what the access has.
+    """
+    whole = _wholes.get(value) if is_half else value
+    bit = None if whole is None else number(0).plus(whole, -1)
+    if bit is None or not is_bit(bit):
+        return None
+    return low(number(0).plus(bit, mask & 0xFFFFFFFF)) if is_half else number(0).plus(bit, mask)
 
 
 def _written(half: Value, halves: dict[Value, Value]) -> Value:
