@@ -14,7 +14,7 @@
 //           exponentials, 0.10 ms.
 // Gain      over attention/v10_heads, which calls attention/v9_final at such lengths: 4 us of 77 at 577 tokens, because
 //           6 rounds of keys take the place of 7, and 19 us of 210 at 1,025 tokens, because a tile alone costs its
-//           multiprocessor three quarters of an item. Measured on an H100: 6 us and 8 us.
+//           multiprocessor three quarters of an item.
 // Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, and 385 or more tokens: 64 n + 1, where n is a
 //           multiple of three, or one more if splitting a tile makes the busiest block faster. attention/v10_heads is
 //           called for the others.
