@@ -43,8 +43,10 @@ def seconds(device: EmulatorDevice, action: Callable[[EmulatorDevice], object]) 
     return time.process_time() - before
 
 
-def row(name: str, shape: str, repeats: int) -> str:
-    """Name, problem, both times and the ratio."""
+def compared(
+    name: str, shape: str, repeats: int, theirs: EmulatorDevice, ours: EmulatorDevice, digits: int = 2
+) -> str:
+    """A row: name, problem, the time of either mode, and the ratio. Both devices are closed."""
     variant = find(name)
     problem = variant.operation.parse(shape)
     inputs = variant.operation.inputs(problem, seed=0)
@@ -52,12 +54,12 @@ def row(name: str, shape: str, repeats: int) -> str:
     def action(device: EmulatorDevice) -> object:
         return run(variant, problem, inputs, device)
 
-    with closing(CheckedEmulator()) as checked, closing(CountedEmulator(threads=1)) as counted:
-        action(checked), action(counted)
-        pairs = [(seconds(checked, action), seconds(counted, action)) for _ in range(repeats)]
-    ratio = statistics.median(ours / theirs for theirs, ours in pairs)
-    theirs, ours = (statistics.median(one) for one in zip(*pairs, strict=True))
-    return f"| `{name}` | {problem} | {theirs:.2f} | {ours:.2f} | {ratio:.2f} |"
+    with closing(theirs), closing(ours):
+        action(theirs), action(ours)
+        pairs = [(seconds(theirs, action), seconds(ours, action)) for _ in range(repeats)]
+    ratio = statistics.median(after / before for before, after in pairs)
+    before, after = (statistics.median(one) for one in zip(*pairs, strict=True))
+    return f"| `{name}` | {problem} | {before:.{digits}f} | {after:.{digits}f} | {ratio:.2f} |"
 
 
 def main() -> None:
@@ -69,7 +71,8 @@ def main() -> None:
     print("| variant | problem | checked, s | counted, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
     for name, shape in CASES:
         if not args.only or name in args.only:
-            print(row(name, shape, args.repeats), flush=True)
+            devices = CheckedEmulator(), CountedEmulator(threads=1)
+            print(compared(name, shape, args.repeats, *devices), flush=True)
 
 
 if __name__ == "__main__":

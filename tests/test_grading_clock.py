@@ -122,6 +122,7 @@ def test_a_gpu_that_namespaces_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.gpu
 @pytest.mark.gpu_alone
+@pytest.mark.exhaustive
 def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> None:
     """With thresholds so steep that a hundredth of the time is a hundredth of the points."""
 
