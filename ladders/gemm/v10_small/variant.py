@@ -24,10 +24,8 @@ SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
 FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
 BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
-MEMORY_BYTES_CLOCK, ODD_BYTES_CLOCK = (
-    1600,
-    700,
-)  # read and written in memory; of c, if its rows start anywhere
+MEMORY_BYTES_CLOCK = 1600  # read and written in memory
+ODD_BYTES_CLOCK = 700  # of c, if its rows start anywhere
 START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
 ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere
@@ -38,16 +36,11 @@ TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through r
 HAND_PITCH = 1 << 24  # beyond that, places in a tile do not fit an int
 PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
 PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
-SMALL_CLOCKS, SMALL_ROUND = (
-    3240,
-    650,
-)  # what START_CLOCKS is for small tiles; for each more of a multiprocessor
+SMALL_CLOCKS, SMALL_ROUND = 3240, 650  # what START_CLOCKS is for small tiles; each more of a multiprocessor
 SMALL_WAIT, SMALL_BYTES_CLOCK = 100, 38  # until a step of a small tile has come, and that it gets
 THREADS_BYTES_CLOCK = 33  # that all small tiles of a multiprocessor get
-ANYWHERE_CLOCKS, ADD_CLOCKS = (
-    3300,
-    3000,
-)  # for tiles that start anywhere; for the launch that adds their parts
+ANYWHERE_CLOCKS = 3300  # what START_CLOCKS is for tiles that start anywhere
+ADD_CLOCKS = 3000  # for the launch that adds their parts
 STEP_WAIT, UNIT_WAIT = 400, 220  # until a step has come, and for each unit of eight elements of a thread
 UNIT_CLOCKS = 1.1  # of a multiprocessor for a unit
 
