@@ -8,7 +8,8 @@ import pytest
 
 from mini_dnn.grading.confined.disassembly import disassemble
 from mini_dnn.grading.confined.effects import Image, apply
-from mini_dnn.grading.confined.values import REGISTERS, State, unknown
+from mini_dnn.grading.confined.states import REGISTERS, State
+from mini_dnn.grading.confined.values import unknown
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of x86-64")
 

@@ -27,7 +27,8 @@ from mini_dnn.grading.confined.effects import (
     stored_bytes,
 )
 from mini_dnn.grading.confined.followed import Call, Followed, Unseen
-from mini_dnn.grading.confined.values import MASK, REGISTERS, State, Value, merged, number, unknown
+from mini_dnn.grading.confined.states import REGISTERS, State, merged
+from mini_dnn.grading.confined.values import MASK, Value, number, unknown
 
 NEAR = 24  # instructions between a load and the call that it is for
 VISITS = 40  # of each place where ways meet

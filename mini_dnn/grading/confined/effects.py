@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mini_dnn.grading.confined.disassembly import Instruction, Memory
+from mini_dnn.grading.confined.states import NAMES, State
 from mini_dnn.grading.confined.values import (
     MASK,
-    NAMES,
     STACK,
     WORD,
-    State,
     Unknown,
     Value,
     is_bit,
