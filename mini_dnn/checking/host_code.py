@@ -11,13 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-MARKER = re.compile(r'^# (?P<line>\d+) "(?P<file>(?:[^"\\]|\\.)*)"(?P<flags>[ \d]*)$')
-SYSTEM_HEADER = "3"
-TOKEN = re.compile(
-    r"""R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)" | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+'
-      | \.?\d(?:[eEpP][+-]|[\w.'])* | [A-Za-z_]\w* | ::|->|\+\+|--|[<>=!+\-*/%&|^]= | \S""",
-    re.VERBOSE | re.DOTALL,
-)
+from mini_dnn.checking.tokens import Token, closing, tokens_of
+
 ON_GPU = {"__device__", "__global__", "__constant__", "__shared__", "__managed__"}
 NO_TYPES = {"return", "else", "case", "throw", "goto", "new", "delete", "sizeof", "typename", "do"}
 TYPES = {
@@ -66,15 +61,6 @@ HOST_STD = {
 
 
 @dataclass(frozen=True)
-class Token:
-    """A word of the kernel file, and where it is."""
-
-    text: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
 class Use:
     """A name of the host in code of a GPU."""
 
@@ -118,23 +104,9 @@ class Declared:
 def read(preprocessed: str) -> Declared:
     """Look at a kernel file in which ``__device__`` and its like are still words."""
     file = _File()
-    _declarations(_tokens(preprocessed), file, in_class=False)
+    _declarations(tokens_of(preprocessed), file, in_class=False)
     host = {f.name.text: f.name for f in file.functions if not f.on_gpu and f.name.text not in file.on_gpu}
     return Declared(tuple(_uses(file)), {**host, **file.variables}, file.constants, file.bounds)
-
-
-def _tokens(text: str) -> list[Token]:
-    found = []
-    name, line, system = "", 0, False
-    for row in text.splitlines():
-        if marker := MARKER.match(row):
-            name, line = marker["file"], int(marker["line"]) - 1
-            system = SYSTEM_HEADER in marker["flags"].split()
-            continue
-        line += 1
-        if not system and not row.startswith("#"):
-            found += [Token(match[0], name, line) for match in TOKEN.finditer(row)]
-    return found
 
 
 def _declarations(tokens: Sequence[Token], file: _File, in_class: bool) -> None:
@@ -144,7 +116,7 @@ def _declarations(tokens: Sequence[Token], file: _File, in_class: bool) -> None:
     while at < len(tokens):
         token = tokens[at]
         if token.text == "{":
-            end = _closing(tokens, at)
+            end = closing(tokens, at)
             words = {t.text for t in chunk}
             opens = _first_call(chunk)
             if "namespace" in words or [t.text for t in chunk] == ["extern", '"C"']:
@@ -168,17 +140,6 @@ def _declarations(tokens: Sequence[Token], file: _File, in_class: bool) -> None:
         at += 1
 
 
-def _closing(tokens: Sequence[Token], at: int) -> int:
-    """Where the brace or parenthesis closes that opens there."""
-    opening, closing = tokens[at].text, {"{": "}", "(": ")"}[tokens[at].text]
-    depth = 0
-    for i in range(at, len(tokens)):
-        depth += (tokens[i].text == opening) - (tokens[i].text == closing)
-        if not depth:
-            return i
-    return len(tokens)
-
-
 def _first_call(chunk: Sequence[Token]) -> int | None:
     """Where the parameters of a function begin."""
     at = 0
@@ -187,7 +148,7 @@ def _first_call(chunk: Sequence[Token]) -> int | None:
             before = chunk[at - 1].text if at else ""
             if before not in (*BEFORE_PARENTHESES, "("):
                 return at if re.match(r"[A-Za-z_]", before) else None
-            at = _closing(chunk, at)
+            at = closing(chunk, at)
         at += 1
     return None
 
@@ -217,7 +178,7 @@ def _bounds(head: Sequence[Token], name: Token, file: _File) -> None:
     at = next((i for i, token in enumerate(head) if token.text == "__launch_bounds__"), None)
     if at is None or at + 1 >= len(head) or head[at + 1].text != "(":
         return
-    inside = [token.text for token in head[at + 2 : _closing(head, at + 1)]]
+    inside = [token.text for token in head[at + 2 : closing(head, at + 1)]]
     first = inside[: inside.index(",")] if "," in inside else inside
     factors, signs = [text.rstrip("uU") for text in first[::2]], first[1::2]
     if len(first) % 2 and all(text.isdecimal() for text in factors) and set(signs) <= {"*"}:
@@ -321,6 +282,6 @@ def _is_call(body: Sequence[Token], at: int) -> bool:
 def _varies(body: Sequence[Token], at: int, function: _Function) -> bool:
     """Whether a call's arguments are known only as the kernel runs: a parameter, or a thread's number."""
     opens = next(i for i in range(at, len(body)) if body[i].text == "(")
-    words = {token.text for token in body[opens : _closing(body, opens)]}
+    words = {token.text for token in body[opens : closing(body, opens)]}
     changing = {"threadIdx", "blockIdx", "blockDim", "gridDim"} | {t.text for t in function.head}
     return bool({word for word in words if re.match(r"[A-Za-z_]", word)} & changing)
