@@ -19,7 +19,8 @@ from counters_cases import ladder_cases, launch_probes, probes
 
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.profiling.bracket import instructions
-from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.counters import Counters
+from mini_dnn.profiling.totals import counters
 from mini_dnn.profiling.workload import solve
 
 ATOMICS = [f"l1tex__t_{what}_pipe_lsu_mem_global_op_atom+red.sum" for what in ("requests", "sectors")]

@@ -11,8 +11,9 @@ from mini_dnn.checking.launches import shared_limit
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.device.emulator.counted_build import unrolled
 from mini_dnn.profiling.bracket import ALWAYS, ISSUE, bracket, enlarged
-from mini_dnn.profiling.counters import Call, Counters, counters
+from mini_dnn.profiling.counters import Call, Counters
 from mini_dnn.profiling.gpus import GPUS
+from mini_dnn.profiling.totals import counters
 from mini_dnn.variant import find
 
 Count = Callable[[str], Counters]

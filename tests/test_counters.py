@@ -13,8 +13,9 @@ from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.counted_interface import EventKind
 from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.profiling.bracket import Bracket, Larger, bracket, together
-from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.counters import Counters
 from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
+from mini_dnn.profiling.totals import counters
 
 WARPS = counters_cases.BLOCKS * counters_cases.THREADS // 32
 Output = pytest.CaptureFixture[str]

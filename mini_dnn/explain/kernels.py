@@ -13,7 +13,8 @@ from mini_dnn.device.emulator.counted import CountedLaunch, Place
 from mini_dnn.device.emulator.counted_interface import EventKind, Space
 from mini_dnn.device.sources import source_files
 from mini_dnn.explain.steps import Steps, steps
-from mini_dnn.profiling.counters import Counters, counters
+from mini_dnn.profiling.counters import Counters
+from mini_dnn.profiling.totals import counters
 
 WRITES = frozenset((EventKind.STORE, EventKind.COPY_STORE, EventKind.COPY_TO, EventKind.TILE_STORE))
 SHARED = frozenset((Space.SHARED, Space.REMOTE))

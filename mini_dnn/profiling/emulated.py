@@ -17,9 +17,10 @@ from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.profiling import advice
 from mini_dnn.profiling.bracket import Bracket, Larger, bracket, enlarged, moved_bytes, together
-from mini_dnn.profiling.counters import SECTOR_BYTES, SHARED_ACCESSES, Access, Counters, counters
+from mini_dnn.profiling.counters import SECTOR_BYTES, SHARED_ACCESSES, Access, Counters
 from mini_dnn.profiling.gpus import Gpu, Occupancy, occupancy
 from mini_dnn.profiling.ncu import Kernel
+from mini_dnn.profiling.totals import counters
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant
 
