@@ -27,7 +27,7 @@ def assembled(variant: Variant, problem: Any, arch: int, language: str) -> list[
     """
     if variant.plan is None:
         raise UsageError(f"{variant.name} runs on the host and has no machine code; use a variant such as m1")
-    planned = variant.planned(problem, shared_limit(arch))
+    planned = variant.solver(problem).planned(problem, shared_limit(arch))
     return assemble(planned.source, planned.defines, arch, language)
 
 

@@ -107,9 +107,11 @@ def run(args: argparse.Namespace) -> int:
 def _assembly(variant: Variant, args: argparse.Namespace) -> str:
     """What nvcc makes of the kernels, for a problem."""
     arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
-    with busy(f"nvcc compiles {variant.name} ..."):
-        kernels = assembled(variant, problem, arch, SASS if args.sass else PTX)
-    return listing(kernels, variant, f"{name}, {problem}", arch)
+    solver = variant.solver(problem)
+    with busy(f"nvcc compiles {solver.name} ..."):
+        kernels = assembled(solver, problem, arch, SASS if args.sass else PTX)
+    caller = "" if solver is variant else f" (called by {variant.name})"
+    return listing(kernels, solver, f"{name}, {problem}{caller}", arch)
 
 
 def _take_home(variant: Variant, args: argparse.Namespace) -> None:
@@ -120,7 +122,9 @@ def _take_home(variant: Variant, args: argparse.Namespace) -> None:
     with busy(f"float64 answers for {problem} ..."):
         files = standalone(variant, problem, origin, arch, shared_limit(arch), args.form or "c")
     _write_folder(args.standalone, files)
-    print(f"written to {args.standalone}: {', '.join(files)}")
+    solver = variant.solver(problem)
+    kernel = "" if solver is variant else f", with the kernel of {solver.name}, which {variant.name} calls"
+    print(f"written to {args.standalone}{kernel}: {', '.join(files)}")
     command = "make && ./main" if args.form in (None, "c") else "python main.py"
     print(f"next: cd {args.standalone} && {command}")
 

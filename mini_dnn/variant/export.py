@@ -60,10 +60,10 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host, so it has no kernel to expand; try m1"
         )
-    planned = variant.planned(problem, max_shared_bytes)
+    planned = variant.solver(problem).planned(problem, max_shared_bytes)
     defines = [f"#define {name} {value}" for name, value in planned.defines.items()]
     parts = [
-        _head(planned, title, arch),
+        _head(planned, variant.name, title, arch),
         "\n".join(defines),
         _inlined(planned.source.resolve(), [], set(), {}),
         "\n".join(f"#undef {name}" for name in planned.defines),  # short names would break other headers
@@ -71,9 +71,15 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _head(planned: Planned, title: str, arch: int) -> str:
+def calls(asked: str, planned: Planned) -> list[str]:
+    """A line that says who calls the variant, if another one was asked for."""
+    return [f"{asked} calls it for this problem."] if asked != planned.name else []
+
+
+def _head(planned: Planned, asked: str, title: str, arch: int) -> str:
     lines = [
         f"{planned.name} for {title}: {planned.problem}",
+        *calls(asked, planned),
         f"nvcc -std=c++17 -O3 -arch={nvcc_arch(arch)} -cubin THIS_FILE.cu",
         "",
         "Buffers in C order:",
