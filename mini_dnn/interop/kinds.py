@@ -82,10 +82,11 @@ def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
 
 def describe(value: Any) -> str:
     """The type of an array, or of something else, and where it lies: ``torch.Tensor on cpu``."""
-    kind, device = type(value), getattr(value, "device", None)
+    is_type = isinstance(value, type)
+    kind, device = (value, None) if is_type else (type(value), getattr(value, "device", None))
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     where = "host memory" if isinstance(value, np.ndarray) else device
-    return name if where is None else f"{name} on {where}"
+    return f"{'the type ' * is_type}{name}" if where is None else f"{name} on {where}"
 
 
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:

@@ -175,9 +175,8 @@ def _batches(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     ranks = {array.ndim for array in given.values()}
     if len(ranks) != 1 or not ranks <= {2, 3}:
         found = ", ".join(f"{name} is {array.shape}" for name, array in given.items())
-        raise ShapeError(
-            f"{found}; expected a matrix each, or a batch of matrices each: {next(iter(given))}[None]"
-        )
+        low = [f": {name}[None]" for name, array in given.items() if ranks == {2, 3} and array.ndim == 2]
+        raise ShapeError(f"{found}; expected a matrix each, or a batch of matrices each{(*low, '')[0]}")
     return {name: array if array.ndim == 3 else array[None] for name, array in given.items()}
 
 
