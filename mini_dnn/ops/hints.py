@@ -40,8 +40,8 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
     for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
         if _rounds(found, expected, operation.bound(problem, arrays, lower), lower):
             return (
-                f"the result has the accuracy of {lower}, not of {precision}: is a value stored in a "
-                f"smaller type?"
+                f"the result has the accuracy of {lower}, not of {precision}: a value is probably stored in a "
+                "smaller type"
             )
     for name, array in problem.named("out").items():
         if array.in_gap(wrong[name]).any() and not array.without_gap(wrong[name]).any():
