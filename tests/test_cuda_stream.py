@@ -184,6 +184,8 @@ def test_what_a_stream_says_of_itself(driver: Driver, stream: CudaStream) -> Non
     driver.capturing = 1
     assert stream.is_captured()
     assert stream.number() is None
+    default = CudaStream(driver, CONTEXT, 0, lambda nbytes: lent(1 << 20))
+    assert default.number() == default.number() == 0  # without the driver, which is slow
 
 
 def test_following_another_stream(driver: Driver, stream: CudaStream) -> None:

@@ -203,6 +203,29 @@ def test_arguments_are_refused_wherever_the_arrays_lie(call: Any, message: str) 
         call(np.asarray, **HOST)
 
 
+def test_what_is_no_array_is_refused() -> None:
+    for kind in (CupyArray, Tensor):
+        with pytest.raises(ShapeError, match=r"b is int; expected an array$"):
+            gemm(kind(A), 3)
+        with pytest.raises(
+            ShapeError, match=r'out is the type numpy.float16; expected an array, or .* "fp16"'
+        ):
+            gemm(kind(A), kind(B), out=np.float16)
+
+
+def test_tensors_on_other_devices_are_refused() -> None:
+    with pytest.raises(
+        ShapeError, match=r"on the device 'meta'; expected an NVIDIA GPU or host memory: pass"
+    ):
+        gemm(Tensor(A, -2), Tensor(B, -2))
+
+
+def test_views_that_are_negative_by_a_bit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "is_neg", lambda self: True)
+    with pytest.raises(ShapeError, match=r"pass a\.resolve_neg\(\)\.contiguous\(\)"):
+        gemm(Tensor(A), Tensor(B))
+
+
 def test_arrays_may_all_be_given_by_name() -> None:
     assert np.allclose(values(gemm(a=CupyArray(A), b=CupyArray(B))), C, atol=1e-5)
     assert np.allclose(gemm(b=B, a=A, device="emulator", out=None), C, atol=1e-5)

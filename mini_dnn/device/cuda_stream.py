@@ -14,6 +14,8 @@ from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
+LASTING = (0, 1)  # handles of the default stream: it is never captured, and never ends
+
 
 class CudaStream:
     """See `mini_dnn.device.base.ForeignStream`.
@@ -47,7 +49,12 @@ class CudaStream:
         return bool(self._call("cuStreamIsCapturing", self._stream) != none)
 
     def number(self) -> int | None:
-        """The driver's number of the stream, which no other has had; None in a capture: it would end that."""
+        """The driver's number of the stream, which no other has had; None in a capture: it would end that.
+
+        Each call of an operation asks this. What the driver would say of the default stream is known.
+        """
+        if self._handle in LASTING:
+            return 0
         if self.is_captured():
             return None
         status, number = self._driver.cuStreamGetId(self._stream)

@@ -13,12 +13,12 @@ from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
-from mini_dnn.interop.refusals import check_apart, check_device, check_writable, refuse_place, variant_of
+from mini_dnn.interop.refusals import check_apart, check_device, check_impl, check_writable, refuse_place
 from mini_dnn.interop.signature import signature_of
 from mini_dnn.ops import Operation
 from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Variant, find
 
 PLAIN = (str, int, float, np.generic, type(None))  # what fields of a problem are
 
@@ -175,7 +175,10 @@ class Function:
         if results:
             check_results(asked, metas[count:])
         device = CALLS.device(gpu)
-        variant = best(self.operation, asked.problem, device) if impl is None else variant_of(impl)
+        if impl is None:
+            variant = best(self.operation, asked.problem, device)
+        else:
+            variant = impl if isinstance(impl, Variant) else find(impl)
         prepared = CALLS.prepare(variant, asked.problem, device, stream)
         places = {**asked.which, **{name: count + i for i, name in enumerate(asked.results)}}
         order = tuple(places[name] for name in prepared.names)
@@ -226,7 +229,7 @@ class Function:
         fields = {name: value for name, value in options.items() if name not in known}
         self._signature.check(self.__name__, fields)
         if options.get("impl") is not None:
-            options["impl"] = variant_of(options["impl"])
+            check_impl(options["impl"])
         found = compute(self.operation, *arrays, **options)
         if not results:
             return found
@@ -241,6 +244,9 @@ class Function:
 
 def _key(impl: Any) -> Any:
     """A variant itself is known by its identity: the call that is kept holds it."""
+    if type(impl) is str:
+        return impl
+    check_impl(impl)
     return id(impl) if isinstance(impl, Variant) else impl
 
 

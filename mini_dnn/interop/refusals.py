@@ -12,19 +12,16 @@ from mini_dnn.device import check_name
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.kinds import describe
 from mini_dnn.running.prepared import ALIGNMENT
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant
 
 
-def variant_of(impl: Any) -> Variant:
-    """The variant that a call asks for."""
-    if isinstance(impl, Variant):
-        return impl
-    if not isinstance(impl, str | Path):
+def check_impl(impl: Any) -> None:
+    """Refuse what names no variant, and is none."""
+    if not isinstance(impl, str | Path | Variant):
         raise UsageError(
             f"impl is {describe(impl)}; expected the name of a variant, or the path of its folder. Arrays "
             "that may be left out are passed by name"
         )
-    return find(impl)
 
 
 def check_writable(results: tuple[Any, ...]) -> None:

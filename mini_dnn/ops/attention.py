@@ -152,8 +152,13 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     q, k, v = parts(p, arrays)
     yield "q and k change places", answer(p, given(p, k, q, v))
     if p.H > 1:
-        k, v = (np.broadcast_to(x[:, :1], x.shape) for x in (k, v))
-        yield "keys and values of head 0 are used for all heads", answer(p, given(p, q, k, v))
+        k0, v0 = (np.broadcast_to(x[:, :1], x.shape) for x in (k, v))
+        yield "keys and values of head 0 are used for all heads", answer(p, given(p, q, k0, v0))
+        yield "keys of head 0 are used for all heads", answer(p, given(p, q, k0, v))
+        yield "values of head 0 are used for all heads", answer(p, given(p, q, k, v0))
+    yield "keys take the place of values", answer(p, given(p, q, k, k))
+    if p.causal:
+        yield "the mask hides the query's own token, too", weighted(p, arrays, _before)
     for tile in TILES:
         end = p.T // tile * tile
         if 0 < end < p.T:
@@ -183,6 +188,12 @@ def _unshifted(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
 
 def _along_queries(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
     return softmax(scores.T, masked.T).T
+
+
+def _before(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    own = np.eye(len(scores), dtype=bool)
+    own[0, 0] = False  # the first token has no other
+    return softmax(scores, masked | own)
 
 
 def _ending(end: int, scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
