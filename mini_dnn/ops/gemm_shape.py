@@ -188,6 +188,6 @@ def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
     if not np.can_cast(array.dtype, expected.dtype, "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
-            f"pass {name}.astype('{expected.dtype}') if the loss is meant"
+            f"convert {name} to {expected.dtype} if the loss is meant"
         )
     return np.ascontiguousarray(array, dtype=expected.dtype)
