@@ -155,6 +155,8 @@ COMPILED = [
     "gemm/v8 256,256,2048,fp16,fp16",  # tensor maps, a cluster of four, an early start
     "gemm/v10 512,512,512,fp16,fp16",  # the kernel of v8, which it calls
     "attention/v11 2,3,1,32",  # v11 calls v10, which calls v9
+    "networks/vit/fused 3,12,4,3,64,2,2,2,7",  # kernels of three variants
+    "m3/ladder_gemm",
     "m3/constant_memory",
     "networks/lenet/tensor",
 ]

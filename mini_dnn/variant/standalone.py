@@ -16,6 +16,7 @@ from mini_dnn.variant.export import calls, expand
 from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
 from mini_dnn.variant.host_python import PythonProgram
 from mini_dnn.variant.host_torch import EXTENSION, TorchProgram
+from mini_dnn.variant.joined import joined
 from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -65,7 +66,7 @@ def standalone(
     """
     kernel = expand(variant, problem, origin.title, max_shared_bytes, arch)
     solver = variant.solver(problem)
-    planned = solver.planned(problem, max_shared_bytes)
+    planned = joined(solver.planned(problem, max_shared_bytes))
     _check(planned)
     about = [*calls(variant.name, planned), f"Idea: {solver.idea}."]
     given = exercise(solver.operation, problem, solver.precision)
@@ -155,13 +156,6 @@ def _check(planned: Planned) -> None:
         raise UsageError(
             f"{planned.name} sends buffers to the host and back, which the program does not; take "
             "another variant"
-        )
-    if planned.codes:
-        others = dict.fromkeys(code.source.parent for code in planned.codes)
-        names = ", ".join(f"{folder.parent.name}/{folder.name}" for folder in others)
-        raise UsageError(
-            f"{planned.name} also launches kernels of {names}, and the folder has one kernel file; take a "
-            "variant that launches only its own kernels, or only those of one other variant"
         )
     for name, array in planned.arrays.items():
         if array.dtype not in TYPES:
