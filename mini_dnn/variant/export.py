@@ -32,6 +32,7 @@ from mini_dnn.variant.variant import Variant
 
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
 TOOLKIT_INCLUDE = re.compile(r"^#\s*include\s*<(?!emulator/|mini_dnn/)[^>]+>", re.MULTILINE)
+EMULATOR_INCLUDE = re.compile(r"^#\s*include\s*<emulator/[^>]+>", re.MULTILINE)
 WIDTH = 116
 DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that any kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
@@ -87,10 +88,12 @@ def _called(planned: Planned) -> Iterator[str]:
         names = {kernel.removeprefix(f"{word}_"): kernel for kernel in launched}
         guards: dict[Path, str] = {}
         text = _inlined(code.source.resolve(), [], set(), guards)
+        emulated = dict.fromkeys(EMULATOR_INCLUDE.findall(text))
         yield "\n".join(
             [
                 f"// ---- {code.source.parent.parent.name}/{code.source.parent.name} ----",
                 *dict.fromkeys(TOOLKIT_INCLUDE.findall(text)),  # outside of the namespace
+                *(("#ifdef MINI_DNN_EMULATOR", *emulated, "#endif") if emulated else ()),
                 "",
                 f"namespace {word} {{",
                 _defined({**dict(code.defines), **names}, text, guards.values()),
