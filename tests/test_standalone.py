@@ -279,6 +279,18 @@ class TestVerb:
         assert main(words) == 2
         assert "already exists; remove it" in capsys.readouterr().err
 
+    def test_the_folder_is_named_after_the_variant(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        words = ["show", "gemm/v3", "--shapes", "33,17,5", "--expand", "--standalone"]
+        assert main(words) == 0
+        assert (tmp_path / "v3_registers" / "main.cu").is_file()
+        assert "next: cd v3_registers && make && ./main" in capsys.readouterr().out
+        assert main(words) == 2
+        assert "--standalone v3_registers already exists" in capsys.readouterr().err
+        assert main([*words, "."]) == 2, "this folder has something in it"
+
     def test_takes_the_first_problem_that_the_variant_takes(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "mine").mkdir()
         for file in ("kernel.cu", "variant.py"):
