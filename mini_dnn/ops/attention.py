@@ -13,6 +13,7 @@ from mini_dnn.ops.attention_numpy import (
     by_heads,
     in_parts,
     is_masked,
+    mean_of,
     output,
     softmax,
     some_heads,
@@ -89,7 +90,8 @@ def _row_bound(
             abs(p.factor) * (np.abs(q) @ np.abs(k).swapaxes(1, 2))
         )
         off += 4 * accumulate * (1 + np.where(masked, 0, np.abs(scores)) + np.abs(top))
-        moved = np.expm1(np.minimum(off, 100.0))  # exp(100) is beyond any range
+        moved = np.expm1(np.where(masked, 0, np.minimum(off, 100.0)))  # exp(100) is beyond any range
+        v = np.where(np.isfinite(v), v, 0)  # what is not finite bounds nothing
         o, magnitude = weights @ v, weights @ np.abs(v)
         spread = np.maximum(weights @ v**2 - o**2, 0)
         shifted = np.sqrt((weights * moved**2).sum(axis=2, keepdims=True) * spread)
@@ -111,7 +113,7 @@ def audit(
     for some in some_heads(p):
         rows = np.unique([0, p.T - 1, *rng.integers(0, p.T, AUDITED - 2)])
         queries, keys, values = (x.astype(np.float64) for x in (q[some, rows], k[some], v[some]))
-        expected = weights_of(p, queries, keys, rows) @ values
+        expected = mean_of(weights_of(p, queries, keys, rows), values, is_masked(p, rows))
         allowed = _row_bound(p, precision, queries, keys, values, rows)
         wrong += int(wrong_elements(o[some, rows], expected, allowed).sum())
         more = relative * np.abs(values).max(axis=1, keepdims=True) + HALF_SUBNORMAL * p.T
