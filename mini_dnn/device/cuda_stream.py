@@ -37,6 +37,9 @@ class CudaStream:
         self._stream, self._allocate = driver.CUstream(handle), allocate
         self._cublas: Cublas | None = None
         self._workspace: CudaBuffer | None = None
+        self._not_captured = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        # what each call of an operation asks, looked up once
+        self._asked = driver.cuStreamIsCapturing, driver.cuStreamGetId, driver.CUresult.CUDA_SUCCESS
 
     def is_current(self) -> bool:
         """Whether the stream's context is the thread's current one."""
@@ -45,8 +48,7 @@ class CudaStream:
 
     def is_captured(self) -> bool:
         """Whether it is being captured."""
-        none = self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-        return bool(self._call("cuStreamIsCapturing", self._stream) != none)
+        return bool(self._call("cuStreamIsCapturing", self._stream) != self._not_captured)
 
     def number(self) -> int | None:
         """The driver's number of the stream, which no other has had; None in a capture: it would end that.
@@ -55,12 +57,15 @@ class CudaStream:
         """
         if self._handle in LASTING:
             return 0
-        if self.is_captured():
-            return None
-        status, number = self._driver.cuStreamGetId(self._stream)
-        if failed := reason(self._driver, status):
-            raise LaunchError(f"the stream of another library cannot be used: {failed}")
-        return int(number)
+        is_capturing, number_of, success = self._asked
+        status, capturing = is_capturing(self._stream)
+        if status == success:
+            if capturing != self._not_captured:
+                return None
+            status, number = number_of(self._stream)
+            if status == success:
+                return int(number)
+        raise LaunchError(f"the stream of another library cannot be used: {reason(self._driver, status)}")
 
     def launch(
         self,
