@@ -1,6 +1,6 @@
 """What a call from Python costs the host, beside a bare launch of the same kernel.
 
-    python benchmarks/calls.py [--impl NAME] [--size 256] [--dtype float32] [--out FILE]
+    python benchmarks/calls.py [--impl NAME] [--size 256] [--dtype float32] [--own-stream] [--out FILE]
 
 Calls come in bursts that are shorter than the GPU's queue, so that the host never waits for the GPU; between
 bursts it waits, which is not timed. A figure is the median of all bursts, per call. It exits with 1 if one of
@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -142,25 +142,28 @@ def with_torch(impl: str, size: int, dtype: str) -> Iterator[Way]:
 
 
 @contextmanager
-def waiting(library: str) -> Iterator[Callable[[], Any]]:
-    """What waits for the GPU."""
+def waiting(library: str, own_stream: bool) -> Iterator[Callable[[], Any]]:
+    """What waits for the GPU; meanwhile the library's stream is the default one, or another one."""
     if library == "CuPy":
         import cupy
 
-        yield cupy.cuda.Device().synchronize
+        with cupy.cuda.Stream(non_blocking=True) if own_stream else nullcontext():
+            yield cupy.cuda.Device().synchronize
     else:
         import torch
 
-        with torch.no_grad():
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()) if own_stream else nullcontext():
             yield torch.cuda.synchronize
 
 
-def measured(impl: str, size: int, dtype: str, libraries: Sequence[str]) -> list[Figure]:
+def measured(
+    impl: str, size: int, dtype: str, libraries: Sequence[str], own_stream: bool = False
+) -> list[Figure]:
     """Figures of all ways, of each library together."""
     found = []
     for library in libraries:
         ways = {"CuPy": with_cupy, "PyTorch": with_torch}[library]
-        with waiting(library) as wait:
+        with waiting(library, own_stream) as wait:
             for what, call, is_ours in ways(impl, size, dtype):
                 found.append(Figure(library, what, *host_us(call, wait), is_ours))
     return found
@@ -193,9 +196,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=256, help="rows, columns, and terms of a sum")
     parser.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="of a and b")
     parser.add_argument("--libraries", nargs="+", default=["CuPy", "PyTorch"], choices=["CuPy", "PyTorch"])
+    parser.add_argument("--own-stream", action="store_true", help="on a stream that is not the default one")
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     asked = parser.parse_args(arguments)
-    figures = measured(asked.impl, asked.size, asked.dtype, asked.libraries)
+    figures = measured(asked.impl, asked.size, asked.dtype, asked.libraries, asked.own_stream)
     print(table(figures))
     if asked.out:
         asked.out.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")

@@ -39,8 +39,12 @@ class Tensor(Held):
         return self.gpu >= 0
 
     @property
+    def is_cpu(self) -> bool:
+        return self.gpu == -1
+
+    @property
     def device(self) -> str:
-        return f"cuda:{self.gpu}" if self.is_cuda else "cpu"
+        return f"cuda:{self.gpu}" if self.is_cuda else "cpu" if self.is_cpu else "meta"
 
     def get_device(self) -> int:
         return self.gpu
@@ -69,6 +73,8 @@ class SimpleDtype(str):
 
 class CupyArray(Held):
     """As CuPy's."""
+
+    __hash__ = None  # type: ignore[assignment]  # as it compares element by element
 
     @property
     def dtype(self) -> np.dtype:

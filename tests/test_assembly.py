@@ -182,3 +182,14 @@ def test_without_nvdisasm_the_message_says_what_to_do(
 def test_wrong_use(words: list[str], message: str, capsys: Output) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@needs_nvcc
+def test_kernels_of_variants_that_are_called(capsys: Output) -> None:
+    assert main(["show", "m3/ladder_gemm", "--ptx", "--shapes", "2,1,9,9,3,2,2"]) == 0
+    found = re.findall(r"^(\w+): \d+ registers per thread", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(found) == ["gemm_v3_registers_gemm", "permute", "unroll"]
+    assert main(["show", "gemm/v10", "--ptx", "--shapes", "512,512,512,fp16,fp16"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("gemm/v8_final for 512,512,512,fp16,fp16, ")
+    assert " (called by gemm/v10_small), by nvcc for sm_90a\n\ngemm: " in out

@@ -41,7 +41,7 @@ class Driver(plain.Driver):
         return 0, 1000 + stream
 
     def cuStreamIsCapturing(self, stream: int) -> tuple[int, int]:
-        return 0, self.capturing
+        return self.fails.get("capturing", 0), self.capturing
 
     def cuMemcpyDtoDAsync(self, *args: int) -> tuple[int]:
         self.calls.append(("copy", *args))
@@ -184,6 +184,12 @@ def test_what_a_stream_says_of_itself(driver: Driver, stream: CudaStream) -> Non
     driver.capturing = 1
     assert stream.is_captured()
     assert stream.number() is None
+    driver.capturing = 0
+    driver.fails["capturing"] = plain.INVALID_VALUE
+    with pytest.raises(LaunchError, match="stream of another library cannot be used: invalid argument"):
+        stream.number()
+    default = CudaStream(driver, CONTEXT, 0, lambda nbytes: lent(1 << 20))
+    assert default.number() == default.number() == 0  # without the driver, which is slow
 
 
 def test_following_another_stream(driver: Driver, stream: CudaStream) -> None:

@@ -1,6 +1,7 @@
 """What the operation ``gemm`` promises beyond the matrix of all operations."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from mini_dnn import gemm, ops
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.gemm import GemmShape, answer, audit, bound, operands, probe, scaled
+from mini_dnn.ops.gemm_numpy import lying
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
 from mini_dnn.variant import find
@@ -120,9 +122,9 @@ def test_one_product_from_python_needs_no_batch(rng: np.random.Generator) -> Non
         (
             (np.ones((3, 5)), np.ones((1, 5, 4))),
             {},
-            r"a is \(3, 5\), b is \(1, 5, 4\); expected a matrix each",
+            r"a is \(3, 5\), b is \(1, 5, 4\); expected a matrix each, or .* each: a\[None\]",
         ),
-        ((np.ones(5), np.ones(5)), {}, r"expected a matrix each, or a batch of matrices each: a\[None\]"),
+        ((np.ones(5), np.ones(5)), {}, "expected a matrix each, or a batch of matrices each$"),
         ((np.ones((1, 3, 5)), np.ones((1, 5, 4))), {}, "a is float64, which float32 cannot hold"),
         ((np.ones((1, 3, 5), "f4"), np.ones((1, 6, 4), "f4")), {}, r"b has the shape \(1, 6, 4\)"),
         ((np.ones((1, 3, 5), "f4"), np.ones((2, 5, 4), "f4")), {}, r"needs \(1, 5, 4\)"),
@@ -215,6 +217,38 @@ def test_hints_at_fields_that_are_ignored(change: dict[str, object], words: str)
     memory = {name: array.reshape(other.arrays[name].shape) for name, array in arrays.items()}
     found = answer(other, memory)
     assert hint(OPERATION, problem, arrays, found, "fp32") == f"the result is the same as when {words}"
+
+
+MISSED: list[tuple[Any, str]] = [
+    (lambda a, b, c0: 0.5 * (a[:1] @ b) + 3 * c0, "entry 0 of a is used for the whole batch"),
+    (lambda a, b, c0: 0.5 * (a @ b[:1]) + 3 * c0, "entry 0 of b is used for the whole batch"),
+    (lambda a, b, c0: 3 * c0, "no term is added: the loop over k ends before its first tile"),
+    (lambda a, b, c0: 0.5 * (a[..., :-1] @ b[:, :-1]) + 3 * c0, "the last term of the sum is left out"),
+    (lambda a, b, c0: 0.5 * (a @ b + 3 * c0), r"alpha is a factor of the whole: alpha (a b + beta c0)"),
+]
+
+
+@pytest.mark.parametrize(("mistaken", "words"), MISSED)
+@pytest.mark.parametrize("ldc", [0, 29])
+def test_hints_at_batches_sums_and_factors(mistaken: Any, words: str, ldc: int) -> None:
+    problem = GemmShape(9, 21, 20, batch=2, alpha=0.5, beta=3.0, ldc=ldc)
+    arrays, _ = solved(problem)
+    c0 = problem.arrays["c0"].without_gap(arrays["c0"]).astype(np.float64)
+    found = lying(problem, mistaken(*operands(problem, arrays), c0))
+    assert hint(OPERATION, problem, arrays, found, "fp32") == f"the result is the same as when {words}"
+
+
+@pytest.mark.parametrize("ldc", [0, 29])
+def test_what_is_far_off_is_no_rounding(ldc: int) -> None:
+    """The bound of sums in half is wider than a term; the gap is not what tells wrong elements apart."""
+    problem = GemmShape(9, 21, 200, ldc=ldc)
+    arrays, _ = solved(problem)
+    allowed, right = bound(problem, arrays, "fp16_sum"), answer(problem, arrays)
+    found = {"c": right["c"] + 0.3 * allowed["c"]}
+    assert compare_all(found, right, allowed).ok
+    assert hint(OPERATION, problem, arrays, found, "fp32") == ""
+    in_half = lying(problem, product_summed_in_half(*operands(problem, arrays)))
+    assert "the accuracy of fp16_sum, not of fp32" in hint(OPERATION, problem, arrays, in_half, "fp32")
 
 
 def test_hints_at_sums_and_tiles() -> None:

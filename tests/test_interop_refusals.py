@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor
+from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 
-from mini_dnn import conv2d, conv2d_relu_pool, gemm, softmax
+from mini_dnn import attention, conv2d, conv2d_relu_pool, gemm, softmax
 from mini_dnn.device import Device
 from mini_dnn.errors import DeviceError, ShapeError, UsageError, VariantError
 
@@ -145,8 +145,99 @@ def test_variants_that_cannot_are_refused() -> None:
         conv2d(x, w, impl="layers/fused")
     with pytest.raises(DeviceError, match="needs a GPU"):
         conv2d(x, w, impl="m3/cublas")
-    with pytest.raises(TypeError, match="pool"):
-        conv2d_relu_pool(x, w)
+
+
+HOST: dict[str, Any] = {"device": "emulator"}
+ARGUMENTS: list[tuple[Any, str]] = [
+    (lambda kind, **more: gemm(kind(A), **more), r"gemm takes a, b; b is missing"),
+    (lambda kind, **more: attention(**more), r"attention takes q, \*kv; q is missing"),
+    (
+        lambda kind, **more: gemm(kind(A), kind(B), lda=8, **more),
+        r"no argument 'lda'; it takes a, b by place, and",
+    ),
+    (lambda kind, **more: gemm(kind(A), kind(B), alpa=2, **more), r"did you mean 'alpha'\?\)"),
+    (lambda kind, **more: gemm(kind(A), kind(B), alpha="2", **more), r"alpha is '2'; expected a number"),
+    (lambda kind, **more: gemm(kind(A), kind(B), alpha=None, **more), r"alpha is None; expected a number"),
+    (
+        lambda kind, **more: gemm(kind(A), kind(B), layout=1, **more),
+        r"layout is 1; expected a word in quotes",
+    ),
+    (
+        lambda kind, **more: gemm(kind(A), kind(B), impl=7, **more),
+        r"impl is int; expected the name of a variant",
+    ),
+    (
+        lambda kind, **more: gemm(kind(A), kind(B), kind(C), **more),
+        r"impl is .*; .* may be left out are passed",
+    ),
+    (
+        lambda kind, **more: gemm(kind(A), kind(B), "m1", "cuda", 1),
+        r"by place, and the rest by name; found 5",
+    ),
+    (lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), **more), r"needs pool=, an integer"),
+    (
+        lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), pool=2.0, **more),
+        r"pool is 2.0; expected an int",
+    ),
+    (
+        lambda kind, **more: attention(kind(Q), kind(Q), kind(Q), causal="no", **more),
+        r"causal is 'no'; expected T",
+    ),
+    (
+        lambda kind, **more: attention(kind(Q), kind(Q), kind(Q), causal=2, **more),
+        r"causal is 2; expected True",
+    ),
+    (
+        lambda kind, **more: attention(kind(Q), kind(Q), kind(Q), out="fp32", **more),
+        r"results of one type, so out",
+    ),
+]
+X, W, Q = drawn(1, 1, 5, 5), drawn(1, 1, 2, 2), drawn(1, 2, 3, 32)
+
+
+@pytest.mark.parametrize(("call", "message"), ARGUMENTS)
+def test_arguments_are_refused_wherever_the_arrays_lie(call: Any, message: str) -> None:
+    with pytest.raises((ShapeError, UsageError), match=message):
+        call(CupyArray)
+    with pytest.raises((ShapeError, UsageError), match=message):
+        call(np.asarray, **HOST)
+
+
+def test_what_is_no_array_is_refused() -> None:
+    for kind in (CupyArray, Tensor):
+        with pytest.raises(ShapeError, match=r"b is int; expected an array$"):
+            gemm(kind(A), 3)
+        with pytest.raises(
+            ShapeError, match=r'out is the type numpy.float16; expected an array, or .* "fp16"'
+        ):
+            gemm(kind(A), kind(B), out=np.float16)
+
+
+def test_tensors_on_other_devices_are_refused() -> None:
+    with pytest.raises(
+        ShapeError, match=r"on the device 'meta'; expected an NVIDIA GPU or host memory: pass"
+    ):
+        gemm(Tensor(A, -2), Tensor(B, -2))
+
+
+def test_views_that_are_negative_by_a_bit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "is_neg", lambda self: True)
+    with pytest.raises(ShapeError, match=r"pass a\.resolve_neg\(\)\.contiguous\(\)"):
+        gemm(Tensor(A), Tensor(B))
+
+
+def test_arrays_may_all_be_given_by_name() -> None:
+    assert np.allclose(values(gemm(a=CupyArray(A), b=CupyArray(B))), C, atol=1e-5)
+    assert np.allclose(gemm(b=B, a=A, device="emulator", out=None), C, atol=1e-5)
+
+
+def test_results_in_host_memory_that_cannot_be_written_are_refused() -> None:
+    out = np.empty(C.shape, np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ShapeError, match="out= is read-only; pass an array that may be written"):
+        gemm(A, B, out=out, device="emulator")
+    with pytest.raises(ShapeError, match=r'out= is the type numpy.float16; .* a type, such as "fp16"'):
+        gemm(A, B, out=np.float16, device="emulator")
 
 
 def test_a_call_that_is_captured_has_to_be_ready(

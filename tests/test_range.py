@@ -13,7 +13,9 @@ from sampling import exhaustive_unless
 from mini_dnn import conv2d, ops
 from mini_dnn.device import Device
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.compare import PRECISIONS
+from mini_dnn.ops.attention_shape import AttentionShape, parts
+from mini_dnn.ops.attention_shape import given as arrays_of
+from mini_dnn.ops.compare import PRECISIONS, compare_all
 from mini_dnn.ops.promises import PROMISES, broken, table
 from mini_dnn.paths import ROOT
 from mini_dnn.running.runner import run
@@ -170,3 +172,23 @@ def test_each_variant_claims_a_promise() -> None:
     claimed: set[str] = {variant.precision for variant in map(find, names()) if isinstance(variant, Variant)}
     assert claimed <= set(PROMISES)
     assert set(PROMISES) == set(PRECISIONS)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_a_query_does_not_see_does_not_count(odd: float, emulator: Device) -> None:
+    """Behind the mask nothing counts, not even NaN; a query that sees it has what float64 makes of it."""
+    operation = ops.find("attention")
+    p = AttentionShape(1, 2, 21, 32, "fp32", "contiguous", True)
+    arrays = operation.inputs(p, 0)
+    q, k, v = parts(p, arrays)
+    k, v = k.copy(), v.copy()
+    k[0, 0, 20, 3] = v[0, 0, 20, 5] = v[0, 1, 7, 9] = odd
+    changed = arrays_of(p, q, k, v)
+    right, changed_right = operation.answer(p, arrays)["o"], operation.answer(p, changed)["o"]
+    for head, seen, columns in ((0, 20, [5]), (1, 7, [9])):
+        np.testing.assert_array_equal(changed_right[0, head, :seen], right[0, head, :seen])
+        assert not np.isfinite(changed_right[0, head, seen:, columns]).any()
+    others = np.arange(32) != 9
+    np.testing.assert_array_equal(changed_right[0, 1][:, others], right[0, 1][:, others])
+    found = run(find("attention/v0"), p, changed, emulator).outputs
+    assert compare_all(found, {"o": changed_right}, operation.bound(p, changed, "fp32")).ok

@@ -15,15 +15,13 @@ from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find, names
-from mini_dnn.variant.plan import CopyToSymbol, Gemm, Images, Launch
+from mini_dnn.variant.joined import joined
+from mini_dnn.variant.plan import Call, CopyToSymbol, Gemm, Images, Launch
 from mini_dnn.variant.tensor_map import TensorMap
 
 Output = pytest.CaptureFixture[str]
-NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant,
-NOT_ALONE += ("networks/vit/fused", "networks/vit/layer_by_layer", "attention/v10_heads")  # as these do
-NOT_ALONE += ("attention/v11_odd_token",)
-NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "v2_layers"))
-NOT_ALONE += ("networks/resnet18/v3_shared", "networks/resnet18/v4_tensor_cores", "gemm/v10_small")
+NOT_ALONE = ("m3/cublas", "gemm/cublas")  # need a library,
+NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn"))  # or the host
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32
@@ -90,7 +88,7 @@ class TestText:
     def test_of_every_variant(self, name: str) -> None:
         variant = find(name)
         problem = small(variant)
-        planned = variant.planned(problem, shared_limit(90))
+        planned = joined(variant.solver(problem).planned(problem, shared_limit(90)))
         text = "\n".join(main_of(variant, problem))
         launched = re.findall(r"^(?:harness::launch\()?([a-z]\w+)(?:<<<|, {)", text, re.MULTILINE)
         assert launched == [launch.kernel for launch in planned.launches]
@@ -203,6 +201,58 @@ def test_gaps() -> None:
     assert "harness::Buffer<float> d_c({1, 9, 12}, 5);" in lines
 
 
+class TestCalls:
+    """Variants that leave a problem to another one: the folder has that one's kernel."""
+
+    @pytest.mark.parametrize(
+        ("name", "text", "solver"),
+        [
+            ("gemm/v10", "512,512,512,fp16,fp16", "gemm/v8_final"),
+            ("gemm/v10", "256,256,256,fp16,fp16", "gemm/v10_small"),
+            ("attention/v10", "2,3,300,64", "attention/v9_final"),
+            ("attention/v11", "2,3,197,64", "attention/v10_heads"),  # v11 calls it
+            ("attention/v11", "2,3,1,32", "attention/v9_final"),  # v11 calls v10, which calls v9
+        ],
+    )
+    def test_the_folder_is_that_of_the_solver(self, name: str, text: str, solver: str) -> None:
+        variant, other = find(name), find(solver)
+        problem = variant.operation.parse(text)
+        assert variant.solver(problem).name == solver
+        found, expected = files_of(variant, problem), files_of(other, problem)
+        line = f"// {variant.name} calls it for this problem.\n".encode() if variant.name != solver else b""
+        for file in ("main.cu", "kernel.cu"):
+            assert found[file].startswith(f"// {solver} for a test: {problem}\n".encode() + line)
+            assert found[file].replace(line, b"", 1) == expected[file]
+        assert found.keys() == expected.keys()
+
+    def test_a_call_is_followed_only_if_it_is_the_whole_plan(self) -> None:
+        problem = GEMM.parse("70,40,30")
+        same = {name: name for name in problem.arrays}
+        whole = Call("gemm/v2", problem, same)
+        base = replace(find("gemm/v3"), name="mine", defines={})
+        plans = {
+            "gemm/v2_tiled": [whole],
+            "mine": [Call("gemm/v2", problem.with_batch(1), {**same, "a": "b", "b": "a"})],
+        }
+        for name, steps in plans.items():
+            assert replace(base, plan=lambda p, steps=steps: steps).solver(problem).name == name
+        assert replace(base, plan=lambda p: [whole, whole]).solver(problem).name == "mine"
+        smaller = Call("gemm/v2", GEMM.parse("7,40,30"), same)
+        assert replace(base, plan=lambda p: [smaller]).solver(problem).name == "mine"
+
+    def test_the_verb_names_it(self, tmp_path: Path, capsys: Output) -> None:
+        folder = tmp_path / "home"
+        shapes = ["--shapes", "512,512,512,fp16,fp16"]
+        assert main(["show", "gemm/v10", "--expand", "--standalone", str(folder), *shapes]) == 0
+        out = capsys.readouterr().out
+        assert ", with the kernel of gemm/v8_final, which gemm/v10_small calls: main.cu, kernel.cu" in out
+        assert main(["show", "gemm/v10", "--expand", *shapes]) == 0
+        assert capsys.readouterr().out.startswith(
+            "// gemm/v8_final for 512,512,512,fp16,fp16: (512,512) @ (512,512) fp16 -> fp16\n"
+            "// gemm/v10_small calls it for this problem.\n"
+        )
+
+
 class TestVerb:
     def test_writes_a_new_folder(self, tmp_path: Path, capsys: Output) -> None:
         folder = tmp_path / "a" / "v3"
@@ -229,6 +279,18 @@ class TestVerb:
         assert main(words) == 2
         assert "already exists; remove it" in capsys.readouterr().err
 
+    def test_the_folder_is_named_after_the_variant(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        words = ["show", "gemm/v3", "--shapes", "33,17,5", "--expand", "--standalone"]
+        assert main(words) == 0
+        assert (tmp_path / "v3_registers" / "main.cu").is_file()
+        assert "next: cd v3_registers && make && ./main" in capsys.readouterr().out
+        assert main(words) == 2
+        assert "--standalone v3_registers already exists" in capsys.readouterr().err
+        assert main([*words, "."]) == 2, "this folder has something in it"
+
     def test_takes_the_first_problem_that_the_variant_takes(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "mine").mkdir()
         for file in ("kernel.cu", "variant.py"):
@@ -247,7 +309,7 @@ class TestVerb:
         [
             (["cpu", "--expand"], "so it has no kernel to expand"),
             (["m3/cublas", "--expand"], "calls cuBLAS"),
-            (["m3/ladder_gemm", "--expand"], "runs kernels of other variants"),
+            (["networks/resnet18/v1", "--expand"], "sends buffers to the host and back"),
             (["m2"], "--standalone needs --expand"),
             (["m2", "--expand", "--out", "x.cu"], "use only one of them"),
             (["gemm/v5", "--expand", "--arch", "75"], "gemm/v5_mma_async needs 80 or newer"),

@@ -86,8 +86,9 @@ class TestShow:
     def test_expands_every_variant(self, name: str, at: str, problem: Any) -> None:
         variant = find(name)
         lines = expand(variant, problem, at, SM_90_BYTES).splitlines()
-        assert lines[0] == f"// {name} for {at}: {problem}"
-        plan = planned(variant, problem)
+        solver = variant.solver(problem)  # whose kernel it is
+        assert lines[0] == f"// {solver.name} for {at}: {problem}"
+        plan = planned(solver, problem)
         for define, value in plan.defines.items():
             assert f"#define {define} {value}" in lines
             assert lines.index(f"#undef {define}") > lines.index(f"#define {define} {value}")

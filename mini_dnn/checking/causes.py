@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,7 @@ OF_ORDER = ("race", "uninitialised")  # how a missing barrier shows, in one orde
 OF_MEETINGS = ("divergence", "warp-mask", "deadlock")
 OF_INDICES = ("out-of-bounds", "misaligned")  # how a wrong index shows; so does a race of two writes
 OF_TWO_LINES = ("race", "async", "cluster")
+NUMBER = re.compile(r"\b\d[\d,]*")
 MET_LATER = "not found in "  # how the note begins that `all_schedules` adds
 
 
@@ -54,8 +56,10 @@ class Mistake:
             if not any(same_mistake(other, known) for known in (self.finding, *self.effects)):
                 self.effects.append(replace(other, effects=()))
         if finding.kind == self.finding.kind == "wrong":  # one problem tells more of it than another
-            notes = dict.fromkeys((*self.finding.notes, *finding.notes))
-            self.finding = replace(self.finding, notes=tuple(notes))
+            notes: dict[str, str] = {}  # without those that differ from another one only in numbers
+            for note in (*self.finding.notes, *finding.notes):
+                notes.setdefault(NUMBER.sub("#", note), note)
+            self.finding = replace(self.finding, notes=tuple(notes.values()))
 
 
 def mistakes(found: Iterable[tuple[Any, Finding]]) -> list[Mistake]:

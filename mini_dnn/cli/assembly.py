@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from mini_dnn.device.assembly import Compiled, assemble
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.variant import Variant
+from mini_dnn.variant.joined import prefixes
 
 MOST_KINDS = 12  # of instructions that a summary counts by name
 
 
 def assembled(variant: Variant, problem: Any, arch: int, language: str) -> list[Compiled]:
-    """The kernels of a variant, compiled for a problem.
+    """The kernels of a variant, and of those that it calls, compiled for a problem.
 
     Raises
     ------
@@ -27,8 +29,12 @@ def assembled(variant: Variant, problem: Any, arch: int, language: str) -> list[
     """
     if variant.plan is None:
         raise UsageError(f"{variant.name} runs on the host and has no machine code; use a variant such as m1")
-    planned = variant.planned(problem, shared_limit(arch))
-    return assemble(planned.source, planned.defines, arch, language)
+    planned = variant.solver(problem).planned(problem, shared_limit(arch))
+    found = assemble(planned.source, planned.defines, arch, language)
+    for code, word in prefixes(planned).items():
+        called = assemble(code.source, dict(code.defines), arch, language)
+        found += [replace(kernel, name=f"{word}_{kernel.name}") for kernel in called]
+    return found
 
 
 def listing(kernels: Sequence[Compiled], variant: Variant, title: str, arch: int) -> str:

@@ -21,6 +21,8 @@ from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.standalone import Origin, standalone
 
+UNNAMED = Path()  # of --standalone without a folder
+
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
@@ -59,8 +61,11 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--standalone",
         type=Path,
+        nargs="?",
+        const=UNNAMED,
         metavar="FOLDER",
-        help="with --expand: write a new folder with the kernel, a host program and a Makefile",
+        help="with --expand: write a new folder with the kernel, a host program and a Makefile (default: "
+        "named after the variant, such as v8_final)",
     )
     parser.add_argument(
         "--as",
@@ -83,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if args.standalone and args.out:
         raise UsageError("--standalone writes a folder, and --out writes a file; use only one of them")
     if args.standalone:
-        _take_home(variant, args)
+        folder = Path(variant.folder.name) if args.standalone is UNNAMED else args.standalone
+        _take_home(variant, folder, args)
         return 0
     if args.ptx or args.sass:
         text, language = _assembly(variant, args), "text"
@@ -107,22 +113,26 @@ def run(args: argparse.Namespace) -> int:
 def _assembly(variant: Variant, args: argparse.Namespace) -> str:
     """What nvcc makes of the kernels, for a problem."""
     arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
-    with busy(f"nvcc compiles {variant.name} ..."):
-        kernels = assembled(variant, problem, arch, SASS if args.sass else PTX)
-    return listing(kernels, variant, f"{name}, {problem}", arch)
+    solver = variant.solver(problem)
+    with busy(f"nvcc compiles {solver.name} ..."):
+        kernels = assembled(solver, problem, arch, SASS if args.sass else PTX)
+    caller = "" if solver is variant else f" (called by {variant.name})"
+    return listing(kernels, solver, f"{name}, {problem}{caller}", arch)
 
 
-def _take_home(variant: Variant, args: argparse.Namespace) -> None:
+def _take_home(variant: Variant, folder: Path, args: argparse.Namespace) -> None:
     """Write the folder."""
-    _check_folder(args.standalone)
+    _check_folder(folder)
     arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
     origin = Origin(name, _commit())
     with busy(f"float64 answers for {problem} ..."):
         files = standalone(variant, problem, origin, arch, shared_limit(arch), args.form or "c")
-    _write_folder(args.standalone, files)
-    print(f"written to {args.standalone}: {', '.join(files)}")
+    _write_folder(folder, files)
+    solver = variant.solver(problem)
+    kernel = "" if solver is variant else f", with the kernel of {solver.name}, which {variant.name} calls"
+    print(f"written to {folder}{kernel}: {', '.join(files)}")
     command = "make && ./main" if args.form in (None, "c") else "python main.py"
-    print(f"next: cd {args.standalone} && {command}")
+    print(f"next: cd {folder} && {command}")
 
 
 def _commit() -> str:

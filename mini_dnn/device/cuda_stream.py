@@ -14,6 +14,8 @@ from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
+LASTING = (0, 1)  # handles of the default stream: it is never captured, and never ends
+
 
 class CudaStream:
     """See `mini_dnn.device.base.ForeignStream`.
@@ -35,6 +37,9 @@ class CudaStream:
         self._stream, self._allocate = driver.CUstream(handle), allocate
         self._cublas: Cublas | None = None
         self._workspace: CudaBuffer | None = None
+        self._not_captured = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        # what each call of an operation asks, looked up once
+        self._asked = driver.cuStreamIsCapturing, driver.cuStreamGetId, driver.CUresult.CUDA_SUCCESS
 
     def is_current(self) -> bool:
         """Whether the stream's context is the thread's current one."""
@@ -43,17 +48,24 @@ class CudaStream:
 
     def is_captured(self) -> bool:
         """Whether it is being captured."""
-        none = self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-        return bool(self._call("cuStreamIsCapturing", self._stream) != none)
+        return bool(self._call("cuStreamIsCapturing", self._stream) != self._not_captured)
 
     def number(self) -> int | None:
-        """The driver's number of the stream, which no other has had; None in a capture: it would end that."""
-        if self.is_captured():
-            return None
-        status, number = self._driver.cuStreamGetId(self._stream)
-        if failed := reason(self._driver, status):
-            raise LaunchError(f"the stream of another library cannot be used: {failed}")
-        return int(number)
+        """The driver's number of the stream, which no other has had; None in a capture: it would end that.
+
+        Each call of an operation asks this. What the driver would say of the default stream is known.
+        """
+        if self._handle in LASTING:
+            return 0
+        is_capturing, number_of, success = self._asked
+        status, capturing = is_capturing(self._stream)
+        if status == success:
+            if capturing != self._not_captured:
+                return None
+            status, number = number_of(self._stream)
+            if status == success:
+                return int(number)
+        raise LaunchError(f"the stream of another library cannot be used: {reason(self._driver, status)}")
 
     def launch(
         self,

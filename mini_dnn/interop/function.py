@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.device import check_name
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
+from mini_dnn.interop.refusals import check_apart, check_device, check_impl, check_writable, refuse_place
 from mini_dnn.interop.signature import signature_of
 from mini_dnn.ops import Operation
 from mini_dnn.running.compute import best, compute
@@ -88,12 +88,10 @@ class Function:
         ShapeError, VariantError, DeviceError, UsageError
             See `mini_dnn.errors`.
         """
-        kind = kind_of(given[0]) if given else None
-        if kind is None:
-            return self._on_host(given, options)
         if len(given) != self._count:
             given = self._arrays_by_place(given, options)
-        return self._in_place(kind, given, options)
+        kind = kind_of(given[0])
+        return self._on_host(given, options) if kind is None else self._in_place(kind, given, options)
 
     def _in_place(self, kind: Kind, arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The call with arrays on a GPU. What it does each time is measured: `benchmarks/calls.py`."""
@@ -114,9 +112,9 @@ class Function:
         for address in addresses:
             bits |= address
         if bits % ALIGNMENT:
-            _refuse_place(names, addresses)
+            refuse_place(names, addresses)
         if results:
-            _check_apart(names, addresses, ready.nbytes, results)
+            check_apart(names, addresses, ready.nbytes, results)
             kind.written(made)
         else:
             made = tuple([make() for make in ready.makers])
@@ -138,7 +136,7 @@ class Function:
         """
         impl, out = options.pop("impl", None), options.pop("out", None)
         if "device" in options:
-            _check_device(options.pop("device"))
+            check_device(options.pop("device"))
         for name in self._signature.optional:
             if (array := options.pop(name, None)) is not None:
                 arrays, names = (*arrays, array), (*names, name)
@@ -165,6 +163,7 @@ class Function:
 
         ``results`` of the arrays, the last ones, are those that it writes to.
         """
+        self._signature.check(self.__name__, fields)
         gpu, stream, flat, _, _ = seen
         metas = [
             (tuple(shape), kind.dtype(dtype)) for shape, dtype in zip(flat[::2], flat[1::2], strict=True)
@@ -196,36 +195,45 @@ class Function:
 
     def _arrays_by_place(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """The arrays in their order, where some are given by name, or options by place."""
-        if self._count < 0:
-            return given
-        for name, value in zip(("impl", "device"), given[self._count :], strict=False):
+        names, count = self._names, self._count if self._count >= 0 else max(1, len(given))
+        by_place = ("impl", "device")
+        if len(given) > count + len(by_place):
+            raise UsageError(
+                f"{self.__name__} takes {', '.join((*names, *by_place))} by place, and the rest by name; "
+                f"found {len(given)} by place"
+            )
+        for name, value in zip(by_place, given[count:], strict=False):
             options.setdefault(name, value)
-        arrays = given[: self._count]
-        for name in self._names[len(arrays) :]:
+        arrays = given[:count]
+        for name in names[len(arrays) :]:
             if name not in options:
-                raise ShapeError(f"{self.__name__} takes {', '.join(self._names)}; {name} is missing")
+                raise ShapeError(f"{self.__name__} takes {self._signature.by_place}; {name} is missing")
             arrays = (*arrays, options.pop(name))
         return arrays
 
-    def _on_host(self, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _on_host(self, arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The call with arrays in host memory."""
-        arrays = given if self._count < 0 else given[: self._count]
         held = dict(zip(self._signature.names(len(arrays)), arrays, strict=True)) | options
         if any(kind_of(value) is not None for value in held.values()):
             held = {name: value for name, value in held.items() if hasattr(value, "shape")}
             refuse_mixed(list(held), list(held.values()))
-        out = options.get("out")
-        if out is None or isinstance(out, str):
-            return compute(self.operation, *given, **options)
-        results = options.pop("out") if isinstance(out, tuple) else (options.pop("out"),)
-        for array in results:
-            if not isinstance(array, np.ndarray):
-                raise ShapeError(f"out= is {describe(array)}; expected an array of NumPy, as all others are")
-        if "out" in self._signature.fields:
-            options["out"] = word_of(results[0].dtype.name)
-        found = compute(self.operation, *given, **options)
-        found = found if isinstance(found, tuple) else (found,)
-        for array, value in zip(results, found, strict=True):
+        out = options.pop("out", None)
+        results = () if out is None or isinstance(out, str) else out if isinstance(out, tuple) else (out,)
+        if isinstance(out, str):
+            options["out"] = out
+        elif results:
+            check_writable(results)
+            if "out" in self._signature.fields:
+                options["out"] = word_of(results[0].dtype.name)
+        known = ("impl", "device", *self._signature.optional)
+        fields = {name: value for name, value in options.items() if name not in known}
+        self._signature.check(self.__name__, fields)
+        if options.get("impl") is not None:
+            check_impl(options["impl"])
+        found = compute(self.operation, *arrays, **options)
+        if not results:
+            return found
+        for array, value in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
             if (array.shape, array.dtype) != (value.shape, value.dtype):
                 raise ShapeError(
                     f"out= is {array.shape} {array.dtype}; the result is {value.shape} {value.dtype}"
@@ -236,6 +244,9 @@ class Function:
 
 def _key(impl: Any) -> Any:
     """A variant itself is known by its identity: the call that is kept holds it."""
+    if type(impl) is str:
+        return impl
+    check_impl(impl)
     return id(impl) if isinstance(impl, Variant) else impl
 
 
@@ -249,33 +260,3 @@ def _by_protocol(
         ready.prepared(addresses)
         CALLS.hold(ready.prepared.stream.mark(), (more.owners, results))
     return tuple(handed_over(result, more.owners[0]) for result in results) if new else results
-
-
-def _check_device(device: Any) -> None:
-    """Refuse a device that is not a GPU."""
-    if isinstance(device, str):
-        check_name(device)
-    name = device if isinstance(device, str) else getattr(device, "name", "")
-    if name not in ("auto", "cuda"):
-        raise UsageError(
-            f"the arrays lie on a GPU, and device is {name or describe(device)}; leave device out, or pass "
-            "arrays of NumPy"
-        )
-
-
-def _refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
-    """Raise, as kernels cannot load from one of the arrays in one go."""
-    name, at = next(entry for entry in zip(names, addresses, strict=False) if entry[1] % ALIGNMENT)
-    raise ShapeError(
-        f"{name} begins {at % ALIGNMENT} bytes behind a multiple of {ALIGNMENT}, as parts of arrays may, and "
-        f"kernels load up to {ALIGNMENT} bytes at once; pass a copy of it"
-    )
-
-
-def _check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence[int], results: int) -> None:
-    """Refuse results that overlap what is read."""
-    count = len(names) - results
-    for out, size in zip(addresses[count:], nbytes[count:], strict=True):
-        for name, at, length in zip(names, addresses[:count], nbytes, strict=False):
-            if at < out + size and out < at + length:
-                raise ShapeError(f"out= overlaps {name}, which is read meanwhile; pass another array")

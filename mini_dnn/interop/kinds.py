@@ -10,6 +10,8 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError
 
+PROTOCOLS = ("shape", "__dlpack__", "__cuda_array_interface__")  # of which every array speaks one
+
 
 class More(NamedTuple):
     """What a call with arrays of `mini_dnn.interop.protocols` has to mind."""
@@ -72,7 +74,11 @@ def refuse_order(names: Sequence[str], arrays: Sequence[Any], array: Any, cure: 
 
 
 def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
-    """Raise, as arrays are not all of one library and in one place."""
+    """Raise, as arrays are not all of one library and in one place, or are no arrays."""
+    for name, array in zip(names, arrays, strict=True):
+        if isinstance(array, type) or not any(hasattr(array, protocol) for protocol in PROTOCOLS):
+            more = ', or the name of a type, such as "fp16"' if name == "out" else ""
+            raise ShapeError(f"{name} is {describe(array)}; expected an array{more}")
     found = ", ".join(f"{name} is {describe(array)}" for name, array in zip(names, arrays, strict=True))
     raise ShapeError(
         f"{found}: arrays of one call are of one library, and all on a GPU or all in host memory; convert "
@@ -82,10 +88,11 @@ def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
 
 def describe(value: Any) -> str:
     """The type of an array, or of something else, and where it lies: ``torch.Tensor on cpu``."""
-    kind, device = type(value), getattr(value, "device", None)
+    is_type = isinstance(value, type)
+    kind, device = (value, None) if is_type else (type(value), getattr(value, "device", None))
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     where = "host memory" if isinstance(value, np.ndarray) else device
-    return name if where is None else f"{name} on {where}"
+    return f"{'the type ' * is_type}{name}" if where is None else f"{name} on {where}"
 
 
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:

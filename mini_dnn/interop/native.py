@@ -12,6 +12,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.interop.kinds import Gathered, Site, name_of, refuse_gpus, refuse_mixed, refuse_order
 
 TORCH_CURE = "{name}.contiguous()"
+NEGATIVE_CURE = "{name}.resolve_neg().contiguous()"  # a view that only says that its numbers are negative
 
 
 class Cupy:
@@ -89,6 +90,11 @@ class Torch:
 
     def lies_on_gpu(self, array: Any) -> bool:
         """Whether it is a CUDA tensor."""
+        if not (array.is_cuda or array.is_cpu):
+            raise ShapeError(
+                f"a tensor is on the device '{array.device}'; expected an NVIDIA GPU or host memory: pass "
+                "x.cuda() or x.cpu()"
+            )
         return bool(array.is_cuda)
 
     def gather(self, names: Sequence[str], arrays: Sequence[Any]) -> Gathered:
@@ -102,7 +108,7 @@ class Torch:
                 if array.get_device() != gpu:
                     self._refuse_devices(names, arrays)
                 if not array.is_contiguous() or array.is_neg():
-                    refuse_order(names, arrays, array, TORCH_CURE)
+                    refuse_order(names, arrays, array, NEGATIVE_CURE if array.is_neg() else TORCH_CURE)
                 if tracks and array.requires_grad:
                     refuse_gradient(name_of(names, arrays, array))
                 metas += array.shape, array.dtype

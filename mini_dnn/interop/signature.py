@@ -11,9 +11,18 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from mini_dnn.errors import ShapeError, UsageError, meant
 from mini_dnn.ops import Operation
 
 OPTIONAL_ARRAY = np.ndarray | None
+OTHERS = ("impl", "device", "out")  # what every operation takes by name
+# What a field of each type may be, in Python and in words
+TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "a word in quotes"),
+    bool: ((bool, np.bool_, int), "True or False"),
+    int: ((int, np.integer), "an integer"),
+    float: ((int, float, np.integer, np.floating), "a number"),
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,44 @@ class Signature:
         """What ``count`` arrays that are given by place are called."""
         more = range(count - len(self.arrays))
         return (*self.arrays, *(f"{self.many}[{i}]" for i in more))[:count]
+
+    @property
+    def by_place(self) -> str:
+        """The arrays that are given by place, in words."""
+        return ", ".join((*self.arrays, *([f"*{self.many}"] if self.many else [])))
+
+    def check(self, operation: str, given: Mapping[str, Any]) -> None:
+        """Check the fields that a call gives.
+
+        Raises
+        ------
+        UsageError
+            A field is missing, or there is none of that name.
+        ShapeError
+            The value of a field is of another type.
+        """
+        for name, value in given.items():
+            if name not in self.fields:
+                raise UsageError(self._unknown(operation, name))
+            expected = self.fields[name].type
+            kind = next(kind for kind in TYPES if expected in (kind, kind | None))
+            types, words = TYPES[kind]
+            none = value is None and expected == kind | None
+            if not (none or isinstance(value, types)) or (kind is bool and value not in (0, 1)):
+                raise ShapeError(f"{name} is {value!r}; expected {words}")
+        for name, field in self.fields.items():
+            if field.default is Parameter.empty and name not in given:
+                raise UsageError(f"{operation} needs {name}=, {TYPES[field.type][1]}")
+
+    def _unknown(self, operation: str, name: str) -> str:
+        """What is said of an argument that the operation does not have."""
+        if name == "out":
+            return f"{operation} has results of one type, so out= is an array for them, and not a word"
+        known = [*self.optional, *self.fields, *(other for other in OTHERS if other not in self.fields)]
+        return (
+            f"{operation} has no argument '{name}'{meant(name, known)}; it takes {self.by_place} by place, "
+            f"and {', '.join(known)} by name"
+        )
 
 
 @cache

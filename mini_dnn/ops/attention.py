@@ -13,6 +13,7 @@ from mini_dnn.ops.attention_numpy import (
     by_heads,
     in_parts,
     is_masked,
+    mean_of,
     output,
     softmax,
     some_heads,
@@ -89,7 +90,8 @@ def _row_bound(
             abs(p.factor) * (np.abs(q) @ np.abs(k).swapaxes(1, 2))
         )
         off += 4 * accumulate * (1 + np.where(masked, 0, np.abs(scores)) + np.abs(top))
-        moved = np.expm1(np.minimum(off, 100.0))  # exp(100) is beyond any range
+        moved = np.expm1(np.where(masked, 0, np.minimum(off, 100.0)))  # exp(100) is beyond any range
+        v = np.where(np.isfinite(v), v, 0)  # what is not finite bounds nothing
         o, magnitude = weights @ v, weights @ np.abs(v)
         spread = np.maximum(weights @ v**2 - o**2, 0)
         shifted = np.sqrt((weights * moved**2).sum(axis=2, keepdims=True) * spread)
@@ -111,7 +113,7 @@ def audit(
     for some in some_heads(p):
         rows = np.unique([0, p.T - 1, *rng.integers(0, p.T, AUDITED - 2)])
         queries, keys, values = (x.astype(np.float64) for x in (q[some, rows], k[some], v[some]))
-        expected = weights_of(p, queries, keys, rows) @ values
+        expected = mean_of(weights_of(p, queries, keys, rows), values, is_masked(p, rows))
         allowed = _row_bound(p, precision, queries, keys, values, rows)
         wrong += int(wrong_elements(o[some, rows], expected, allowed).sum())
         more = relative * np.abs(values).max(axis=1, keepdims=True) + HALF_SUBNORMAL * p.T
@@ -152,8 +154,13 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     q, k, v = parts(p, arrays)
     yield "q and k change places", answer(p, given(p, k, q, v))
     if p.H > 1:
-        k, v = (np.broadcast_to(x[:, :1], x.shape) for x in (k, v))
-        yield "keys and values of head 0 are used for all heads", answer(p, given(p, q, k, v))
+        k0, v0 = (np.broadcast_to(x[:, :1], x.shape) for x in (k, v))
+        yield "keys and values of head 0 are used for all heads", answer(p, given(p, q, k0, v0))
+        yield "keys of head 0 are used for all heads", answer(p, given(p, q, k0, v))
+        yield "values of head 0 are used for all heads", answer(p, given(p, q, k, v0))
+    yield "keys take the place of values", answer(p, given(p, q, k, k))
+    if p.causal:
+        yield "the mask hides the query's own token, too", weighted(p, arrays, _before)
     for tile in TILES:
         end = p.T // tile * tile
         if 0 < end < p.T:
@@ -183,6 +190,12 @@ def _unshifted(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
 
 def _along_queries(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
     return softmax(scores.T, masked.T).T
+
+
+def _before(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    own = np.eye(len(scores), dtype=bool)
+    own[0, 0] = False  # the first token has no other
+    return softmax(scores, masked | own)
 
 
 def _ending(end: int, scores: np.ndarray, masked: np.ndarray) -> np.ndarray:

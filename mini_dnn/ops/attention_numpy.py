@@ -65,11 +65,25 @@ def weights_of(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray
         return softmax(p.factor * (q @ k.swapaxes(1, 2)), is_masked(p, rows))
 
 
+def mean_of(weights: np.ndarray, v: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """``weights (heads,rows,T) @ v (heads,T,d)``; masked values do not count, not even if they are NaN."""
+    odd = ~np.isfinite(v)
+    if not (masked.any() and odd.any()):
+        with np.errstate(invalid="ignore"):  # infinities of both signs, or times 0
+            return np.asarray(weights @ v)
+    o = weights @ np.where(odd, 0, v)
+    for at in np.flatnonzero(odd.any(axis=(0, 2))):
+        seen = ~masked[:, at]
+        with np.errstate(invalid="ignore"):
+            o[:, seen] += weights[:, seen, at, None] * np.where(odd[:, at], v[:, at], 0)[:, None]
+    return o
+
+
 def answer(p: AttentionShape, arrays: Arrays) -> Arrays:
     """The float64 reference."""
     o = np.empty((p.B * p.H, p.T, p.d))
     for at, rows, q, k, v in in_parts(p, arrays):
-        o[at] = weights_of(p, q, k, rows) @ v
+        o[at] = mean_of(weights_of(p, q, k, rows), v, is_masked(p, rows))
     return output(p, o)
 
 

@@ -196,6 +196,6 @@ def _as_given(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
     if not np.can_cast(array.dtype, TYPES[dtype], "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which {TYPES[dtype]} cannot hold exactly; "
-            f"pass {name}.astype('{TYPES[dtype]}') if the loss is meant"
+            f"convert {name} to {TYPES[dtype]} if the loss is meant"
         )
     return np.ascontiguousarray(array, dtype=TYPES[dtype])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 
 from mini_dnn.ops.compare import CONFIDENCE, HALF_SUBNORMAL, HALVES, ROUND_OFF, compare_all, dot_product_bound
+from mini_dnn.ops.gemm_numpy import answer, lying, mistakes, operands, scaled
 from mini_dnn.ops.gemm_shape import CODES, GemmShape, arrays_of
 from mini_dnn.ops.operation import Operation, Sample, Trial, normal
 from mini_dnn.ops.problem import TYPES, Arrays
@@ -21,7 +20,7 @@ from mini_dnn.ops.products import (
     product_summed_in_half,
 )
 
-__all__ = ["CODES", "OPERATION", "GemmShape"]
+__all__ = ["CODES", "OPERATION", "GemmShape", "answer", "operands", "scaled"]
 
 FEW = 4  # products in a sum whose operands' rounding is to be seen
 SIDE = 200  # of a probe: rows and columns of c at most
@@ -38,35 +37,6 @@ def draw(p: GemmShape, rng: np.random.Generator) -> Arrays:
     for name, array in found.items():
         p.arrays[name].in_gap(array)[...] = np.nan
     return found
-
-
-def operands(p: GemmShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """``a (batch,m,k)`` and ``b (batch,k,n)``: views."""
-    lying = [p.arrays[name].without_gap(arrays[name]) for name in "ab"]
-    a, b = (x.swapaxes(1, 2) if t == "t" else x for x, t in zip(lying, p.layout, strict=True))
-    return a, b
-
-
-def scaled(p: GemmShape, arrays: Arrays, c: np.ndarray) -> np.ndarray:
-    """``alpha c + beta c0`` in float64, where ``c (batch,m,n)`` has no gaps."""
-    with np.errstate(invalid="ignore"):  # infinities of both signs
-        c = c * np.float64(np.float32(p.alpha))
-        return c + np.float64(np.float32(p.beta)) * p.arrays["c0"].without_gap(arrays["c0"]) if p.beta else c
-
-
-def lying(p: GemmShape, c: np.ndarray, gap: float = np.nan) -> Arrays:
-    """The outputs that ``c (batch,m,n)`` is, with what fresh memory holds in the gaps."""
-    array = p.arrays["c"]
-    if not array.gap:
-        return {"c": c}
-    found = np.full(array.shape, gap)
-    array.without_gap(found)[...] = c
-    return {"c": found}
-
-
-def answer(p: GemmShape, arrays: Arrays) -> Arrays:
-    """The float64 reference."""
-    return lying(p, scaled(p, arrays, product(*operands(p, arrays))))
 
 
 def bound(p: GemmShape, arrays: Arrays, precision: str) -> Arrays:
@@ -134,53 +104,6 @@ def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.r
     given |= {name: array[:, rows] for name, array in arrays.items() if name == "c0"}
     some = replace(p, m=len(rows), layout=f"n{p.layout[1]}", lda=0)
     return Sample(some, given, {"c": outputs["c"][:, rows]}, rows, f"{len(rows):,} of {p.m:,} rows of c")
-
-
-def mistakes(p: GemmShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """Results of typical mistakes."""
-    a, b = (operand.astype(np.float64) for operand in operands(p, arrays))
-    with np.errstate(invalid="ignore", over="ignore"):
-        for sentence, c in chain(_misread(p, arrays, a, b), _missummed(p, arrays, a, b)):
-            yield sentence, lying(p, c)
-
-
-def _misread(p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Operands that are read otherwise than they lie."""
-    tight = replace(p, lda=0, ldb=0)
-    turned = replace(tight, layout=p.layout.translate(str.maketrans("nt", "tn")))
-    read_as = {"t": "row by row, and it lies transposed", "n": "as if it lay transposed"}
-    for at, (name, letter) in enumerate(zip("ab", p.layout, strict=True)):
-        has_gap = p.arrays[name].gap > 0
-        other, words = (
-            (tight, f"as if it had no gaps: ld{name} is left out") if has_gap else (turned, read_as[letter])
-        )
-        shape = other.arrays[name].shape
-        memory = arrays[name].reshape(p.batch, -1)[:, : shape[1] * shape[2]].reshape(shape)
-        misread = operands(other, {**arrays, name: memory})[at].astype(np.float64)
-        yield f"{name} is read {words}", scaled(p, arrays, misread @ b if name == "a" else a @ misread)
-
-
-def _missummed(
-    p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums that lack terms or have too many, and factors that are left out."""
-    for tile in (8, 16, 32, 64, 128):
-        end = p.k // tile * tile
-        if 0 < end < p.k:
-            words = f"the sum ends after {end} of its {p.k} terms: the last, ragged tile is left out"
-            yield words, scaled(p, arrays, a[..., :end] @ b[:, :end])
-    c = a @ b
-    if p.batch > 1:
-        yield "entry 0 of the batch is used for all", scaled(p, arrays, np.broadcast_to(c[:1], c.shape))
-        words = "the sums start with those of the entry before: the accumulator is not cleared"
-        yield words, scaled(p, arrays, np.cumsum(c, axis=0))
-    if p.alpha != 1:
-        yield "alpha is left out", scaled(replace(p, alpha=1.0), arrays, c)
-    if p.beta:
-        yield "beta c0 is left out", scaled(replace(p, beta=0.0), arrays, c)
-        yield "c0 is added without beta", scaled(replace(p, beta=1.0), arrays, c)
-    if p.m == p.n:
-        yield "c is transposed: c[n][m] for c[m][n]", scaled(p, arrays, c.swapaxes(1, 2))
 
 
 def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmShape, Arrays] | None:

@@ -175,9 +175,8 @@ def _batches(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     ranks = {array.ndim for array in given.values()}
     if len(ranks) != 1 or not ranks <= {2, 3}:
         found = ", ".join(f"{name} is {array.shape}" for name, array in given.items())
-        raise ShapeError(
-            f"{found}; expected a matrix each, or a batch of matrices each: {next(iter(given))}[None]"
-        )
+        low = [f": {name}[None]" for name, array in given.items() if ranks == {2, 3} and array.ndim == 2]
+        raise ShapeError(f"{found}; expected a matrix each, or a batch of matrices each{(*low, '')[0]}")
     return {name: array if array.ndim == 3 else array[None] for name, array in given.items()}
 
 
@@ -189,6 +188,6 @@ def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
     if not np.can_cast(array.dtype, expected.dtype, "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
-            f"pass {name}.astype('{expected.dtype}') if the loss is meant"
+            f"convert {name} to {expected.dtype} if the loss is meant"
         )
     return np.ascontiguousarray(array, dtype=expected.dtype)

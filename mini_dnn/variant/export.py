@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, PRAGMA_ONCE, included
 from mini_dnn.errors import UsageError
+from mini_dnn.variant.joined import joined, prefixes
 from mini_dnn.variant.plan import (
     Argument,
     CopyIn,
@@ -30,6 +31,8 @@ from mini_dnn.variant.tensor_map import TensorMap
 from mini_dnn.variant.variant import Variant
 
 CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin with if
+TOOLKIT_INCLUDE = re.compile(r"^#\s*include\s*<(?!emulator/|mini_dnn/)[^>]+>", re.MULTILINE)
+EMULATOR_INCLUDE = re.compile(r"^#\s*include\s*<emulator/[^>]+>", re.MULTILINE)
 WIDTH = 116
 DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that any kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
@@ -60,25 +63,59 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host, so it has no kernel to expand; try m1"
         )
-    planned = variant.planned(problem, max_shared_bytes)
-    defines = [f"#define {name} {value}" for name, value in planned.defines.items()]
+    planned = joined(variant.solver(problem).planned(problem, max_shared_bytes))
+    guards: dict[Path, str] = {}
+    text = _inlined(planned.source.resolve(), [], set(), guards)
     parts = [
-        _head(planned, title, arch),
-        "\n".join(defines),
-        _inlined(planned.source.resolve(), [], set(), {}),
-        "\n".join(f"#undef {name}" for name in planned.defines),  # short names would break other headers
+        _head(planned, variant.name, title, arch),
+        _defined(planned.defines, text, guards.values() if planned.codes else ()),
+        *_called(planned),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _head(planned: Planned, title: str, arch: int) -> str:
+def _defined(macros: Mapping[str, int | str], text: str, guards: Iterable[str] = ()) -> str:
+    """The text with these definitions, which end with it: short names would break other headers."""
+    parts = ["\n".join(f"#define {name} {value}" for name, value in macros.items()), text]
+    parts += ["\n".join(f"#undef {name}" for name in (*macros, *guards))]
+    return "\n\n".join(part.strip("\n") for part in parts if part)
+
+
+def _called(planned: Planned) -> Iterator[str]:
+    """Kernel files of other variants, each in a namespace, as helpers of two files may have one name."""
+    for code, word in prefixes(planned).items():
+        launched = (launch.kernel for launch in planned.launches if launch.code == code)
+        names = {kernel.removeprefix(f"{word}_"): kernel for kernel in launched}
+        guards: dict[Path, str] = {}
+        text = _inlined(code.source.resolve(), [], set(), guards)
+        emulated = dict.fromkeys(EMULATOR_INCLUDE.findall(text))
+        yield "\n".join(
+            [
+                f"// ---- {code.source.parent.parent.name}/{code.source.parent.name} ----",
+                *dict.fromkeys(TOOLKIT_INCLUDE.findall(text)),  # outside of the namespace
+                *(("#ifdef MINI_DNN_EMULATOR", *emulated, "#endif") if emulated else ()),
+                "",
+                f"namespace {word} {{",
+                _defined({**dict(code.defines), **names}, text, guards.values()),
+                f"}}  // namespace {word}",
+                *(f"using {word}::{kernel};" for kernel in names.values()),
+            ]
+        )
+
+
+def calls(asked: str, planned: Planned) -> list[str]:
+    """A line that says who calls the variant, if another one was asked for."""
+    return [f"{asked} calls it for this problem."] if asked != planned.name else []
+
+
+def _head(planned: Planned, asked: str, title: str, arch: int) -> str:
     lines = [
         f"{planned.name} for {title}: {planned.problem}",
+        *calls(asked, planned),
         f"nvcc -std=c++17 -O3 -arch={nvcc_arch(arch)} -cubin THIS_FILE.cu",
         "",
         "Buffers in C order:",
         *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
-        *(f"  {name} {array.shape}, which is {of}" for name, (of, array) in planned.views.items()),
         "",
     ]
     if large := _large(planned):
@@ -94,7 +131,7 @@ def _large(planned: Planned) -> list[str]:
     """The calls that allow kernels more dynamic shared memory than they may have by default."""
     most: dict[str, int] = {}
     for step in (*planned.setup, *planned.steps):
-        if isinstance(step, Launch) and not step.code:
+        if isinstance(step, Launch):
             most[step.kernel] = max(most.get(step.kernel, 0), step.shared_bytes)
     attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
     return [
@@ -133,7 +170,6 @@ def _step(step: Step) -> str:
             args = ", ".join(map(_argument, step.args))
             cluster = f", clusters of {'x'.join(map(str, step.cluster_sizes))}"
             more = (cluster if step.cluster_sizes != ALONE else "") + (", early" if step.early else "")
-            more += f" of {step.code.source.parent.name}, which is not in this file" if step.code else ""
             return f"{step.kernel}<<<{grid}, {block}, {step.shared_bytes}>>>({args}){more}"
         case CopyToSymbol():
             return f"copy {step.buffer} to the __constant__ variable {step.symbol}"

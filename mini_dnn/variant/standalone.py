@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.paths import ROOT
 from mini_dnn.variant.answers import Exercise, exercise
-from mini_dnn.variant.export import expand
+from mini_dnn.variant.export import calls, expand
 from mini_dnn.variant.host_program import TYPES, WIDTH, HostProgram, needs_attributes
 from mini_dnn.variant.host_python import PythonProgram
 from mini_dnn.variant.host_torch import EXTENSION, TorchProgram
+from mini_dnn.variant.joined import joined
 from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
@@ -64,18 +65,20 @@ def standalone(
         It refuses the problem.
     """
     kernel = expand(variant, problem, origin.title, max_shared_bytes, arch)
-    planned = variant.planned(problem, max_shared_bytes)
+    solver = variant.solver(problem)
+    planned = joined(solver.planned(problem, max_shared_bytes))
     _check(planned)
-    given = exercise(variant.operation, problem, variant.precision)
+    about = [*calls(variant.name, planned), f"Idea: {solver.idea}."]
+    given = exercise(solver.operation, problem, solver.precision)
     if form == "cupy":
-        return _for_cupy(PythonProgram(planned, given, arch), kernel, variant.idea, origin)
+        return _for_cupy(PythonProgram(planned, given, arch), kernel, about, origin)
     if form == "torch":
-        reference = variant.operation.pytorch(problem)
-        return _for_torch(TorchProgram(planned, given, arch, reference), kernel, variant.idea, origin)
+        reference = solver.operation.pytorch(problem)
+        return _for_torch(TorchProgram(planned, given, arch, reference), kernel, about, origin)
     program = HostProgram(planned, given)
     headers = _headers(program)
     contents = {"kernel.cu": KERNEL, **headers, **_files(given)}
-    texts = _head(planned, variant.idea, origin, contents, "make && ./main")
+    texts = _head(planned, about, origin, contents, "make && ./main")
     head = "\n".join(f"// {line}".rstrip() for line in texts)
     makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch).removeprefix("sm_"))
     return {
@@ -88,10 +91,10 @@ def standalone(
     }
 
 
-def _for_cupy(program: PythonProgram, kernel: str, idea: str, origin: Origin) -> dict[str, bytes]:
+def _for_cupy(program: PythonProgram, kernel: str, about: Sequence[str], origin: Origin) -> dict[str, bytes]:
     """The folder's files for CuPy."""
     contents = {"harness.py": "arrays, the comparison, the clock", "values.py": "the values of inputs"}
-    head = _python_head(program.planned, program.exercise, idea, origin, contents)
+    head = _python_head(program.planned, program.exercise, about, origin, contents)
     return {
         "main.py": (head + program.text()).encode(),
         "harness.py": (FILES / "harness.py").read_bytes(),
@@ -99,7 +102,7 @@ def _for_cupy(program: PythonProgram, kernel: str, idea: str, origin: Origin) ->
     }
 
 
-def _for_torch(program: TorchProgram, kernel: str, idea: str, origin: Origin) -> dict[str, bytes]:
+def _for_torch(program: TorchProgram, kernel: str, about: Sequence[str], origin: Origin) -> dict[str, bytes]:
     """The folder's files for PyTorch."""
     headers = {"tensors.cuh": "tensors as buffers, PyTorch's stream", **_headers(program)}
     contents = {
@@ -108,7 +111,7 @@ def _for_torch(program: TorchProgram, kernel: str, idea: str, origin: Origin) ->
         "harness.py": "tensors, the comparison, the clock",
         "values.py": "the values of inputs",
     }
-    head = _python_head(program.planned, program.exercise, idea, origin, contents)
+    head = _python_head(program.planned, program.exercise, about, origin, contents)
     return {
         "main.py": (head + program.python()).encode(),
         EXTENSION: program.text([*headers, "kernel.cu"]).encode(),
@@ -129,11 +132,11 @@ def _shared(given: Exercise, kernel: str) -> dict[str, bytes]:
 
 
 def _python_head(
-    planned: Planned, given: Exercise, idea: str, origin: Origin, contents: Mapping[str, str]
+    planned: Planned, given: Exercise, about: Sequence[str], origin: Origin, contents: Mapping[str, str]
 ) -> str:
     """The docstring of a Python program, with what each file contains."""
     files = {"kernel.cu": KERNEL, **contents, **_files(given)}
-    return f'"""{chr(10).join(_head(planned, idea, origin, files, "python main.py"))}\n"""\n\n'
+    return f'"""{chr(10).join(_head(planned, about, origin, files, "python main.py"))}\n"""\n\n'
 
 
 def _check(planned: Planned) -> None:
@@ -152,11 +155,6 @@ def _check(planned: Planned) -> None:
     if any(isinstance(step, RoundTrip) for step in planned.steps):
         raise UsageError(
             f"{planned.name} sends buffers to the host and back, which the program does not; take "
-            "another variant"
-        )
-    if planned.codes:
-        raise UsageError(
-            f"{planned.name} runs kernels of other variants, and the folder has one kernel file; take "
             "another variant"
         )
     for name, array in planned.arrays.items():
@@ -188,13 +186,13 @@ def _files(given: Exercise) -> dict[str, str]:
 
 
 def _head(
-    planned: Planned, idea: str, origin: Origin, contents: Mapping[str, str], command: str
+    planned: Planned, about: Sequence[str], origin: Origin, contents: Mapping[str, str], command: str
 ) -> list[str]:
     """The comment at the top of the program, with what each file contains."""
     width = max(map(len, contents))
     texts = [
         f"{planned.name} for {origin.title}: {planned.problem}",
-        f"Idea: {idea}.",
+        *about,
         "",
         f"  {command}",
         "",

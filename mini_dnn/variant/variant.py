@@ -16,7 +16,7 @@ from mini_dnn.errors import VariantError, where
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant.calls import with_calls, without_calls
-from mini_dnn.variant.plan import Launch, WrittenStep
+from mini_dnn.variant.plan import Call, Launch, WrittenStep
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.step_fields import check_step
 
@@ -170,6 +170,21 @@ class Variant:
             needs_gpu=self.needs_gpu,
         )
         return with_calls(planned, steps, self._other, max_shared_bytes)
+
+    def solver(self, problem: Any) -> Variant:
+        """The variant whose kernels solve a problem: this one, or the one that its plan calls for all of it.
+
+        Raises
+        ------
+        VariantError
+            See `planned`.
+        """
+        if self.plan is None or self.limit_for(problem):
+            return self
+        match self._steps("plan", self.plan, problem):
+            case (Call(impl, whole, arrays),) if whole == problem and all(a == b for a, b in arrays.items()):
+                return self._other(impl).solver(problem)
+        return self
 
     def _other(self, name: str) -> Variant:
         """The variant that does a step of the plan."""
