@@ -1,0 +1,35 @@
+// gemm/v12_eighths: draft
+#include <mini_dnn/lines.cuh>
+
+using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
+using Out = sums::Element<OUT_TYPE>;
+
+constexpr int CONSUMERS = ROWS / 64, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 rows or columns
+constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2;
+constexpr int GROUPS = COLUMNS / 8;         // of 8 columns
+constexpr int STAGED_BYTES = 4096;          // of a warp
+static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then a warp that copies");
+static_assert(COLUMNS / 64 % SHARE == 0, "equal parts");
+
+#include "../v8_final/stage.cuh"
+#include "../v8_final/tiles.cuh"
+#include "eighth.cuh"
+#include "loads.cuh"
+#include "store.cuh"
+#include "block.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_eighths(const __grid_constant__ ptx::TensorMap a_more, const __grid_constant__ ptx::TensorMap a_less,
+                 const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_map, const Out* c0,
+                 Out* c, int m, int n, int k, int c_pitch, int from, int to, float alpha, float beta) {
+  const Eighths eighths{m, k, from, to};
+  product(eighths, Loads{a_more, a_less, b}, &c_map, c0, c, m, n, k, c_pitch, alpha, beta);
+}
+
+#include "../v8_final/repitch.cuh"
+
+extern "C" __global__ void __launch_bounds__(COPIERS, 4)
+    copy_columns(const lines::Bits* __restrict__ b, uint4* to_b, int lines, int from, int to, int pitch, int to_pitch) {
+  ptx::grid_wait();
+  Packed{b + from, to_b + from / 8, lines, to - from, pitch, to_pitch}.copy(blockIdx.x);
+}
