@@ -1,8 +1,7 @@
 // Part of kernel.cu: the work of a block.
 
 __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loads, const ptx::TensorMap* c_map,
-                                        const Out* c0, Out* c, int m, int n, int k, int c_pitch, float alpha,
-                                        float beta) {
+                                        const Out* c0, Out* c, int c_pitch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0;
@@ -41,7 +40,7 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
     char* const own = memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * STAGED_BYTES;
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
       const Eighth eighth = eighths.find(tiles, i, rank, row, column);
-      const int end = eighth.shift + k;
+      const int end = eighth.shift + eighths.k;
       float d[GROUPS][4];
       int before = 0;  // the stage of the previous step
 auto step = [&](int at, auto multiply) {
@@ -76,7 +75,7 @@ auto step = [&](int at, auto multiply) {
       release(before);
 
       const long long of_eighth = (long long)eighth.number * c_pitch;
-      const sums::Matrix<Out> to{c0 + of_eighth, c + of_eighth, (m - eighth.number + 7) / 8, n, 8 * c_pitch,
+      const sums::Matrix<Out> to{c0 + of_eighth, c + of_eighth, (eighths.m - eighth.number + 7) / 8, eighths.n, 8 * c_pitch,
                                  alpha, beta};
       if constexpr (STORE == BY_TENSOR)
         sums::store_tensor<Out>(d, *c_map, alpha, own, row + warp_row, column, eighth.number);

@@ -6,17 +6,16 @@ struct Eighth {
 };
 
 struct Eighths {
-  int m, k, from, to;  // columns from ... to - 1 of c
+  int m, n, k;
 
   __device__ __forceinline__ Tiles tiles() const {
     const int of_eighth = ((m + 7) / 8 + SHARE * ROWS - 1) / (SHARE * ROWS);  // clusters below each other
-    return {8 * of_eighth, (to - from + COLUMNS - 1) / COLUMNS};
+    return {8 * of_eighth, (n + COLUMNS - 1) / COLUMNS};
   }
   // Clusters side by side in c belong to all eighths: together they read whole rows of a.
   __device__ __forceinline__ Eighth find(const Tiles& tiles, int i, int rank, int& row, int& column) const {
     int entry;
     tiles.find(i, rank, row, column, entry);
-    column += from;
     const int cluster = row / (SHARE * ROWS), number = cluster % 8;
     row += (cluster / 8 - cluster) * (SHARE * ROWS);
     return {number, number * (k % 8) % 8};

@@ -1,4 +1,4 @@
-// gemm/v12_eighths: draft
+// gemm/v12_eighths: gemm/v8_final without a copy of a where its rows start anywhere.
 #include <mini_dnn/lines.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
@@ -21,15 +21,8 @@ static_assert(COLUMNS / 64 % SHARE == 0, "equal parts");
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_eighths(const __grid_constant__ ptx::TensorMap a_more, const __grid_constant__ ptx::TensorMap a_less,
                  const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_map, const Out* c0,
-                 Out* c, int m, int n, int k, int c_pitch, int from, int to, float alpha, float beta) {
-  const Eighths eighths{m, k, from, to};
-  product(eighths, Loads{a_more, a_less, b}, &c_map, c0, c, m, n, k, c_pitch, alpha, beta);
+                 Out* c, int m, int n, int k, int c_pitch, float alpha, float beta) {
+  product(Eighths{m, n, k}, Loads{a_more, a_less, b}, &c_map, c0, c, c_pitch, alpha, beta);
 }
 
 #include "../v8_final/repitch.cuh"
-
-extern "C" __global__ void __launch_bounds__(COPIERS, 4)
-    copy_columns(const lines::Bits* __restrict__ b, uint4* to_b, int lines, int from, int to, int pitch, int to_pitch) {
-  ptx::grid_wait();
-  Packed{b + from, to_b + from / 8, lines, to - from, pitch, to_pitch}.copy(blockIdx.x);
-}

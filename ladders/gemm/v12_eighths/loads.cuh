@@ -30,10 +30,10 @@ struct Loads {
         for (int j = 0; j < COLUMNS / SHARE; j += 64) {
           const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0), y = at - eighth.shift;
           if constexpr (SHARE > 1)
-            ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, 0, ready,
+            ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, ready,
                                        (1 << SHARE) - 1);
           else
-            ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, 0, ready);
+            ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, ready);
         }
       }
     }
