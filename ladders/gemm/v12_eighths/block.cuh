@@ -1,7 +1,7 @@
 // Part of kernel.cu: the work of a block.
 
-__device__ __forceinline__ void product(const Eighths& eighths, const Loads& loads, const ptx::TensorMap* c_map,
-                                        const Out* c0, Out* c, int c_pitch, float alpha, float beta) {
+__device__ __forceinline__ void product(const Eighths& eighths, const Loads& loads, const Out* c0, Out* c,
+                                        int c_pitch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0;
@@ -28,8 +28,8 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
     __syncwarp();
   } else {
     Stage stage;
-    int row, column;
-    const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+    int row, column, entry;
+    const int lane = threadIdx.x % 32;
     auto release = [&](int index) {
       if constexpr (SHARE > 1) {
         if (lane < SHARE) ptx::mbarrier_arrive_cluster(empty + index, lane);
@@ -37,16 +37,17 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
         if (lane == 0) ptx::mbarrier_arrive(empty + index);
       }
     };
-    char* const own = memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * STAGED_BYTES;
+    const Staged own{memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * STAGED_BYTES};
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
-      const Eighth eighth = eighths.find(tiles, i, rank, row, column);
-      const int end = eighth.shift + eighths.k;
+      tiles.find(i, rank, row, column, entry);
+      const Unit unit = eighths.unit(row, warpgroup);
+      const int end = eighths.end(row), first = (eighths.start(row) - unit.shift) * 128;  // where b begins in a stage
       float d[GROUPS][4];
       int before = 0;  // the stage of the previous step
 auto step = [&](int at, auto multiply) {
         const char *const a_tile = memory + stage.index * (A_BYTES + B_BYTES), *const b_tile = a_tile + A_BYTES;
-        const auto left = ptx::matrix_descriptor_128b(a_tile + warpgroup * BOX_BYTES, BOX_BYTES, 1024);
-        const auto right = ptx::matrix_descriptor_128b(b_tile, BOX_BYTES, 1024);
+        const auto left = ptx::matrix_descriptor_128b(a_tile + warpgroup * A_BOX, A_BOX, 1024);
+        const auto right = ptx::matrix_descriptor_128b_lines(b_tile, B_BOX, 1024) + (first >> 4);
         ptx::mbarrier_wait(full + stage.index, stage.parity);
         ptx::wgmma_fence();
         multiply([&](int j) {  // 16 of k
@@ -74,17 +75,14 @@ auto step = [&](int at, auto multiply) {
       ptx::wgmma_wait<0>(d);
       release(before);
 
-      const long long of_eighth = (long long)eighth.number * c_pitch;
-      const sums::Matrix<Out> to{c0 + of_eighth, c + of_eighth, (eighths.m - eighth.number + 7) / 8, eighths.n, 8 * c_pitch,
-                                 alpha, beta};
-      if constexpr (STORE == BY_TENSOR)
-        sums::store_tensor<Out>(d, *c_map, alpha, own, row + warp_row, column, eighth.number);
-      else if constexpr (STORE == BY_ROWS)
-        store_pieces(d, to, own, row + warp_row, column);
+      const long long of_eighth = (long long)unit.eighth * c_pitch;
+      const int rows = (eighths.m - unit.eighth + 7) / 8, c_row = unit.row + threadIdx.x % 128 / 32 * 16;
+      const sums::Matrix<Out> to{c0 + of_eighth, c + of_eighth, rows, eighths.n, 8 * c_pitch, alpha, beta};
+      if constexpr (BY_PIECES)
+        store_pieces(d, to, own, c_row, column);
       else
-        sums::store<C_PAIRS>(d, to, row + warp_row, column);
+        sums::store<C_PAIRS>(d, to, c_row, column);
     }
-    if (STORE == BY_TENSOR && lane == 0) ptx::bulk_wait_read<0>();
   }
   if (SHARE > 1) {  // others may still write to this block
     ptx::cluster_arrive_relaxed();

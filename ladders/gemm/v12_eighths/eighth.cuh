@@ -1,23 +1,25 @@
-// Part of kernel.cu: the order of tiles, and where each lies.
+// Part of kernel.cu: the order of tiles, and which rows they have.
 
-// Rows e, e + 8, e + 16, ... of a and c: all of them start at the same place in a piece of 16 bytes.
-struct Eighth {
-  int number, shift;  // e; elements between the last multiple of 16 bytes and the start of a row
+// 64 rows of an eighth: rows e + 8 q, e + 8 (q + 1), ... of a and c. All of them start at the same place in a piece of
+// 16 bytes: `shift` elements behind a multiple of 16 bytes.
+struct Unit {
+  int eighth, row, shift;  // e, q
 };
 
 struct Eighths {
   int m, n, k;
 
   __device__ __forceinline__ Tiles tiles() const {
-    const int of_eighth = ((m + 7) / 8 + SHARE * ROWS - 1) / (SHARE * ROWS);  // clusters below each other
-    return {8 * of_eighth, (n + COLUMNS - 1) / COLUMNS};
+    const int of_eighth = ((m + 7) / 8 + HIGH - 1) / HIGH;
+    return {8 * of_eighth * HIGH / (SHARE * ROWS), (n + COLUMNS - 1) / COLUMNS};
   }
-  // Clusters side by side in c belong to all eighths: together they read whole rows of a.
-  __device__ __forceinline__ Eighth find(const Tiles& tiles, int i, int rank, int& row, int& column) const {
-    int entry;
-    tiles.find(i, rank, row, column, entry);
-    const int cluster = row / (SHARE * ROWS), number = cluster % 8;
-    row += (cluster / 8 - cluster) * (SHARE * ROWS);
-    return {number, number * (k % 8) % 8};
+  // What a warpgroup has of the tile whose rows would start at `row` if eighths followed each other, HIGH rows of each.
+  __device__ __forceinline__ Unit unit(int row, int warpgroup) const {
+    const int at = row + warpgroup * 64, part = at / HIGH, eighth = part % 8;
+    return {eighth, part / 8 * HIGH + at % HIGH, eighth * (k % 8) % 8};
   }
+  // From where on b is multiplied by a tile, as seen from the multiple of 16 bytes before.
+  __device__ __forceinline__ int start(int row) const { return ALIKE ? unit(row, 0).shift : 8; }
+  // Of the k that are multiplied, with those that other rows of a have in these places.
+  __device__ __forceinline__ int end(int row) const { return k + (ALIKE ? unit(row, 0).shift : 7); }
 };

@@ -12,12 +12,11 @@ struct Loads {
   __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Eighths& eighths,
                                       const Tiles& tiles, int rank) const {
     Stage stage;
-    int row, column;
+    int row, column, entry;
     ptx::grid_wait();
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
-      const Eighth eighth = eighths.find(tiles, i, rank, row, column);
-      const ptx::TensorMap& a = eighth.number < eighths.m % 8 ? a_more : a_less;
-      const int x0 = eighth.number * eighths.k - eighth.shift, end = eighth.shift + eighths.k;
+      tiles.find(i, rank, row, column, entry);
+      const int start = eighths.start(row), end = eighths.end(row);
 #pragma unroll 1
       for (int at = 0; at < end; at += TILE_K, stage.next()) {
         ptx::mbarrier* const ready = full + stage.index;
@@ -25,15 +24,18 @@ struct Loads {
         ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(ready, A_BYTES + B_BYTES);
 #pragma unroll
-        for (int j = 0; j < ROWS; j += 64) ptx::tensor_load(to_a + j / 64 * BOX_BYTES, a, x0 + at, row + j, ready);
+        for (int j = 0; j < CONSUMERS; j++) {
+          const Unit unit = eighths.unit(row, j);
+          const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? a_more : a_less;
+          ptx::tensor_load(to_a + j * A_BOX, a, unit.eighth * eighths.k - unit.shift + at, unit.row, ready);
+        }
 #pragma unroll
-        for (int j = 0; j < COLUMNS / SHARE; j += 64) {
-          const int beside = j + (SHARE > 1 ? rank * (COLUMNS / SHARE) : 0), y = at - eighth.shift;
+        for (int j = 0; j < COLUMNS / 64 / SHARE; j++) {
+          const int box = j + rank * (COLUMNS / 64 / SHARE), x = column + box * 64, y = at - start;
           if constexpr (SHARE > 1)
-            ptx::tensor_load_multicast(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, ready,
-                                       (1 << SHARE) - 1);
+            ptx::tensor_load_multicast(to_b + box * B_BOX, b, x, y, ready, (1 << SHARE) - 1);
           else
-            ptx::tensor_load(to_b + beside / 64 * BOX_BYTES, b, column + beside, y, ready);
+            ptx::tensor_load(to_b + box * B_BOX, b, x, y, ready);
         }
       }
     }

@@ -11,10 +11,9 @@ OTHERS = "gemm/v10_small"  # takes what eighths do not make faster
 EIGHT = 8  # rows of a from one to the next of an eighth; elements of 16 bits in 16 bytes
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 LINE = 64  # elements of 16 bits in a line of the cache
-STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
+STAGED_BYTES = 2304  # of a warp: 16 rows of 64 columns of c on their way out, and eight columns before them
 COPIERS = 256  # threads of a block that copies lines
 COPIED = 4  # parts of eight elements that a thread of those has on their way
-DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
 LARGEST = 1 << 27  # pitch: places in eight rows are ints
 FEW_ROWS, SHORT = 512, 128  # rows, and terms of a sum, below which others have kernels for these
 
@@ -41,13 +40,13 @@ class Tile:
     share: int = 1  # blocks of a cluster that share columns of b
     split: int = 1  # those that share the k of a tile
     loaders: int = 0  # warpgroups that load by hand
-    eighths: bool = False  # whether its rows are every eighth one of c; if not, it is one of gemm/v8_final
+    high: int = 0  # rows of an eighth that follow each other; 0: it is a tile of gemm/v8_final
 
     def clusters(self, p: GemmShape) -> int:
         """Clusters that the problem gives work to."""
         high = self.rows * self.share
-        rows = EIGHT * ceil_div(ceil_div(p.m, EIGHT), high) if self.eighths else ceil_div(p.m, high)
-        return rows * ceil_div(p.n, self.columns)
+        rows = EIGHT * ceil_div(ceil_div(p.m, EIGHT), self.high) * self.high if self.high else p.m
+        return ceil_div(rows, high) * ceil_div(p.n, self.columns)
 
     def takes(self, p: GemmShape) -> bool:
         """Whether each block gets a step; clusters that split k start at once."""
@@ -66,17 +65,20 @@ class Tile:
         else:
             products = area * TILE_K / FMA_CLOCK
             loads = (self.rows + self.columns / self.share) * TILE_K * 2 / BYTES_CLOCK
+            # TODO
             clocks = START_CLOCKS + rounds * (steps * max(products, loads) + store)
-            clocks += pack_clocks(p, "b" if self.eighths else "ab")
+            clocks += pack_clocks(p, "b" if self.high else "ab")
         if self.split > 1:
             clocks += SPLIT_CLOCKS + area / SPLIT_CLOCK
         return clocks + (self.share > 1) * SHARE_CLOCKS
 
 
 OWN = (
-    Tile(128, 256, 4, share=2, eighths=True),
-    Tile(128, 128, 6, eighths=True),
-    Tile(64, 128, 8, eighths=True),
+    Tile(128, 256, 4, share=2, high=256),
+    Tile(128, 256, 4, share=2, high=64),
+    Tile(128, 128, 6, high=128),
+    Tile(128, 128, 6, high=64),
+    Tile(64, 128, 8, high=64),
 )
 OF_OTHERS = (
     Tile(128, 256, share=2),
@@ -110,14 +112,12 @@ def choose(p: GemmShape) -> Tile | None:
     if not possible(p) or p.m < FEW_ROWS or p.k < SHORT:
         return None
     tile = min((t for t in (*OF_OTHERS, *OWN) if t.takes(p)), key=lambda t: t.clocks(p))
-    return tile if tile.eighths else None
+    return tile if tile.high else None
 
 
-def store(p: GemmShape) -> int:
-    """How c goes out: tensor copies need aligned rows of 16 bits, as many in each eighth, and cannot add."""
-    if p.out == "fp32" or p.beta:
-        return DIRECT
-    return BY_ROWS if p.pitches[2] % EIGHT or p.m % EIGHT else BY_TENSOR
+def by_pieces(p: GemmShape) -> bool:
+    """Whether c goes out through shared memory: as 16 bits to which nothing is added."""
+    return p.out != "fp32" and not p.beta
 
 
 def refuses(p: GemmShape) -> str:
@@ -144,10 +144,14 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
         **{"SHARE": tile.share, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
-        **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS},
-        **{"C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0},
+        **{"HIGH": tile.high, "BY_PIECES": by_pieces(p), "C_PAIRS": not by_pieces(p) and p.pitches[2] % 2 == 0},
         **{"COPIERS": COPIERS, "COPIED": COPIED},
     }
+
+
+def window(tile: Tile) -> int:
+    """Of k in a stage of b: more if eighths of a start at different places."""
+    return TILE_K + (EIGHT if tile.high < tile.rows * tile.share else 0)
 
 
 def threads(tile: Tile) -> int:
@@ -155,15 +159,13 @@ def threads(tile: Tile) -> int:
     return tile.rows // 64 * 128 + 32
 
 
-def maps(p: GemmShape) -> tuple[TensorMap, ...]:
-    """How tensor copies see a, b and c. Eight rows of a are one, whose start is aligned; those at the end may be fewer."""
+def maps(p: GemmShape, tile: Tile) -> tuple[TensorMap, ...]:
+    """How tensor copies see a and b. Eight rows of a are one, whose start is aligned; those at the end may be fewer."""
     eight, left = EIGHT * p.k, p.m % EIGHT or EIGHT
     of_more = TensorMap("a", (64, 64), (ceil_div(p.m, EIGHT), left * p.k), (eight,))
     of_less = TensorMap("a", (64, 64), (p.m // EIGHT, eight), (eight,))
-    b = TensorMap("b_packed" if scratch(p) else "b", (64, 64), (p.k, p.n), (b_pitch(p),))
-    pitch = p.pitches[2]
-    c = TensorMap("c", (1, 16, 64), (EIGHT, p.m // EIGHT, p.n), (pitch, EIGHT * pitch))
-    return of_more, of_less, b, c if store(p) == BY_TENSOR else b
+    box = (window(tile), 64)
+    return of_more, of_less, TensorMap("b_packed" if scratch(p) else "b", box, (p.k, p.n), (b_pitch(p),))
 
 
 def pack(p: GemmShape) -> list[Launch]:
@@ -181,11 +183,11 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = (*maps(p), c0, "c", p.m, p.n, p.k, p.pitches[2], float(p.alpha), float(p.beta))
+    args = (*maps(p, tile), c0, "c", p.m, p.n, p.k, p.pitches[2], float(p.alpha), float(p.beta))
     tiles = tile.clusters(p)
     clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.share]))  # no more than rounds need
-    staged = 0 if store(p) == DIRECT else tile.rows // 16 * STAGED_BYTES
-    shared = tile.stages * (tile.rows + tile.columns) * TILE_K * 2 + staged
+    staged = tile.rows // 16 * STAGED_BYTES if by_pieces(p) else 0
+    shared = tile.stages * (tile.rows * TILE_K + tile.columns * window(tile)) * 2 + staged
     launch = Launch(
         *("gemm_eighths", (clusters * tile.share,), (threads(tile),), args),
         **{"shared_bytes": shared, "cluster": tile.share, "early": True},
