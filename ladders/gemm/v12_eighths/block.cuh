@@ -1,6 +1,6 @@
 // Part of kernel.cu: the work of a block.
 
-__device__ __forceinline__ void product(const Eighths& eighths, const Loads& loads, const Out* c0, Out* c,
+__device__ __forceinline__ void product(const Eighths& eighths, const Maps& maps, const Out* c0, Out* c,
                                         int c_pitch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
@@ -8,7 +8,7 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
   const Tiles tiles = eighths.tiles();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   if (threadIdx.x == CONSUMERS * 128) {
-    loads.prefetch();
+    maps.prefetch();
     for (int i = 0; i < STAGES; i++) {
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, CONSUMERS * 4 * SHARE);  // every warp that multiplies
@@ -24,7 +24,7 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
   ptx::grid_launch_dependents();
 
   if (warpgroup >= CONSUMERS) {
-    if (threadIdx.x % 32 == 0) loads.run(memory, full, empty, eighths, tiles, rank);
+    if (threadIdx.x % 32 == 0) Loads{maps}.run(memory, full, empty, eighths, tiles, rank);
     __syncwarp();
   } else {
     Stage stage;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Loads& loa
         if (lane == 0) ptx::mbarrier_arrive(empty + index);
       }
     };
-    const Staged own{memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * STAGED_BYTES};
+    char* const own = memory + STAGES * (A_BYTES + B_BYTES) + threadIdx.x / 32 * (BUFFERS * 2048);
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
       tiles.find(i, rank, row, column, entry);
       const Unit unit = eighths.unit(row, warpgroup);
@@ -79,10 +79,12 @@ auto step = [&](int at, auto multiply) {
       const int rows = (eighths.m - unit.eighth + 7) / 8, c_row = unit.row + threadIdx.x % 128 / 32 * 16;
       const sums::Matrix<Out> to{c0 + of_eighth, c + of_eighth, rows, eighths.n, 8 * c_pitch, alpha, beta};
       if constexpr (BY_PIECES)
-        store_pieces(d, to, own, c_row, column);
+        store_pieces(d, unit.eighth < eighths.m % 8 ? maps.c_more : maps.c_less, to, own,
+                     unit.eighth * c_pitch + column, c_row, column);
       else
         sums::store<C_PAIRS>(d, to, c_row, column);
     }
+    if (BY_PIECES && lane == 0) ptx::bulk_wait_read<0>();
   }
   if (SHARE > 1) {  // others may still write to this block
     ptx::cluster_arrive_relaxed();

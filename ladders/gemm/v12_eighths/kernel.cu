@@ -23,9 +23,10 @@ static_assert(COLUMNS / 64 % SHARE == 0 && 8 * HIGH % (SHARE * ROWS) == 0 && HIG
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_eighths(const __grid_constant__ ptx::TensorMap a_more, const __grid_constant__ ptx::TensorMap a_less,
-                 const __grid_constant__ ptx::TensorMap b, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
+                 const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_more,
+                 const __grid_constant__ ptx::TensorMap c_less, const Out* c0, Out* c, int m, int n, int k, int c_pitch,
                  float alpha, float beta) {
-  product(Eighths{m, n, k}, Loads{a_more, a_less, b}, c0, c, c_pitch, alpha, beta);
+  product(Eighths{m, n, k}, Maps{a_more, a_less, b, c_more, c_less}, c0, c, c_pitch, alpha, beta);
 }
 
 #include "../v8_final/repitch.cuh"

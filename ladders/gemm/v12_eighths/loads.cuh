@@ -1,14 +1,20 @@
 // Part of kernel.cu: loads by the copy engine.
 
-// One thread starts the copy engine. It sees eight rows of a as one row, which starts at a multiple of 16 bytes.
-struct Loads {
-  const ptx::TensorMap &a_more, &a_less, &b;  // a: of eighths that have one row more than the others, and of those
+// What the copy engine sees: eight rows of a or c as one row, which starts at a multiple of 16 bytes.
+struct Maps {
+  const ptx::TensorMap &a_more, &a_less, &b, &c_more, &c_less;  // of eighths with one row more than others, and of those
 
   __device__ __forceinline__ void prefetch() const {
     ptx::tensor_prefetch(a_more);
     ptx::tensor_prefetch(a_less);
     ptx::tensor_prefetch(b);
   }
+};
+
+// One thread starts the copy engine.
+struct Loads {
+  const Maps& maps;
+
   __device__ __forceinline__ void run(char* memory, ptx::mbarrier* full, ptx::mbarrier* empty, const Eighths& eighths,
                                       const Tiles& tiles, int rank) const {
     Stage stage;
@@ -26,16 +32,16 @@ struct Loads {
 #pragma unroll
         for (int j = 0; j < CONSUMERS; j++) {
           const Unit unit = eighths.unit(row, j);
-          const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? a_more : a_less;
+          const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? maps.a_more : maps.a_less;
           ptx::tensor_load(to_a + j * A_BOX, a, unit.eighth * eighths.k - unit.shift + at, unit.row, ready);
         }
 #pragma unroll
         for (int j = 0; j < COLUMNS / 64 / SHARE; j++) {
           const int box = j + rank * (COLUMNS / 64 / SHARE), x = column + box * 64, y = at - start;
           if constexpr (SHARE > 1)
-            ptx::tensor_load_multicast(to_b + box * B_BOX, b, x, y, ready, (1 << SHARE) - 1);
+            ptx::tensor_load_multicast(to_b + box * B_BOX, maps.b, x, y, ready, (1 << SHARE) - 1);
           else
-            ptx::tensor_load(to_b + box * B_BOX, b, x, y, ready);
+            ptx::tensor_load(to_b + box * B_BOX, maps.b, x, y, ready);
         }
       }
     }

@@ -1,6 +1,6 @@
 """gemm/v12_eighths: rows of a that start anywhere are read in place, every eighth one together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from mini_dnn.ops import Array
@@ -11,7 +11,7 @@ OTHERS = "gemm/v10_small"  # takes what eighths do not make faster
 EIGHT = 8  # rows of a from one to the next of an eighth; elements of 16 bits in 16 bytes
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 LINE = 64  # elements of 16 bits in a line of the cache
-STAGED_BYTES = 2304  # of a warp: 16 rows of 64 columns of c on their way out, and eight columns before them
+STAGED_BYTES = 2048  # of a warp: 16 rows of 64 columns of c on their way out
 COPIERS = 256  # threads of a block that copies lines
 COPIED = 4  # parts of eight elements that a thread of those has on their way
 LARGEST = 1 << 27  # pitch: places in eight rows are ints
@@ -77,7 +77,7 @@ OWN = (
     Tile(128, 256, 4, share=2, high=256),
     Tile(128, 256, 4, share=2, high=64),
     Tile(128, 128, 6, high=128),
-    Tile(128, 128, 6, high=64),
+    Tile(128, 128, 5, high=64),
     Tile(64, 128, 8, high=64),
 )
 OF_OTHERS = (
@@ -144,9 +144,14 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "STAGES": tile.stages},
         **{"SHARE": tile.share, "BAND": 16 // tile.share, "THREADS": threads(tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
-        **{"HIGH": tile.high, "BY_PIECES": by_pieces(p), "C_PAIRS": not by_pieces(p) and p.pitches[2] % 2 == 0},
+        **{"HIGH": tile.high, "BY_PIECES": by_pieces(p), "BUFFERS": buffers(tile), "C_PAIRS": not by_pieces(p) and p.pitches[2] % 2 == 0},
         **{"COPIERS": COPIERS, "COPIED": COPIED},
     }
+
+
+def buffers(tile: Tile) -> int:
+    """Parts of c of a warp that are on their way out: what there is room for."""
+    return 1 if tile.columns == 256 and window(tile) > TILE_K else 2
 
 
 def window(tile: Tile) -> int:
@@ -159,13 +164,17 @@ def threads(tile: Tile) -> int:
     return tile.rows // 64 * 128 + 32
 
 
+def eighths(buffer: str, p: GemmShape, pitch: int, box: tuple[int, int]) -> tuple[TensorMap, TensorMap]:
+    """How tensor copies see rows: eight of them as one, which is aligned. The last ones may be fewer than eight."""
+    more = TensorMap(buffer, box, (ceil_div(p.m, EIGHT), (p.m % EIGHT or EIGHT) * pitch), (EIGHT * pitch,))
+    return more, replace(more, shape=(p.m // EIGHT, EIGHT * pitch))
+
+
 def maps(p: GemmShape, tile: Tile) -> tuple[TensorMap, ...]:
-    """How tensor copies see a and b. Eight rows of a are one, whose start is aligned; those at the end may be fewer."""
-    eight, left = EIGHT * p.k, p.m % EIGHT or EIGHT
-    of_more = TensorMap("a", (64, 64), (ceil_div(p.m, EIGHT), left * p.k), (eight,))
-    of_less = TensorMap("a", (64, 64), (p.m // EIGHT, eight), (eight,))
-    box = (window(tile), 64)
-    return of_more, of_less, TensorMap("b_packed" if scratch(p) else "b", box, (p.k, p.n), (b_pitch(p),))
+    """How tensor copies see a, b and c."""
+    b = TensorMap("b_packed" if scratch(p) else "b", (window(tile), 64), (p.k, p.n), (b_pitch(p),))
+    a = eighths("a", p, p.k, (64, 64))
+    return *a, b, *(eighths("c", p, p.pitches[2], (16, 64)) if by_pieces(p) else a)
 
 
 def pack(p: GemmShape) -> list[Launch]:
@@ -186,7 +195,7 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     args = (*maps(p, tile), c0, "c", p.m, p.n, p.k, p.pitches[2], float(p.alpha), float(p.beta))
     tiles = tile.clusters(p)
     clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.share]))  # no more than rounds need
-    staged = tile.rows // 16 * STAGED_BYTES if by_pieces(p) else 0
+    staged = tile.rows // 16 * buffers(tile) * STAGED_BYTES if by_pieces(p) else 0
     shared = tile.stages * (tile.rows * TILE_K + tile.columns * window(tile)) * 2 + staged
     launch = Launch(
         *("gemm_eighths", (clusters * tile.share,), (threads(tile),), args),
