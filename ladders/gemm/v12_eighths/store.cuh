@@ -23,7 +23,7 @@ struct Shift {
 
 // The same as sums::store_tensor where all rows start at the same place in a piece of 16 bytes. `x` is the place of the
 // tile in eight rows of c that follow each other. What is left of the first whole piece of a row and right of the last
-// one is stored by threads, and so are all pieces of a part that is not complete.
+// one is stored by threads, and so are the pieces of a part that is not complete.
 template <int groups>
 __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const ptx::TensorMap& c,
                                              const sums::Matrix<Out>& to, char* staged, int x, int row, int column) {
@@ -31,15 +31,17 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
   const int head = -x & 7, pieces = max(columns - head, 0) / 8;
   const Shift shift{head / 2, head % 2};
   lines::Bits* const corner = reinterpret_cast<lines::Bits*>(to.c) + (long long)row * to.pitch + column;
-  uint2 next = shift.split<Out>(d[0], to.alpha);
+  auto store_single = [&](const float (&four)[4], int at, int first, int last) {  // of a group that begins at `at`
 #pragma unroll
-  for (int i = 0; i < 2; i++) {  // the columns before the first piece
-    const int at = lane % 4 * 2 + i;
-    const unsigned both = i == shift.odd ? next.x : next.y;
-    if (at >= min(head, columns)) continue;
-    if (lane / 4 < rows) corner[(long long)(lane / 4) * to.pitch + at] = lines::Bits(both);
-    if (lane / 4 + 8 < rows) corner[(long long)(lane / 4 + 8) * to.pitch + at] = lines::Bits(both >> 16);
-  }
+    for (int i = 0; i < 4; i++) {
+      const int x = at + lane % 4 * 2 + i % 2, line = lane / 4 + i / 2 * 8;
+      if (x >= first && x < last && line < rows)
+        *reinterpret_cast<Out*>(corner + (long long)line * to.pitch + x) = Out(to.alpha * four[i]);
+    }
+  };
+  store_single(d[0], 0, 0, min(head, columns));
+  if (columns == 8 * groups) store_single(d[groups - 1], 8 * groups - 8, head + 8 * pieces, columns);
+  uint2 next = shift.split<Out>(d[0], to.alpha);
 #pragma unroll
   for (int part = 0; part < groups / 8; part++) {
     if (64 * part >= columns) break;
@@ -73,7 +75,7 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
         if (line >= rows) continue;
         if (left >= 8)
           *reinterpret_cast<uint4*>(of_row) = *reinterpret_cast<const uint4*>(eight);
-        else
+        else if (columns < 8 * groups)
           for (int j = 0; j < left; j++) of_row[j] = reinterpret_cast<const lines::Bits*>(eight)[j];
       }
     }

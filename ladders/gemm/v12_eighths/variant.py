@@ -76,9 +76,6 @@ class Tile:
 OWN = (
     Tile(128, 256, 4, share=2, high=256),
     Tile(128, 256, 4, share=2, high=64),
-    Tile(128, 128, 6, high=128),
-    Tile(128, 128, 5, high=64),
-    Tile(64, 128, 8, high=64),
 )
 OF_OTHERS = (
     Tile(128, 256, share=2),
