@@ -83,9 +83,11 @@ def test_no_finding_in_checked_mode(number: int, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [
-        *(((size, size, size), TILES[0]) for size in (4095, 8191)),
-        ((4096, 4096, 4095), TILES[0]),
-        *(((m, n, k), None) for m, n, k in ((4095, 4095, 4096), (60, 61, 62), (3, 2308, 3118), (4001, 4001, 9))),
+        *((sizes, TILES[0]) for sizes in ((4095, 4095, 4095), (8191, 8191, 8191), (4096, 4096, 4095))),
+        *((sizes, TILES[0]) for sizes in ((2047, 2047, 2047), (3511, 999, 1775))),
+        *((sizes, TILES[1]) for sizes in ((2501, 2499, 2503), (1337, 2482, 2969))),
+        *((sizes, None) for sizes in ((4095, 4095, 4096), (1000, 1001, 999), (3548, 773, 1322))),
+        *((sizes, None) for sizes in ((60, 61, 62), (3, 2308, 3118), (4001, 4001, 9))),
     ],
 )
 def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> None:
