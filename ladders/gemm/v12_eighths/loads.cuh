@@ -22,6 +22,8 @@ struct Loads {
     ptx::grid_wait();
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
       tiles.find(i, rank, row, column, entry);
+      // a box that lies outside is slow: the tile has one twice instead, and its columns or rows are not stored
+      const int boxes = min((eighths.n - column + 63) / 64, COLUMNS / 64);
       const int start = eighths.start(row), end = eighths.end(row);
 #pragma unroll 1
       for (int at = 0; at < end; at += TILE_K, stage.next()) {
@@ -33,11 +35,12 @@ struct Loads {
         for (int j = 0; j < CONSUMERS; j++) {
           const Unit unit = eighths.unit(row, j);
           const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? maps.a_more : maps.a_less;
-          ptx::tensor_load(to_a + j * A_BOX, a, unit.eighth * eighths.k - unit.shift + at, unit.row, ready);
+          const int x = unit.eighth * eighths.k - unit.shift + at, y = min(unit.row, eighths.m / 8 - 1);
+          ptx::tensor_load(to_a + j * A_BOX, a, x, y, ready);
         }
 #pragma unroll
         for (int j = 0; j < COLUMNS / 64 / SHARE; j++) {
-          const int box = j + rank * (COLUMNS / 64 / SHARE), x = column + box * 64, y = at - start;
+          const int box = j + rank * (COLUMNS / 64 / SHARE), x = column + min(box, boxes - 1) * 64, y = at - start;
           if constexpr (SHARE > 1)
             ptx::tensor_load_multicast(to_b + box * B_BOX, maps.b, x, y, ready, (1 << SHARE) - 1);
           else

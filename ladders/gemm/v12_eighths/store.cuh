@@ -27,7 +27,8 @@ struct Shift {
 template <int groups>
 __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const ptx::TensorMap& c,
                                              const sums::Matrix<Out>& to, char* staged, int x, int row, int column) {
-  const int lane = threadIdx.x % 32, rows = min(to.m - row, 16), columns = min(to.n - column, 8 * groups);
+  const int lane = threadIdx.x % 32, rows = min(to.m - row, 16);
+  const int columns = min(to.n - column, 8 * groups);
   const int head = -x & 7, pieces = max(columns - head, 0) / 8;
   const Shift shift{head / 2, head % 2};
   lines::Bits* const corner = reinterpret_cast<lines::Bits*>(to.c) + (long long)row * to.pitch + column;
@@ -64,7 +65,7 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
     if (8 * part + 8 <= pieces) {
       ptx::fence_proxy_async();
       __syncwarp();
-      if (lane == 0) ptx::tensor_store(c, x + head + 64 * part, row, own);
+      if (lane == 0 && rows > 0) ptx::tensor_store(c, x + head + 64 * part, row, own);
     } else {
       __syncwarp();
 #pragma unroll

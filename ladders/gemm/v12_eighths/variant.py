@@ -78,16 +78,11 @@ def possible(p: GemmShape) -> bool:
     return lying and p.dtype != "fp32" and p.m >= EIGHT and max(p.pitches) < LARGEST
 
 
-def gains(p: GemmShape) -> bool:
-    """Whether eighths may be faster: enough of everything, and the last tile of a row at least half full."""
-    enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
-    return enough and not 0 < p.n % OWN[0].columns <= OWN[0].columns // 2
-
-
 @cache
 def choose(p: GemmShape) -> Tile | None:
     """The tile of `OWN` that the model finds fastest, unless it finds another one about as fast."""
-    if not possible(p) or not gains(p):
+    enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
+    if not enough or not possible(p):
         return None
     tile = min(OWN, key=lambda t: t.clocks(p))
     return tile if tile.clocks(p) * MARGIN < min(t.clocks(p) for t in OF_OTHERS) else None
