@@ -1,7 +1,7 @@
 // Part of kernel.cu: the work of a block.
 
-__device__ __forceinline__ void product(const Eighths& eighths, const Maps& maps, const Out* c0, Out* c,
-                                        int c_pitch, float alpha, float beta) {
+__device__ __forceinline__ void product(const Eighths& eighths, const Maps& maps, const Out* c0, Out* c, int c_pitch,
+                                        float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];  // stages; results of warps
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void product(const Eighths& eighths, const Maps& maps
       const int end = eighths.end(row), first = (eighths.start(row) - unit.shift) * 128;  // where b begins in a stage
       float d[GROUPS][4];
       int before = 0;  // the stage of the previous step
-auto step = [&](int at, auto multiply) {
+      auto step = [&](int at, auto multiply) {
         const char *const a_tile = memory + stage.index * (A_BYTES + B_BYTES), *const b_tile = a_tile + A_BYTES;
         const auto left = ptx::matrix_descriptor_128b(a_tile + warpgroup * A_BOX, A_BOX, 1024);
         const auto right = ptx::matrix_descriptor_128b_lines(b_tile, B_BOX, 1024) + (first >> 4);

@@ -9,7 +9,8 @@
 //           the rows beside is multiplied by rows of b that do not exist, which the engine reads as zeros. Only b is
 //           copied, if n is odd, too. Rows of c of an eighth also start at one place. Sums move to it in registers, and
 //           leave by tensor copies; threads only store the ends of rows.
-// Layout    as gemm/v8_final. HIGH is how many rows of an eighth follow each other: 64, so that a warpgroup has a part of
+// Layout    as gemm/v8_final. HIGH is how many rows of an eighth follow each other: 64, so that a warpgroup has a part
+// of
 //           one eighth, or all rows of a cluster. With 64, warpgroups need different rows of b: a stage has 8 rows
 //           more, and a warpgroup's descriptor begins with the row that it needs.
 // Mapping   as gemm/v8_final, for one kind of tile: 128 x 256, clusters of two blocks below each other that share b.
@@ -17,8 +18,8 @@
 //           copy of b, 67 MB, takes 0.018 ms; a would take as long.
 // Gain      over gemm/v8_final, in us on an H100, expected and measured: 4095 x 4095 x 4095, 228 to 207 and GAIN.
 // Limits    16 bits, sm_90a, neither operand transposed, one product, no gaps behind rows of a. An infinity or NaN in a
-//           also makes NaN of the rows of c above and below. Each eighth needs many rows: tiles of few are mostly empty.
-//           All other problems are a call of gemm/v10_small.
+//           also makes NaN of the rows of c above and below. Each eighth needs many rows: tiles of few are mostly
+//           empty. All other problems are a call of gemm/v10_small.
 // Hazards   as gemm/v8_final. In addition: a descriptor that begins with any row needs the swizzle of addresses, as in
 //           ptx::matrix_descriptor_128b_lines. A tensor copy must not store a piece that belongs to two tiles in part.
 // Source    PTX ISA, "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
@@ -30,7 +31,8 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr int CONSUMERS = ROWS / 64;
 constexpr bool ALIKE = HIGH == SHARE * ROWS;  // all rows of a cluster are of one eighth
-constexpr int WINDOW = ALIKE ? TILE_K : TILE_K + 8;  // of k in a stage of b; wherever rows start, their k are among them
+constexpr int WINDOW =
+    ALIKE ? TILE_K : TILE_K + 8;  // of k in a stage of b; wherever rows start, their k are among them
 constexpr int A_BOX = 64 * TILE_K * 2, B_BOX = WINDOW * 64 * 2;  // bytes: 64 rows, 64 columns
 constexpr int A_BYTES = CONSUMERS * A_BOX, B_BYTES = COLUMNS / 64 * B_BOX;
 constexpr int GROUPS = COLUMNS / 8;  // of 8 columns

@@ -2,7 +2,8 @@
 
 // What the copy engine sees: eight rows of a or c as one row, which starts at a multiple of 16 bytes.
 struct Maps {
-  const ptx::TensorMap &a_more, &a_less, &b, &c_more, &c_less;  // of eighths with one row more than others, and of those
+  const ptx::TensorMap &a_more, &a_less, &b, &c_more,
+      &c_less;  // of eighths with one row more than others, and of those
 
   __device__ __forceinline__ void prefetch() const {
     ptx::tensor_prefetch(a_more);

@@ -65,7 +65,7 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
     if (8 * part + 8 <= pieces) {
       ptx::fence_proxy_async();
       __syncwarp();
-      if (lane == 0 && rows > 0) ptx::tensor_store(c, x + head + 64 * part, row, own);
+      if (lane == 0) ptx::tensor_store(c, x + head + 64 * part, row, own);
     } else {
       __syncwarp();
 #pragma unroll

@@ -17,11 +17,20 @@ COPIED = 4  # parts of eight elements that a thread of those has on their way
 LARGEST = 1 << 27  # pitch: places in eight rows are ints
 LEAST = (512, 256, 128)  # rows, columns and terms of a sum, below which others have kernels for these
 
-# One H100 or H200: fitted to 140 of 200 random products on an H200.
-AT_ONCE = {1: 132, 2: 66}  # clusters of so many blocks
-START_CLOCKS, EIGHTHS_CLOCKS = 4400, 2300  # launch, first loads, last stores; the same with eighths
+AT_ONCE = {1: 132, 2: 66}  # clusters of so many blocks, on an H100 or H200
 PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
 MARGIN = 1.03  # by which eighths must be faster, as the model is not exact
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What a product takes: fitted to the times of 138 of 200 random products on an H200."""
+
+    start: int  # launch, first loads, last stores
+    round: int  # stores, and first loads
+    step: int  # of 64 k in a round
+    each: float  # the same for each cluster: all of them share L2 and power
+    pack: float  # part of what a copy of odd operands takes
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,7 @@ class Tile:
 
     rows: int
     columns: int
-    step_clocks: int  # of 64 k
-    round_clocks: int  # what a tile takes beside its steps
+    clocks: Clocks
     share: int = 1  # blocks of a cluster that share columns of b
     stages: int = 0  # of the ring
     high: int = 0  # rows of an eighth that follow each other; 0: it is a tile of gemm/v8_final
@@ -41,24 +49,23 @@ class Tile:
         rows = EIGHT * ceil_div(ceil_div(p.m, EIGHT), self.high) * self.high if self.high else p.m
         return ceil_div(rows, self.rows * self.share) * ceil_div(p.n, self.columns)
 
-    def clocks(self, p: GemmShape) -> float:
-        """The model: copies, and rounds of tiles."""
-        of_round = ceil_div(p.k, TILE_K) * self.step_clocks + self.round_clocks
-        work = ceil_div(self.clusters(p), AT_ONCE[self.share]) * of_round
-        if self.high:
-            return EIGHTHS_CLOCKS + pack_clocks(p, "b") + work
-        return START_CLOCKS + pack_clocks(p, "ab") + work
+    def estimate(self, p: GemmShape) -> float:
+        """The model: clocks for copies, and for rounds of tiles."""
+        clocks, clusters, steps = self.clocks, self.clusters(p), ceil_div(p.k, TILE_K)
+        rounds = ceil_div(clusters, AT_ONCE[self.share])
+        work = steps * (rounds * clocks.step + clusters * clocks.each) + rounds * clocks.round
+        return clocks.start + clocks.pack * pack_clocks(p, "b" if self.high else "ab") + work
 
 
 OWN = (
-    Tile(128, 256, 1065, 5700, share=2, stages=4, high=256),
-    Tile(128, 256, 1065, 7000, share=2, stages=4, high=64),
+    Tile(128, 256, Clocks(4500, 5200, 840, 4.1, 0.87), share=2, stages=4, high=256),
+    Tile(128, 256, Clocks(4100, 6600, 880, 3.6, 0.84), share=2, stages=4, high=64),
 )
 OF_OTHERS = (
-    Tile(128, 256, 1065, 7000, share=2),
-    Tile(128, 128, 600, 1500),
-    Tile(64, 128, 450, 1500),
-    Tile(64, 64, 300, 700),
+    Tile(128, 256, Clocks(3100, 6300, 770, 5.3, 0.77), share=2),
+    Tile(128, 128, Clocks(7050, 1590, 235, 3.8, 0.5)),
+    Tile(64, 128, Clocks(4400, 1500, 450, 0, 0.8)),
+    Tile(64, 64, Clocks(4400, 700, 300, 0, 0.8)),
 )
 
 
@@ -84,8 +91,8 @@ def choose(p: GemmShape) -> Tile | None:
     enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
     if not enough or not possible(p):
         return None
-    tile = min(OWN, key=lambda t: t.clocks(p))
-    return tile if tile.clocks(p) * MARGIN < min(t.clocks(p) for t in OF_OTHERS) else None
+    tile = min(OWN, key=lambda t: t.estimate(p))
+    return tile if tile.estimate(p) * MARGIN < min(t.estimate(p) for t in OF_OTHERS) else None
 
 
 def by_pieces(p: GemmShape) -> bool:
