@@ -1,27 +1,30 @@
 // gemm/v12_eighths: gemm/v8_final without a copy of a where its rows start anywhere.
 //
-// Idea      The copy engine needs rows that start at multiples of 16 bytes, so gemm/v8_final first copies an a with an
-//           odd k, which takes a tenth of the time of 4095 x 4095 x 4095. But rows e, e + 8, e + 16, ... of it, an
-//           eighth, are 16 k bytes apart, and all of them start at the same place in a piece of 16 bytes. To the engine
-//           eight rows are therefore one, in which an eighth starts at one place. This place is rounded down to a
-//           multiple of 16 bytes, so that what a box has is shift elements late, 0 to 7 of them. The sums need no
-//           shifted a: they need as many rows of b before, and a tile of b may begin with any row. What a box has of
-//           the rows beside is multiplied by rows of b that do not exist, which the engine reads as zeros. Only b is
-//           copied, if n is odd, too. Rows of c of an eighth also start at one place. Sums move to it in registers, and
-//           leave by tensor copies; threads only store the ends of rows.
-// Layout    as gemm/v8_final. HIGH is how many rows of an eighth follow each other: 64, so that a warpgroup has a part
-// of
-//           one eighth, or all rows of a cluster. With 64, warpgroups need different rows of b: a stage has 8 rows
-//           more, and a warpgroup's descriptor begins with the row that it needs.
-// Mapping   as gemm/v8_final, for one kind of tile: 128 x 256, clusters of two blocks below each other that share b.
+// Idea      The copy engine needs rows that start at multiples of 16 bytes, so gemm/v8_final first copies a if k is
+// odd.
+//           At 4095 x 4095 x 4095 this takes a tenth of the time. However, rows e, e + 8, e + 16, ... are 16 k bytes
+//           apart. They are an eighth of the rows, and all of them start at the same place in a piece of 16 bytes. If
+//           the engine takes eight rows for one, an eighth starts at a fixed place of each. A box must begin at a
+//           multiple of 16 bytes before it, up to 7 elements too early. a stays shifted in shared memory; instead, the
+//           box of b begins as many rows earlier, and a box may begin with any row. The elements of other rows in a box
+//           of a are multiplied by rows of b before the first or after the last one, which the engine reads as zeros.
+//           Only b is copied, if n is odd, too. The rows of c of an eighth also start at the same place: the sums are
+//           shifted in registers, and tensor copies store them. Threads store only the ends of rows.
+// Layout    as gemm/v8_final. HIGH rows of an eighth follow each other: all rows of a cluster, or the 64 rows of a
+//           warpgroup. In the second case, eighths need different rows of b, so a stage has 8 rows more, and the
+//           descriptor of a warpgroup begins with the row that it needs.
+// Mapping   as gemm/v8_final, with one kind of tile: 128 x 256, in clusters of two blocks below each other.
 // Roofline  m = n = k = 4095: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.18 because power lowers the clock. The
-//           copy of b, 67 MB, takes 0.018 ms; a would take as long.
-// Gain      over gemm/v8_final, in us on an H100, expected and measured: 4095 x 4095 x 4095, 228 to 207 and GAIN.
-// Limits    16 bits, sm_90a, neither operand transposed, one product, no gaps behind rows of a. An infinity or NaN in a
-//           also makes NaN of the rows of c above and below. Each eighth needs many rows: tiles of few are mostly
-//           empty. All other problems are a call of gemm/v10_small.
+//           copy of b, 67 MB, takes 0.018 ms, and one of a would take as long.
+// Gain      over gemm/v8_final, in us, expected and measured. 4095 x 4095 x 4095: 228 to 207 and 217 on an H100, before
+//           c was stored by tensor copies; 217 to 205 on an H200. 3954 x 1020 x 3171, where only b is small: 55 to 44.
+// Limits    16 bits, sm_90a, no operand transposed, one product, no gaps between rows of a. An infinity or NaN in a
+// also
+//           affects the rows of c above and below. m / 8 rows should fill tiles. Other problems are a call of
+//           gemm/v10_small.
 // Hazards   as gemm/v8_final. In addition: a descriptor that begins with any row needs the swizzle of addresses, as in
-//           ptx::matrix_descriptor_128b_lines. A tensor copy must not store a piece that belongs to two tiles in part.
+//           ptx::matrix_descriptor_128b_lines. A piece of 16 bytes at the border of two tiles belongs to both, so no
+//           tensor copy may store it. A box that lies outside of its tensor is slow, so none is loaded.
 // Source    PTX ISA, "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_columns.cuh>
