@@ -1,8 +1,7 @@
 // gemm/v12_eighths: gemm/v8_final without a copy of a where its rows start anywhere.
 //
 // Idea      The copy engine needs rows that start at multiples of 16 bytes, so gemm/v8_final first copies a if k is
-// odd.
-//           At 4095 x 4095 x 4095 this takes a tenth of the time. However, rows e, e + 8, e + 16, ... are 16 k bytes
+//           odd. At 4095 x 4095 x 4095 this takes a tenth of the time. But rows e, e + 8, e + 16, ... are 16 k bytes
 //           apart. They are an eighth of the rows, and all of them start at the same place in a piece of 16 bytes. If
 //           the engine takes eight rows for one, an eighth starts at a fixed place of each. A box must begin at a
 //           multiple of 16 bytes before it, up to 7 elements too early. a stays shifted in shared memory; instead, the
@@ -19,8 +18,7 @@
 // Gain      over gemm/v8_final, in us, expected and measured. 4095 x 4095 x 4095: 228 to 207 and 217 on an H100, before
 //           c was stored by tensor copies; 217 to 205 on an H200. 3954 x 1020 x 3171, where only b is small: 55 to 44.
 // Limits    16 bits, sm_90a, no operand transposed, one product, no gaps between rows of a. An infinity or NaN in a
-// also
-//           affects the rows of c above and below. m / 8 rows should fill tiles. Other problems are a call of
+//           also affects the rows of c above and below. m / 8 rows should fill tiles. Other problems are a call of
 //           gemm/v10_small.
 // Hazards   as gemm/v8_final. In addition: a descriptor that begins with any row needs the swizzle of addresses, as in
 //           ptx::matrix_descriptor_128b_lines. A piece of 16 bytes at the border of two tiles belongs to both, so no
