@@ -21,10 +21,9 @@ from mini_dnn.variant.tensor_map import TensorMap
 Output = pytest.CaptureFixture[str]
 NOT_ALONE = ("m3/cublas", "gemm/cublas", "m3/ladder_gemm")  # need a library, or kernels of another variant,
 NOT_ALONE += ("networks/vit/fused", "networks/vit/layer_by_layer", "attention/v10_heads")  # as these do
-NOT_ALONE += ("attention/v11_odd_token",)
+NOT_ALONE += ("attention/v11_odd_token", "gemm/v12_eighths")
 NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "v2_layers"))
 NOT_ALONE += ("networks/resnet18/v3_shared", "networks/resnet18/v4_tensor_cores", "gemm/v10_small")
-NOT_ALONE += ("gemm/v12_eighths",)
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32
