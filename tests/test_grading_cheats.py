@@ -30,6 +30,7 @@ OF_OTHERS = (  # they call other variants
     *("m3/ladder_gemm", "networks/vit/fused", "networks/vit/layer_by_layer"),
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
     *("networks/resnet18/v4_tensor_cores", "attention/v10_heads", "attention/v11_odd_token"),
+    *("gemm/v10_small", "gemm/v12_eighths"),
 )
 OFTEN = (  # one of each operation, one on the host, one that needs a GPU
     *{
