@@ -33,7 +33,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
-  __shared__ Handover handover;
   __shared__ ptx::mbarrier merged[GROUP_COUNT - 1];
   __shared__ float4 ends[SPLIT ? Q_STAGES : 1][128];
   __shared__ Item told[Q_STAGES];
@@ -44,7 +43,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Block block{Items(full, heads), {each, part}, memory, queries, tokens, barriers, told, full, scale};
   if (threadIdx.x == 0) {
     barriers.init();
-    handover.init();
     for (int i = 0; i < GROUP_COUNT - 1; i++) ptx::mbarrier_init(merged + i, 128);
     ptx::fence_proxy_async();
   }
@@ -58,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::setmaxnreg_dec<FEWER>();
     const int warp = threadIdx.x / 32 - GROUP_COUNT * 4;
     if (warp == 0 && lane == 0) load(block, {full, heads}, {q_map, k_map, v_map, odd_q_map, odd_k_map, odd_v_map});
-    if (warp > 0) work_on_query(block, handover, warp - 1, o);
+    if (warp > 0) work_on_query(block, warp - 1, o);
     return;
   }
 

@@ -6,15 +6,6 @@ struct Maps {
   const ptx::TensorMap &q, &k, &v, &odd_q, &odd_k, &odd_v;
 };
 
-struct Handover {  // between the warps of the odd query; all lanes arrive
-  ptx::mbarrier given, taken;
-  __device__ __forceinline__ void init() {
-    ptx::mbarrier_init(&given, (TAIL_WARPS - 1) * 32);
-    ptx::mbarrier_init(&taken, 32);
-    ptx::fence_proxy_async();
-  }
-};
-
 // The work of all blocks in units of about the same size: items of three tiles, or the last tiles of two heads, which
 // are items that take half of the time.
 struct Units {
@@ -75,17 +66,9 @@ __device__ __forceinline__ void load(const Block& block, const Units units, cons
   ptx::mbarrier_arrive(barriers.q_full + q_ring.stage);
 }
 
-// What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
-__device__ __forceinline__ int read_by_one(const int& number) {
-  return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
-}
-__device__ __forceinline__ Item read_by_one(const Item& item) {
-  return {read_by_one(item.x), read_by_one(item.z), read_by_one(item.first), read_by_one(item.groups)};
-}
-
 // The odd query, computed in a head's first item by TAIL_WARPS warps, of which this is one. All of them read all items,
 // because the producer waits for them.
-__device__ __forceinline__ void work_on_query(const Block& block, Handover& handover, int warp, half* o) {
+__device__ __forceinline__ void work_on_query(const Block& block, int warp, half* o) {
   State* const states = reinterpret_cast<State*>(block.few + Q_STAGES * ODD_BYTES);
   Barriers& barriers = block.barriers;
   Ring<STAGES> ring;
@@ -113,13 +96,13 @@ __device__ __forceinline__ void work_on_query(const Block& block, Handover& hand
     }
     if (!mine) continue;
     if (warp > 0) {
-      ptx::mbarrier_wait(&handover.taken, parity ^ 1);
+      ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
       query.give(states[warp - 1]);
-      ptx::mbarrier_arrive(&handover.given);
+      ptx::mbarrier_arrive(&barriers.given);
     } else {
-      ptx::mbarrier_wait(&handover.given, parity);
+      ptx::mbarrier_wait(&barriers.given, parity);
       for (int i = 0; i < TAIL_WARPS - 1; i++) query.take(states[i]);
-      ptx::mbarrier_arrive(&handover.taken);
+      ptx::mbarrier_arrive(&barriers.taken);
       const int pitch = block.lie.each * D;
       query.put(o + ((long long)item.z * (full + 1) + full) * pitch + item.x);
     }

@@ -46,6 +46,14 @@ struct Item {               // computed by the producer, so that no other warp d
   int x, z, first, groups;  // the position of its head; first tile, number of tiles (0 at the end)
 };
 
+// What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
+__device__ __forceinline__ int read_by_one(const int& number) {
+  return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
+}
+__device__ __forceinline__ Item read_by_one(const Item& item) {
+  return {read_by_one(item.x), read_by_one(item.z), read_by_one(item.first), read_by_one(item.groups)};
+}
+
 template <int N>
 struct Keys {  // of a block, as a type
   static constexpr int count = N;
@@ -65,8 +73,8 @@ struct Barriers {
       ptx::mbarrier_init(q_empty + i, READERS);
     }
     for (int i = 0; i < GROUP_COUNT; i++) ptx::mbarrier_init(turn + i, 4);
-    ptx::mbarrier_init(&given, TAIL_WARPS - 1);
-    ptx::mbarrier_init(&taken, 1);
+    ptx::mbarrier_init(&given, (TAIL_WARPS - 1) * 32);  // all lanes arrive
+    ptx::mbarrier_init(&taken, 32);
     ptx::fence_proxy_async();
   }
 };

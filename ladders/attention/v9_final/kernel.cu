@@ -97,8 +97,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int first, groups;  // of the current item
   auto look = [&]() {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    first = told[q_ring.stage].first;
-    groups = told[q_ring.stage].groups;
+    first = read_by_one(told[q_ring.stage].first);
+    groups = read_by_one(told[q_ring.stage].groups);
   };
   // Skips items without a tile for this warpgroup. Returns the number of warpgroups with a tile in the item before.
   auto skip_items = [&](int before) {

@@ -57,7 +57,7 @@ __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsig
   };
   for (;; q_ring.next()) {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    const Item item = block.told[q_ring.stage];
+    const Item item = read_by_one(block.told[q_ring.stage]);
     if (item.groups == 0) break;
     const bool mine = item.first + GROUP_COUNT >= block.items.tiles;
     Tail tail;
@@ -76,11 +76,11 @@ __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsig
     if (warp > 0) {
       ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
       tail.give(states[warp - 1]);
-      arrive(&barriers.given);
+      ptx::mbarrier_arrive(&barriers.given);
     } else {
       ptx::mbarrier_wait(&barriers.given, parity);
       for (int i = 0; i < TAIL_WARPS - 1; i++) tail.take(states[i]);
-      arrive(&barriers.taken);
+      ptx::mbarrier_arrive(&barriers.taken);
       const int row = block.items.tiles * 64, pitch = block.lie.each * D;
       tail.put(o + (((long long)item.z * T + row) * pitch + item.x) / 2, T - row, pitch / 2);
     }
