@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto tile_at = [&](int stage) { return stage * QUERIES_BYTES + (split() ? 0 : group * 8192); };
   auto look = [&]() {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    tiles = read_by_one(told[q_ring.stage].groups);
+    tiles = Item::tiles(read_by_one(told[q_ring.stage].packed));
   };
   auto skip = [&](int count) {  // blocks of keys that are for other warpgroups
     for (; count > 0; count--, ring.next()) {
@@ -211,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
-        const int tile = told[done].first + (was_split ? 0 : group);
+        const int tile = Item::first(told[done].packed) + (was_split ? 0 : group);
         ptx::tensor_store(o_map, told[done].x, tile * 64 + warp_rows, told[done].z, out);
         ptx::bulk_commit();
       }

@@ -36,7 +36,7 @@ __device__ __forceinline__ void load(const Block& block, const Units units, cons
     ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
     char* const token = block.few + q_ring.stage * ODD_BYTES;
     ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-    block.told[q_ring.stage] = {x, z, first, groups};
+    block.told[q_ring.stage] = {x, z, Item::pack(first, groups)};
     ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + 3 * 128);
     ptx::tensor_load(block.queries + q_ring.stage * QUERIES_BYTES, maps.q, x, first * 64, z, ready);
     ptx::tensor_load(token, maps.odd_k, x + part, full, z, ready);
@@ -81,11 +81,12 @@ __device__ __forceinline__ void work_on_query(const Block& block, int warp, half
   };
   for (;; q_ring.next()) {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    const Item item = read_by_one(block.told[q_ring.stage]);
-    if (item.groups == 0) break;
-    const bool mine = item.first == 0;
+    const int packed = read_by_one(block.told[q_ring.stage].packed);
+    if (Item::tiles(packed) == 0) break;
+    const bool mine = Item::first(packed) == 0;
     OddQuery query;
     if (mine) query.start(block.few + q_ring.stage * ODD_BYTES, warp == 0, block.scale);
+    const int x = read_by_one(block.told[q_ring.stage].x), z = read_by_one(block.told[q_ring.stage].z);
     arrive(barriers.q_empty + q_ring.stage);
     for (int j = 0; j < blocks; j++, ring.next()) {
       const int at = warp * STEP;
@@ -104,7 +105,7 @@ __device__ __forceinline__ void work_on_query(const Block& block, int warp, half
       for (int i = 0; i < TAIL_WARPS - 1; i++) query.take(states[i]);
       ptx::mbarrier_arrive(&barriers.taken);
       const int pitch = block.lie.each * D;
-      query.put(o + ((long long)item.z * (full + 1) + full) * pitch + item.x);
+      query.put(o + ((long long)z * (full + 1) + full) * pitch + x);
     }
     parity ^= 1;
   }

@@ -42,16 +42,18 @@ struct Items {
   __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
-struct Item {               // computed by the producer, so that no other warp divides
-  int x, z, first, groups;  // the position of its head; first tile, number of tiles (0 at the end)
+struct Item {   // computed by the producer, so that no other warp divides
+  int x, z;     // the position of its head
+  int packed;  // its first tile and the number of its tiles, 0 at the end
+  static_assert(GROUP_COUNT < 4, "the number of tiles has two bits");
+  __device__ __forceinline__ static int pack(int first, int tiles) { return first << 2 | tiles; }
+  __device__ __forceinline__ static int first(int packed) { return packed >> 2; }
+  __device__ __forceinline__ static int tiles(int packed) { return packed & 3; }
 };
 
 // What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
-__device__ __forceinline__ int read_by_one(const int& number) {
+__device__ __forceinline__ int read_by_one(const volatile int& number) {
   return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
-}
-__device__ __forceinline__ Item read_by_one(const Item& item) {
-  return {read_by_one(item.x), read_by_one(item.z), read_by_one(item.first), read_by_one(item.groups)};
 }
 
 template <int N>

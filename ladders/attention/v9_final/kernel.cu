@@ -97,8 +97,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int first, groups;  // of the current item
   auto look = [&]() {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    first = read_by_one(told[q_ring.stage].first);
-    groups = read_by_one(told[q_ring.stage].groups);
+    const int packed = read_by_one(told[q_ring.stage].packed);
+    first = Item::first(packed);
+    groups = Item::tiles(packed);
   };
   // Skips items without a tile for this warpgroup. Returns the number of warpgroups with a tile in the item before.
   auto skip_items = [&](int before) {
