@@ -207,6 +207,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (was_split) merge(done);
     if (!was_split || group == GROUP_COUNT - 1) {
       char* const out = queries + done * QUERIES_BYTES + (was_split ? 0 : group * 8192) + warp_rows * 128;
+      rows.add_lanes();
       rows.put(out);
       ptx::fence_proxy_async();
       __syncwarp();

@@ -203,6 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     arrive(barriers.empty + before);
 
     char* const out = queries + done * QUERIES_BYTES + group * 8192 + warp_rows * 128;
+    rows.add_lanes();
     rows.put(out);
     ptx::fence_proxy_async();
     __syncwarp();
