@@ -25,6 +25,19 @@
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
 
+// Where a block of keys and values is: a stage, and the descriptors of its products. They move on together, because a
+// descriptor that is computed anew takes longer, and products wait for it.
+struct Place : Ring<STAGES> {
+  unsigned long long keys, values;
+  __device__ __forceinline__ Place(unsigned long long keys, unsigned long long values) : keys(keys), values(values) {}
+  __device__ __forceinline__ void next() {
+    constexpr long long step = 2 * KEYS_BYTES >> 4;
+    Ring::next();
+    const long long by = stage == 0 ? -(STAGES - 1) * step : step;
+    keys += by, values += by;
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
               const __grid_constant__ ptx::TensorMap v_map, const __grid_constant__ ptx::TensorMap o_map,
@@ -61,23 +74,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 
   ptx::setmaxnreg_inc<MORE>();
-  Ring<STAGES> ring;
   Ring<Q_STAGES> q_ring;
   OddRows rows;
   int turn = 0;     // parity of the turns of this warpgroup
   int merges = 0;   // parity of the tiles that were split
   int stored = -1;  // the stage of queries whose results are being copied
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
-  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
-  const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
+  Place ring{ptx::matrix_descriptor_128b(memory, 16, 1024),
+             ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024)};
   const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries, 16, 1024);
   const unsigned long long tokens_at = ptx::matrix_descriptor_128b(tokens, 16, 1024);
+  const unsigned long long odd_values_at = ptx::matrix_descriptor_128b(tokens + ODD_VALUE, BLOCK * 128, 0);
   const int blocks = blocks_for(full, 0);
 
   auto arrive = [&](ptx::mbarrier* barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
-  auto wait_turn = [&]() { ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0)); };
+  // Turns and blocks of keys are asked for ahead, because an answer takes a while.
+  bool granted = false, come = false;
+  Place ahead = ring;  // of the next block
+  auto ask_turn = [&]() { granted = ptx::mbarrier_test_wait(barriers.turn + group, turn ^ (group == 0)); };
+  auto ask_block = [&]() {
+    ahead = ring;
+    ahead.next();
+    come = ptx::mbarrier_test_wait(barriers.full + ahead.stage, ahead.parity);
+  };
+  auto wait_turn = [&]() {
+    if (!granted) ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0));
+    granted = false;
+  };
+  auto wait_block = [&]() {
+    if (!come) ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    come = false;
+  };
   auto pass_turn = [&]() {
     __syncwarp();  // all lanes have had their turn
     arrive(barriers.turn + (group + 1 < GROUP_COUNT ? group + 1 : 0));
@@ -93,67 +122,84 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int tiles;  // of the current item. If it is 1, all warpgroups have that tile, and every third block of keys
   auto split = [&]() { return SPLIT && tiles == 1; };
   auto tile_at = [&](int stage) { return stage * QUERIES_BYTES + (split() ? 0 : group * 8192); };
-  auto look = [&]() {
-    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    tiles = Item::tiles(read_by_one(told[q_ring.stage].packed));
+  int next_tiles;  // of the next item
+  auto look = [&](Ring<Q_STAGES> at) {
+    ptx::mbarrier_wait(barriers.q_full + at.stage, at.parity);
+    next_tiles = Item::tiles(read_by_one(told[at.stage].packed));
+  };
+  auto look_ahead = [&]() {
+    Ring<Q_STAGES> at = q_ring;
+    at.next();
+    look(at);
   };
   auto skip = [&](int count) {  // blocks of keys that are for other warpgroups
+    if (count > 0) come = false;
     for (; count > 0; count--, ring.next()) {
       ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
       arrive(barriers.empty + ring.stage);
     }
   };
   auto scores = [&](auto keys) {
-    rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4),
-                                keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
+    rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4), ring.keys);
   };
 
   // The scores of the next block, together with the values of the previous block.
-  auto round = [&](auto keys) {
-    const int before = ring.stage;
-    ring.next();
+  auto round = [&](auto keys, bool last) {
+    const Place before = ring;
+    ring = ahead;
     if (split()) skip(GROUP_COUNT - 1);
-    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    wait_block();
     wait_turn();
     ptx::wgmma_fence();
     scores(keys);
-    rows.plus_values<BLOCK>(values_at + before * (2 * KEYS_BYTES >> 4), true);
+    rows.plus_values<BLOCK>(before.values, true);
     ptx::wgmma_commit();
     pass_turn();
+    ask_block();
+    rows.settle();
+    if (last) look_ahead();
     ptx::wgmma_wait<0>(rows.s);
     ptx::wgmma_wait<0>(rows.o);
-    arrive(barriers.empty + before);
-    rows.go_on<keys.count>(scale);
+    arrive(barriers.empty + before.stage);
+    rows.go_on<keys.count>(scale, ask_turn);
   };
 
+  Item item;  // that is finished, of one lane
   // The last values of an item, together with the first scores of the next one.
   auto finish = [&](auto keys, int after) {
-    const int before = ring.stage;
-    const unsigned long long v = values_at + before * (2 * KEYS_BYTES >> 4);
-    ring.next();
+    const Place before = ring;
+    const int stage = q_ring.stage;
+    ring = ahead;
     skip(after);
     q_ring.next();
-    look();
+    tiles = next_tiles;
     if (tiles > 0) {
       if (split()) skip(group);
-      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+      wait_block();
       wait_turn();
       ptx::wgmma_fence();
       scores(Keys<BLOCK>());
-      rows.plus_values<keys.count>(v, true);
+      rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
       pass_turn();
+      ask_block();
+      rows.settle();
+      rows.add_lanes();
+      if (lane == 0) item = told[stage];
       ptx::wgmma_wait<0>(rows.s);
       ptx::wgmma_wait<0>(rows.o);
     } else {
       wait_turn();
       ptx::wgmma_fence();
-      rows.plus_values<keys.count>(v, true);
+      rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
       pass_turn();
+      rows.settle();
+      rows.add_lanes();
+      if (lane == 0) item = told[stage];
       ptx::wgmma_wait<0>(rows.o);
     }
-    arrive(barriers.empty + before);
+    arrive(barriers.empty + before.stage);
   };
 
   // Adds up the results of a tile that was split, from one warpgroup to the next. They go through places of queries.
@@ -172,29 +218,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     merges ^= 1;
   };
 
-  look();
+  look(q_ring);
+  tiles = next_tiles;
   if (tiles > 0) {  // the first scores, without other products
     if (split()) skip(group);
-    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    wait_block();
     wait_turn();
     ptx::wgmma_fence();
     scores(Keys<BLOCK>());
     ptx::wgmma_commit();
     pass_turn();
+    ask_block();
     ptx::wgmma_wait<0>(rows.s);
   }
   while (tiles > 0) {
     const int done = q_ring.stage;
     const bool was_split = split();
     rows.begin_with(queries_at + (tile_at(done) >> 4), tokens_at + done * (ODD_BYTES >> 4),
-                    reinterpret_cast<const half*>(tokens + done * ODD_BYTES + ODD_VALUE), scale,
+                    odd_values_at + done * (ODD_BYTES >> 4), scale,
                     !was_split || group == 0);
+    ask_turn();
     release();
     const int own = was_split ? (blocks - group + GROUP_COUNT - 1) / GROUP_COUNT : blocks;
     const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks behind the last own one
     const bool shorter = LAST != BLOCK && after == 0;
-    for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>());
-    if (shorter) round(Keys<LAST>());
+    for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
+    if (shorter) round(Keys<LAST>(), true);
     if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
       wait_turn();
       pass_turn();
@@ -207,13 +256,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (was_split) merge(done);
     if (!was_split || group == GROUP_COUNT - 1) {
       char* const out = queries + done * QUERIES_BYTES + (was_split ? 0 : group * 8192) + warp_rows * 128;
-      rows.add_lanes();
       rows.put(out);
       ptx::fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
-        const int tile = Item::first(told[done].packed) + (was_split ? 0 : group);
-        ptx::tensor_store(o_map, told[done].x, tile * 64 + warp_rows, told[done].z, out);
+        const int tile = Item::first(item.packed) + (was_split ? 0 : group);
+        ptx::tensor_store(o_map, item.x, tile * 64 + warp_rows, item.z, out);
         ptx::bulk_commit();
       }
     }

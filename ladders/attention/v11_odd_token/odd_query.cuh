@@ -4,7 +4,7 @@
 
 constexpr int STEP = 32;     // keys that a warp processes at a time
 constexpr int RESULTS = 10;  // numbers of a thread that one warp hands to another
-typedef float State[RESULTS][32];
+typedef float State[RESULTS][8];  // of the lanes with numbers that count
 static_assert(BLOCK <= TAIL_WARPS * STEP, "a step of each warp is a block");
 
 // Everything is transposed, as in v9_final/tail.cuh: lane 4 g + t has keys, or columns of values, g and g + 8. Queries
@@ -95,19 +95,20 @@ struct OddQuery {
 
   // Hands results to another warp through shared memory, and takes those of another one.
   __device__ __forceinline__ void give(State& state) const {
-    const int lane = threadIdx.x % 32;
+    const int row = threadIdx.x % 32 / 4;
+    if (!has_query()) return;
 #pragma unroll
-    for (int i = 0; i < 8; i++) state[i][lane] = o[i / 2][i % 2 * 2];
-    state[8][lane] = sum, state[9][lane] = reference;
+    for (int i = 0; i < 8; i++) state[i][row] = o[i / 2][i % 2 * 2];
+    state[8][row] = sum, state[9][row] = reference;
   }
   __device__ __forceinline__ void take(const State& state) {
-    const int lane = threadIdx.x % 32;
-    const float other = state[9][lane];
+    const int row = threadIdx.x % 32 / 4;
+    const float other = state[9][row];
     raise(fmaxf(reference, other));
     const float factor = has_query() ? ptx::exp2_approx(other - reference) : 0.0f;
-    sum = fmaf(state[8][lane], factor, sum);
+    sum = fmaf(state[8][row], factor, sum);
 #pragma unroll
-    for (int i = 0; i < 8; i++) o[i / 2][i % 2 * 2] = fmaf(state[i][lane], factor, o[i / 2][i % 2 * 2]);
+    for (int i = 0; i < 8; i++) o[i / 2][i % 2 * 2] = fmaf(state[i][row], factor, o[i / 2][i % 2 * 2]);
   }
 
   // Writes the output to global memory.
