@@ -24,19 +24,7 @@
 //           serialise all products (ptxas reports C7511).
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
-
-// Where a block of keys and values is: a stage, and the descriptors of its products. They move on together, because a
-// descriptor that is computed anew takes longer, and products wait for it.
-struct Place : Ring<STAGES> {
-  unsigned long long keys, values;
-  __device__ __forceinline__ Place(unsigned long long keys, unsigned long long values) : keys(keys), values(values) {}
-  __device__ __forceinline__ void next() {
-    constexpr long long step = 2 * KEYS_BYTES >> 4;
-    Ring::next();
-    const long long by = stage == 0 ? -(STAGES - 1) * step : step;
-    keys += by, values += by;
-  }
-};
+#include "turns.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
@@ -76,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   ptx::setmaxnreg_inc<MORE>();
   Ring<Q_STAGES> q_ring;
   OddRows rows;
-  int turn = 0;     // parity of the turns of this warpgroup
+  Turns turn{barriers.turn, group};
   int merges = 0;   // parity of the tiles that were split
   int stored = -1;  // the stage of queries whose results are being copied
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
@@ -90,27 +78,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto arrive = [&](ptx::mbarrier* barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
-  // Turns and blocks of keys are asked for ahead, because an answer takes a while.
-  bool granted = false, come = false;
   Place ahead = ring;  // of the next block
-  auto ask_turn = [&]() { granted = ptx::mbarrier_test_wait(barriers.turn + group, turn ^ (group == 0)); };
+  bool come = false;   // it, as far as is known
   auto ask_block = [&]() {
     ahead = ring;
     ahead.next();
     come = ptx::mbarrier_test_wait(barriers.full + ahead.stage, ahead.parity);
   };
-  auto wait_turn = [&]() {
-    if (!granted) ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0));
-    granted = false;
-  };
   auto wait_block = [&]() {
     if (!come) ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
     come = false;
-  };
-  auto pass_turn = [&]() {
-    __syncwarp();  // all lanes have had their turn
-    arrive(barriers.turn + (group + 1 < GROUP_COUNT ? group + 1 : 0));
-    turn ^= 1;
   };
   auto release = [&]() {
     if (stored < 0) return;
@@ -139,9 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       arrive(barriers.empty + ring.stage);
     }
   };
-  auto scores = [&](auto keys) {
-    rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4), ring.keys);
-  };
+  auto scores = [&](auto keys) { rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4), ring.keys); };
 
   // The scores of the next block, together with the values of the previous block.
   auto round = [&](auto keys, bool last) {
@@ -149,19 +124,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ring = ahead;
     if (split()) skip(GROUP_COUNT - 1);
     wait_block();
-    wait_turn();
+    turn.wait();
     ptx::wgmma_fence();
     scores(keys);
     rows.plus_values<BLOCK>(before.values, true);
     ptx::wgmma_commit();
-    pass_turn();
+    turn.pass();
     ask_block();
     rows.settle();
     if (last) look_ahead();
     ptx::wgmma_wait<0>(rows.s);
     ptx::wgmma_wait<0>(rows.o);
     arrive(barriers.empty + before.stage);
-    rows.go_on<keys.count>(scale, ask_turn);
+    rows.go_on<keys.count>(scale, [&] { turn.ask(); });
   };
 
   Item item;  // that is finished, of one lane
@@ -176,12 +151,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (tiles > 0) {
       if (split()) skip(group);
       wait_block();
-      wait_turn();
+      turn.wait();
       ptx::wgmma_fence();
       scores(Keys<BLOCK>());
       rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
-      pass_turn();
+      turn.pass();
       ask_block();
       rows.settle();
       rows.add_lanes();
@@ -189,11 +164,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::wgmma_wait<0>(rows.s);
       ptx::wgmma_wait<0>(rows.o);
     } else {
-      wait_turn();
+      turn.wait();
       ptx::wgmma_fence();
       rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
-      pass_turn();
+      turn.pass();
       rows.settle();
       rows.add_lanes();
       if (lane == 0) item = told[stage];
@@ -223,11 +198,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (tiles > 0) {  // the first scores, without other products
     if (split()) skip(group);
     wait_block();
-    wait_turn();
+    turn.wait();
     ptx::wgmma_fence();
     scores(Keys<BLOCK>());
     ptx::wgmma_commit();
-    pass_turn();
+    turn.pass();
     ask_block();
     ptx::wgmma_wait<0>(rows.s);
   }
@@ -235,9 +210,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int done = q_ring.stage;
     const bool was_split = split();
     rows.begin_with(queries_at + (tile_at(done) >> 4), tokens_at + done * (ODD_BYTES >> 4),
-                    odd_values_at + done * (ODD_BYTES >> 4), scale,
-                    !was_split || group == 0);
-    ask_turn();
+                    odd_values_at + done * (ODD_BYTES >> 4), scale, !was_split || group == 0);
+    turn.ask();
     release();
     const int own = was_split ? (blocks - group + GROUP_COUNT - 1) / GROUP_COUNT : blocks;
     const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks behind the last own one
@@ -245,8 +219,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
     if (shorter) round(Keys<LAST>(), true);
     if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
-      wait_turn();
-      pass_turn();
+      turn.wait();
+      turn.pass();
     }
     if (shorter)
       finish(Keys<LAST>(), 0);

@@ -2,8 +2,8 @@
 #pragma once
 #include "odd_rows.cuh"
 
-constexpr int STEP = 32;     // keys that a warp processes at a time
-constexpr int RESULTS = 10;  // numbers of a thread that one warp hands to another
+constexpr int STEP = 32;          // keys that a warp processes at a time
+constexpr int RESULTS = 10;       // numbers of a thread that one warp hands to another
 typedef float State[RESULTS][8];  // of the lanes with numbers that count
 static_assert(BLOCK <= TAIL_WARPS * STEP, "a step of each warp is a block");
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx_few_scores.cuh>
-#include <mini_dnn/ptx_test_wait.cuh>
 
 #include "../v9_final/block.cuh"
 
@@ -23,8 +22,8 @@ struct OddRows : Rows {
   // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, and the
   // powers of both, of which none is above 1. The odd key `counts` in one of the warpgroups that share a tile; its
   // power is not rounded.
-  __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key, unsigned long long odd_value,
-                                             float scale, bool counts) {
+  __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key,
+                                             unsigned long long odd_value, float scale, bool counts) {
     const int lane = threadIdx.x % 32, t = lane % 4;
     float weight[2];
     ptx::wgmma_fence();
@@ -50,7 +49,8 @@ struct OddRows : Rows {
     power<BLOCK>(scale);
   }
 
-  // As in Rows, but powers are added as halves, in chains, which takes fewer instructions. The last power is added last.
+  // As in Rows, but powers are added as halves, in chains, which takes fewer instructions. The last power is added
+  // last.
   template <int keys>
   __device__ __forceinline__ bool power(float scale) {
     constexpr int CHAINS = 4;

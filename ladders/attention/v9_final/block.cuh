@@ -42,8 +42,8 @@ struct Items {
   __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
-struct Item {   // computed by the producer, so that no other warp divides
-  int x, z;     // the position of its head
+struct Item {  // computed by the producer, so that no other warp divides
+  int x, z;    // the position of its head
   int packed;  // its first tile and the number of its tiles, 0 at the end
   static_assert(GROUP_COUNT < 4, "the number of tiles has two bits");
   __device__ __forceinline__ static int pack(int first, int tiles) { return first << 2 | tiles; }
