@@ -3,11 +3,14 @@
 // Idea      577 and 1,025 tokens are 64 n patches and one token for the class. attention/v9_final computes the query of
 //           the odd token separately, but its key costs all warpgroups a round, or a longer block. Here, it is part of
 //           the beginning of an item: its scores are a product with 8 keys, and the sums and the output start with its
-//           power instead of 0. The odd query is computed with half of the instructions: 32 keys at a time, and only
-//           one query. If the tiles of a head are not a multiple of three, one is left. All warpgroups compute it, with
-//           every third block of keys each, and add up their results in the end. That takes about half of the time of
-//           three tiles, so a unit of work has two of them. Powers are added as halves, two at a time.
-// Layout    as attention/v9_final, without a tail. The rows of the odd token are boxes of their own.
+//           power times its value instead of 0. The odd query is computed with half of the instructions: 32 keys at a
+//           time, and only one query. If the tiles of a head are not a multiple of three, one is left. All warpgroups
+//           compute it, with every third block of keys each, and add up their results in the end. That takes about half
+//           of the time of three tiles, so a unit of work has two of them. Powers are added as halves, two at a time.
+//           No unit is busy all the time, so the way from powers to products counts: turns and blocks are asked for
+//           ahead, and other work is done while products run.
+// Layout    as attention/v9_final, without a tail. The rows of the odd token are boxes of their own: key and query are
+//           rows of a tile of 8 keys, and the value is the first row of a tile that serves as both halves of 16 keys.
 // Mapping   as attention/v9_final. Unit i -> block i % blocks. The odd query belongs to the first item of a head, which
 //           has three tiles.
 // Roofline  as attention/v9_final: 32 x 12 heads of 1,025 tokens of 64 are 103 GFLOP, 0.13 ms at 800 TFLOP/s, and 403 M
@@ -21,7 +24,8 @@
 // Hazards   As attention/v9_final. A warpgroup takes its turn even if only the others have one block of a split tile
 //           more. Results of a split tile go through places of queries that this item does not have. The product with
 //           the odd key is a group of its own: in the same group as the first scores, its sums make the compiler
-//           serialise all products (ptxas reports C7511).
+//           serialise all products (ptxas reports C7511). mbarrier_try_wait would not do for asking ahead: it sleeps,
+//           and wakes up late.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
 #include "turns.cuh"
@@ -71,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Place ring{ptx::matrix_descriptor_128b(memory, 16, 1024),
              ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024)};
   const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries, 16, 1024);
-  const unsigned long long tokens_at = ptx::matrix_descriptor_128b(tokens, 16, 1024);
+  const unsigned long long tokens_at = ptx::matrix_descriptor_128b(tokens + ODD_KEY, 16, 1024);
   const unsigned long long odd_values_at = ptx::matrix_descriptor_128b(tokens + ODD_VALUE, BLOCK * 128, 0);
   const int blocks = blocks_for(full, 0);
 

@@ -19,7 +19,8 @@ struct OddQuery {
   __device__ __forceinline__ void start(const char* token, bool counts, float scale) {
     const int lane = threadIdx.x % 32;
     const unsigned* const query = reinterpret_cast<const unsigned*>(token + ODD_QUERY);
-    const half *const keys = reinterpret_cast<const half*>(token), *const values = keys + ODD_VALUE / 2;
+    const half* const values = reinterpret_cast<const half*>(token + ODD_VALUE);
+    const half *const key = values + (ODD_KEY - ODD_VALUE) / 2, *const own = values + (ODD_QUERY - ODD_VALUE) / 2;
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
 #pragma unroll
@@ -27,7 +28,7 @@ struct OddQuery {
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 32; i++)
-      score = fmaf(__half2float(keys[lane + 32 * i]), __half2float(keys[ODD_QUERY / 2 + lane + 32 * i]), score);
+      score = fmaf(__half2float(key[lane + 32 * i]), __half2float(own[lane + 32 * i]), score);
 #pragma unroll
     for (int lanes = 1; lanes < 32; lanes *= 2) score += __shfl_xor_sync(~0u, score, lanes);
     reference = has_query() ? score * scale : INFINITY;  // so that all other powers are 0

@@ -5,9 +5,10 @@
 
 #include "../v9_final/block.cuh"
 
-// The odd token of a head in shared memory: rows of 128 bytes of its key, value and query. They are the first ones of
-// eight, so that the key is also a block of 8 keys for a product, of which only column 0 is used.
-constexpr int ODD_BYTES = 2 * 8 * 128, ODD_VALUE = 8 * 128, ODD_QUERY = 2 * 128;
+// The odd token of a head in shared memory: rows of 128 bytes of its value, key and query. The value is the first one
+// of eight rows, which serve as both halves of 16 keys of a product. The key is also the first one of eight, of whose
+// product only column 0 is used.
+constexpr int ODD_BYTES = 2 * 8 * 128, ODD_VALUE = 0, ODD_KEY = 8 * 128, ODD_QUERY = ODD_KEY + 2 * 128;
 
 // Keys are 64 times the number of tiles. So blocks of 96 end evenly if and only if tiles do in items of three;
 // otherwise (one tile more, 64 keys more) the last tile is split.
@@ -20,8 +21,8 @@ struct OddRows : Rows {
   half2 total[2];  // sums of the powers of the latest block, which sum does not have yet
 
   // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, and the
-  // powers of both, of which none is above 1. The odd key `counts` in one of the warpgroups that share a tile; its
-  // power is not rounded.
+  // powers of both, of which none is above 1, and starts the product of the odd power and the value. The odd key
+  // `counts` in one of the warpgroups that share a tile.
   __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key,
                                              unsigned long long odd_value, float scale, bool counts) {
     const int lane = threadIdx.x % 32, t = lane % 4;

@@ -39,7 +39,7 @@ __device__ __forceinline__ void load(const Block& block, const Units units, cons
     block.told[q_ring.stage] = {x, z, Item::pack(first, groups)};
     ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + 3 * 128);
     ptx::tensor_load(block.queries + q_ring.stage * QUERIES_BYTES, maps.q, x, first * 64, z, ready);
-    ptx::tensor_load(token, maps.odd_k, x + part, full, z, ready);
+    ptx::tensor_load(token + ODD_KEY, maps.odd_k, x + part, full, z, ready);
     ptx::tensor_load(token + ODD_VALUE, maps.odd_v, x + 2 * part, full, z, ready);
     ptx::tensor_load(token + ODD_QUERY, maps.odd_q, x, full, z, ready);
     q_ring.next();
