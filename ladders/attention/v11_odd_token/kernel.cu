@@ -24,8 +24,7 @@
 // Hazards   As attention/v9_final. A warpgroup takes its turn even if only the others have one block of a split tile
 //           more. Results of a split tile go through places of queries that this item does not have. The product with
 //           the odd key is a group of its own: in the same group as the first scores, its sums make the compiler
-//           serialise all products (ptxas reports C7511). mbarrier_try_wait would not do for asking ahead: it sleeps,
-//           and wakes up late.
+//           serialise all products (ptxas reports C7511). mbarrier_try_wait sleeps, so it is no way to ask ahead.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
 #include "turns.cuh"
@@ -223,6 +222,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
     if (shorter) round(Keys<LAST>(), true);
     if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
+      if (own == 1) look_ahead();                   // there was no round
       turn.wait();
       turn.pass();
     }
