@@ -23,7 +23,7 @@ from mini_dnn import ops
 from mini_dnn.paths import ROOT
 from mini_dnn.report.document import Table, markdown_table
 from mini_dnn.report.theme import WIDTH, Theme, picture
-from mini_dnn.variant import find, names
+from mini_dnn.variant import climbed, find, names
 
 RESULTS = ROOT / "benchmarks/results/attention"
 README = ROOT / "ladders/attention/README.md"
@@ -79,7 +79,7 @@ def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
 
 def rungs(times: Times) -> list[str]:
     """The variants among the names, in the order of the ladder."""
-    return [name for name in names("attention") if name in times]
+    return [name for name in climbed({n: find(n).parent for n in names("attention")}) if name in times]
 
 
 def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:

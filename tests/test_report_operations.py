@@ -21,7 +21,7 @@ from report_records import (
 
 from mini_dnn import ops
 from mini_dnn.report import readmes
-from mini_dnn.report.board import Board, boards
+from mini_dnn.report.board import Board, boards, shown
 from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
 from mini_dnn.report.rivals import peers_table
@@ -65,6 +65,23 @@ def test_each_operation_has_a_board(tmp_path: Path) -> None:
     other = fake_record(both("m1/direct", 5.0, 9.0), device={"name": "Other", "cpu": "", "state": None})
     files = [stored(tmp_path, fake_record(rows), "a.json"), stored(tmp_path, other, "b.json")]
     assert [board.device for board in boards(load(files))] == [GPU] * 3 + ["Other"]
+
+
+def test_a_later_device_with_fewer_operations_shows_only_what_the_first_one_lacks(tmp_path: Path) -> None:
+    rows = network_rows() + both("m1/direct", 5.0, 9.0)
+    later = {"device": {"name": "Later", "cpu": "", "state": None}, "started": "2025-01-02T00:00:00+00:00"}
+    few = fake_record(softmax_rows(), **later)
+    files = [stored(tmp_path, fake_record(rows), "a.json"), stored(tmp_path, few, "b.json")]
+    found = boards(load(files))
+    assert [(board.device, board.operation.name) for board in found] == [
+        *((GPU, op) for op in ("conv2d", "lenet")),
+        ("Later", "softmax"),
+    ]
+    assert shown(found) == found
+    again = fake_record(both("m1/direct", 5.0, 9.0), **later)
+    found = boards(load([*files[:1], stored(tmp_path, again, "b.json")]))
+    assert [board.device for board in found] == [GPU, GPU, "Later"]
+    assert shown(found) == found[:2]
 
 
 def test_a_problem_that_a_variant_refuses_is_in_no_sum(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.measuring import work_log
 from mini_dnn.paths import ROOT
 from mini_dnn.report import readmes
-from mini_dnn.report.board import Board, boards
+from mini_dnn.report.board import Board, boards, shown
 from mini_dnn.report.load import Results, load, results_files
 from mini_dnn.report.stale import not_looked_up
 from mini_dnn.report.work_log_page import write_work_log
@@ -61,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
     results = load(results_files(args.results))
     _say_doubts(results)
     if args.readmes or args.check:
-        found = boards(results)
-        device = found[0].device
-        return _readmes([board for board in found if board.device == device], results, args.check)
+        return _readmes(shown(boards(results)), results, args.check)
     from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
 
     written = write_report(results, args.out or OUT, args.force)
@@ -98,9 +96,9 @@ def _say_doubts(results: Results) -> None:
         print(f"note: not looked up, because these are not variants of this checkout: {names}")
 
 
-def _readmes(of_device: Sequence[Board], results: Results, only_check: bool) -> int:
-    savings = [one for one in results.savings if one.content.device.name == of_device[0].device]
-    updated = readmes.updated(of_device, ROOT, savings, results.batches)
+def _readmes(found: Sequence[Board], results: Results, only_check: bool) -> int:
+    savings = [one for one in results.savings if one.content.device.name == found[0].device]
+    updated = readmes.updated(found, ROOT, savings, results.batches)
     behind = False
     for path, (is_now, should_be) in updated.items():
         name = path.relative_to(ROOT)
@@ -112,7 +110,7 @@ def _readmes(of_device: Sequence[Board], results: Results, only_check: bool) -> 
         else:
             path.write_text(should_be, encoding="utf-8")
             print(f"{name}: written")
-    stale = [entry.variant for board in of_device for entry in board.course if entry.stale]
+    stale = [entry.variant for board in found for entry in board.course if entry.stale]
     if stale:
         print(
             f"note: {', '.join(stale)} changed since they were measured; measure again: run.py bench --out …"

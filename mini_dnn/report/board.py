@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,8 +172,8 @@ def throttling(row: Row) -> list[str]:
 def boards(results: Results) -> list[Board]:
     """A board for each operation on each device.
 
-    Devices with op times of the course's problems come first, the latest results before earlier ones; on a
-    device the default operation comes first.
+    Devices come first that have op times of the course's problems of most operations, and among those the
+    ones with the latest results; on a device the default operation comes first.
     """
     keys = dict.fromkeys((row.record.device.name, row.op) for row in results.rows)
     found = [_board(device, ops.find(op), results) for device, op in keys]
@@ -181,11 +181,22 @@ def boards(results: Results) -> list[Board]:
     for board in sorted(found, key=lambda board: ops.names().index(board.operation.name)):
         by_device.setdefault(board.device, []).append(board)
 
-    def rank(of_device: list[Board]) -> tuple[bool, str]:
-        timed = any(e.sum_ms is not None and not e.any_row.on_host for b in of_device for e in b.course)
-        return timed, max(record.started for board in of_device for record in board.records)
+    def is_timed(board: Board) -> bool:
+        return any(entry.sum_ms is not None and not entry.any_row.on_host for entry in board.course)
+
+    def rank(of_device: list[Board]) -> tuple[int, str]:
+        latest = max(record.started for board in of_device for record in board.records)
+        return sum(map(is_timed, of_device)), latest
 
     return [board for of_device in sorted(by_device.values(), key=rank, reverse=True) for board in of_device]
+
+
+def shown(found: Iterable[Board]) -> list[Board]:
+    """The board of each operation that the READMEs show: that of the first device which has the operation."""
+    first: dict[str, Board] = {}
+    for board in found:
+        first.setdefault(board.operation.name, board)
+    return list(first.values())
 
 
 def _board(device: str, operation: Operation, results: Results) -> Board:

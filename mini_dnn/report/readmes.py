@@ -41,8 +41,10 @@ def updated(
 
     Parameters
     ----------
-    boards, savings
-        Of one device.
+    boards
+        One of each operation, see `shown`.
+    savings
+        Of the device of the first board.
     batches
         Of any.
 

@@ -3,11 +3,14 @@
 // Idea      577 and 1,025 tokens are 64 n patches and one token for the class. attention/v9_final computes the query of
 //           the odd token separately, but its key costs all warpgroups a round, or a longer block. Here, it is part of
 //           the beginning of an item: its scores are a product with 8 keys, and the sums and the output start with its
-//           power instead of 0. The odd query is computed with half of the instructions: 32 keys at a time, and only
-//           one query. If the tiles of a head are not a multiple of three, one is left. All warpgroups compute it, with
-//           every third block of keys each, and add up their results in the end. That takes about half of the time of
-//           three tiles, so a unit of work has two of them. Powers are added as halves, two at a time.
-// Layout    as attention/v9_final, without a tail. The rows of the odd token are boxes of their own.
+//           power times its value instead of 0. The odd query is computed with half of the instructions: 32 keys at a
+//           time, and only one query. If the tiles of a head are not a multiple of three, one is left. All warpgroups
+//           compute it, with every third block of keys each, and add up their results in the end. That takes about half
+//           of the time of three tiles, so a unit of work has two of them. Powers are added as halves, two at a time.
+//           No unit is busy all the time, so the way from powers to products counts: turns and blocks are asked for
+//           ahead, and other work is done while products run.
+// Layout    as attention/v9_final, without a tail. The rows of the odd token are boxes of their own: key and query are
+//           rows of a tile of 8 keys, and the value is the first row of a tile that serves as both halves of 16 keys.
 // Mapping   as attention/v9_final. Unit i -> block i % blocks. The odd query belongs to the first item of a head, which
 //           has three tiles.
 // Roofline  as attention/v9_final: 32 x 12 heads of 1,025 tokens of 64 are 103 GFLOP, 0.13 ms at 800 TFLOP/s, and 403 M
@@ -21,9 +24,10 @@
 // Hazards   As attention/v9_final. A warpgroup takes its turn even if only the others have one block of a split tile
 //           more. Results of a split tile go through places of queries that this item does not have. The product with
 //           the odd key is a group of its own: in the same group as the first scores, its sums make the compiler
-//           serialise all products (ptxas reports C7511).
+//           serialise all products (ptxas reports C7511). mbarrier_try_wait sleeps, so it is no way to ask ahead.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
+#include "turns.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
@@ -33,7 +37,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               float scale) {
   extern __shared__ __align__(1024) char memory[];  // stages of keys and values; queries, and results in their place
   __shared__ Barriers barriers;
-  __shared__ Handover handover;
   __shared__ ptx::mbarrier merged[GROUP_COUNT - 1];
   __shared__ float4 ends[SPLIT ? Q_STAGES : 1][128];
   __shared__ Item told[Q_STAGES];
@@ -44,7 +47,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Block block{Items(full, heads), {each, part}, memory, queries, tokens, barriers, told, full, scale};
   if (threadIdx.x == 0) {
     barriers.init();
-    handover.init();
     for (int i = 0; i < GROUP_COUNT - 1; i++) ptx::mbarrier_init(merged + i, 128);
     ptx::fence_proxy_async();
   }
@@ -58,32 +60,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::setmaxnreg_dec<FEWER>();
     const int warp = threadIdx.x / 32 - GROUP_COUNT * 4;
     if (warp == 0 && lane == 0) load(block, {full, heads}, {q_map, k_map, v_map, odd_q_map, odd_k_map, odd_v_map});
-    if (warp > 0) work_on_query(block, handover, warp - 1, o);
+    if (warp > 0) work_on_query(block, warp - 1, o);
     return;
   }
 
   ptx::setmaxnreg_inc<MORE>();
-  Ring<STAGES> ring;
   Ring<Q_STAGES> q_ring;
   OddRows rows;
-  int turn = 0;     // parity of the turns of this warpgroup
+  Turns turn{barriers.turn, group};
   int merges = 0;   // parity of the tiles that were split
   int stored = -1;  // the stage of queries whose results are being copied
   const int warp_rows = threadIdx.x / 32 % 4 * 16;
-  const unsigned long long values_at = ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024);
-  const unsigned long long keys_at = ptx::matrix_descriptor_128b(memory, 16, 1024);
+  Place ring{ptx::matrix_descriptor_128b(memory, 16, 1024),
+             ptx::matrix_descriptor_128b(memory + KEYS_BYTES, BLOCK * 128, 1024)};
   const unsigned long long queries_at = ptx::matrix_descriptor_128b(queries, 16, 1024);
-  const unsigned long long tokens_at = ptx::matrix_descriptor_128b(tokens, 16, 1024);
+  const unsigned long long tokens_at = ptx::matrix_descriptor_128b(tokens + ODD_KEY, 16, 1024);
+  const unsigned long long odd_values_at = ptx::matrix_descriptor_128b(tokens + ODD_VALUE, BLOCK * 128, 0);
   const int blocks = blocks_for(full, 0);
 
   auto arrive = [&](ptx::mbarrier* barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
-  auto wait_turn = [&]() { ptx::mbarrier_wait(barriers.turn + group, turn ^ (group == 0)); };
-  auto pass_turn = [&]() {
-    __syncwarp();  // all lanes have had their turn
-    arrive(barriers.turn + (group + 1 < GROUP_COUNT ? group + 1 : 0));
-    turn ^= 1;
+  Place ahead = ring;  // of the next block
+  bool come = false;   // it, as far as is known
+  auto ask_block = [&]() {
+    ahead = ring;
+    ahead.next();
+    come = ptx::mbarrier_test_wait(barriers.full + ahead.stage, ahead.parity);
+  };
+  auto wait_block = [&]() {
+    if (!come) ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
+    come = false;
   };
   auto release = [&]() {
     if (stored < 0) return;
@@ -95,67 +102,82 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int tiles;  // of the current item. If it is 1, all warpgroups have that tile, and every third block of keys
   auto split = [&]() { return SPLIT && tiles == 1; };
   auto tile_at = [&](int stage) { return stage * QUERIES_BYTES + (split() ? 0 : group * 8192); };
-  auto look = [&]() {
-    ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    tiles = read_by_one(told[q_ring.stage].groups);
+  int next_tiles;  // of the next item
+  auto look = [&](Ring<Q_STAGES> at) {
+    ptx::mbarrier_wait(barriers.q_full + at.stage, at.parity);
+    next_tiles = Item::tiles(read_by_one(told[at.stage].packed));
+  };
+  auto look_ahead = [&]() {
+    Ring<Q_STAGES> at = q_ring;
+    at.next();
+    look(at);
   };
   auto skip = [&](int count) {  // blocks of keys that are for other warpgroups
+    if (count > 0) come = false;
     for (; count > 0; count--, ring.next()) {
       ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
       arrive(barriers.empty + ring.stage);
     }
   };
-  auto scores = [&](auto keys) {
-    rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4),
-                                keys_at + ring.stage * (2 * KEYS_BYTES >> 4));
-  };
+  auto scores = [&](auto keys) { rows.times_keys<keys.count>(queries_at + (tile_at(q_ring.stage) >> 4), ring.keys); };
 
   // The scores of the next block, together with the values of the previous block.
-  auto round = [&](auto keys) {
-    const int before = ring.stage;
-    ring.next();
+  auto round = [&](auto keys, bool last) {
+    const Place before = ring;
+    ring = ahead;
     if (split()) skip(GROUP_COUNT - 1);
-    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-    wait_turn();
+    wait_block();
+    turn.wait();
     ptx::wgmma_fence();
     scores(keys);
-    rows.plus_values<BLOCK>(values_at + before * (2 * KEYS_BYTES >> 4), true);
+    rows.plus_values<BLOCK>(before.values, true);
     ptx::wgmma_commit();
-    pass_turn();
+    turn.pass();
+    ask_block();
+    rows.settle();
+    if (last) look_ahead();
     ptx::wgmma_wait<0>(rows.s);
     ptx::wgmma_wait<0>(rows.o);
-    arrive(barriers.empty + before);
-    rows.go_on<keys.count>(scale);
+    arrive(barriers.empty + before.stage);
+    rows.go_on<keys.count>(scale, [&] { turn.ask(); });
   };
 
+  Item item;  // that is finished, of one lane
   // The last values of an item, together with the first scores of the next one.
   auto finish = [&](auto keys, int after) {
-    const int before = ring.stage;
-    const unsigned long long v = values_at + before * (2 * KEYS_BYTES >> 4);
-    ring.next();
+    const Place before = ring;
+    const int stage = q_ring.stage;
+    ring = ahead;
     skip(after);
     q_ring.next();
-    look();
+    tiles = next_tiles;
     if (tiles > 0) {
       if (split()) skip(group);
-      ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-      wait_turn();
+      wait_block();
+      turn.wait();
       ptx::wgmma_fence();
       scores(Keys<BLOCK>());
-      rows.plus_values<keys.count>(v, true);
+      rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
-      pass_turn();
+      turn.pass();
+      ask_block();
+      rows.settle();
+      rows.add_lanes();
+      if (lane == 0) item = told[stage];
       ptx::wgmma_wait<0>(rows.s);
       ptx::wgmma_wait<0>(rows.o);
     } else {
-      wait_turn();
+      turn.wait();
       ptx::wgmma_fence();
-      rows.plus_values<keys.count>(v, true);
+      rows.plus_values<keys.count>(before.values, true);
       ptx::wgmma_commit();
-      pass_turn();
+      turn.pass();
+      rows.settle();
+      rows.add_lanes();
+      if (lane == 0) item = told[stage];
       ptx::wgmma_wait<0>(rows.o);
     }
-    arrive(barriers.empty + before);
+    arrive(barriers.empty + before.stage);
   };
 
   // Adds up the results of a tile that was split, from one warpgroup to the next. They go through places of queries.
@@ -174,32 +196,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     merges ^= 1;
   };
 
-  look();
+  look(q_ring);
+  tiles = next_tiles;
   if (tiles > 0) {  // the first scores, without other products
     if (split()) skip(group);
-    ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
-    wait_turn();
+    wait_block();
+    turn.wait();
     ptx::wgmma_fence();
     scores(Keys<BLOCK>());
     ptx::wgmma_commit();
-    pass_turn();
+    turn.pass();
+    ask_block();
     ptx::wgmma_wait<0>(rows.s);
   }
   while (tiles > 0) {
     const int done = q_ring.stage;
     const bool was_split = split();
     rows.begin_with(queries_at + (tile_at(done) >> 4), tokens_at + done * (ODD_BYTES >> 4),
-                    reinterpret_cast<const half*>(tokens + done * ODD_BYTES + ODD_VALUE), scale,
-                    !was_split || group == 0);
+                    odd_values_at + done * (ODD_BYTES >> 4), scale, !was_split || group == 0);
+    turn.ask();
     release();
     const int own = was_split ? (blocks - group + GROUP_COUNT - 1) / GROUP_COUNT : blocks;
     const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks behind the last own one
     const bool shorter = LAST != BLOCK && after == 0;
-    for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>());
-    if (shorter) round(Keys<LAST>());
+    for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
+    if (shorter) round(Keys<LAST>(), true);
     if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
-      wait_turn();
-      pass_turn();
+      if (own == 1) look_ahead();                   // there was no round
+      turn.wait();
+      turn.pass();
     }
     if (shorter)
       finish(Keys<LAST>(), 0);
@@ -213,8 +238,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
-        const int tile = told[done].first + (was_split ? 0 : group);
-        ptx::tensor_store(o_map, told[done].x, tile * 64 + warp_rows, told[done].z, out);
+        const int tile = Item::first(item.packed) + (was_split ? 0 : group);
+        ptx::tensor_store(o_map, item.x, tile * 64 + warp_rows, item.z, out);
         ptx::bulk_commit();
       }
     }

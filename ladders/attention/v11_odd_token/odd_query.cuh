@@ -2,9 +2,9 @@
 #pragma once
 #include "odd_rows.cuh"
 
-constexpr int STEP = 32;     // keys that a warp processes at a time
-constexpr int RESULTS = 10;  // numbers of a thread that one warp hands to another
-typedef float State[RESULTS][32];
+constexpr int STEP = 32;          // keys that a warp processes at a time
+constexpr int RESULTS = 10;       // numbers of a thread that one warp hands to another
+typedef float State[RESULTS][8];  // of the lanes with numbers that count
 static_assert(BLOCK <= TAIL_WARPS * STEP, "a step of each warp is a block");
 
 // Everything is transposed, as in v9_final/tail.cuh: lane 4 g + t has keys, or columns of values, g and g + 8. Queries
@@ -19,7 +19,8 @@ struct OddQuery {
   __device__ __forceinline__ void start(const char* token, bool counts, float scale) {
     const int lane = threadIdx.x % 32;
     const unsigned* const query = reinterpret_cast<const unsigned*>(token + ODD_QUERY);
-    const half *const keys = reinterpret_cast<const half*>(token), *const values = keys + ODD_VALUE / 2;
+    const half* const values = reinterpret_cast<const half*>(token + ODD_VALUE);
+    const half *const key = values + (ODD_KEY - ODD_VALUE) / 2, *const own = values + (ODD_QUERY - ODD_VALUE) / 2;
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
 #pragma unroll
@@ -27,7 +28,7 @@ struct OddQuery {
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 32; i++)
-      score = fmaf(__half2float(keys[lane + 32 * i]), __half2float(keys[ODD_QUERY / 2 + lane + 32 * i]), score);
+      score = fmaf(__half2float(key[lane + 32 * i]), __half2float(own[lane + 32 * i]), score);
 #pragma unroll
     for (int lanes = 1; lanes < 32; lanes *= 2) score += __shfl_xor_sync(~0u, score, lanes);
     reference = has_query() ? score * scale : INFINITY;  // so that all other powers are 0
@@ -95,19 +96,20 @@ struct OddQuery {
 
   // Hands results to another warp through shared memory, and takes those of another one.
   __device__ __forceinline__ void give(State& state) const {
-    const int lane = threadIdx.x % 32;
+    const int row = threadIdx.x % 32 / 4;
+    if (!has_query()) return;
 #pragma unroll
-    for (int i = 0; i < 8; i++) state[i][lane] = o[i / 2][i % 2 * 2];
-    state[8][lane] = sum, state[9][lane] = reference;
+    for (int i = 0; i < 8; i++) state[i][row] = o[i / 2][i % 2 * 2];
+    state[8][row] = sum, state[9][row] = reference;
   }
   __device__ __forceinline__ void take(const State& state) {
-    const int lane = threadIdx.x % 32;
-    const float other = state[9][lane];
+    const int row = threadIdx.x % 32 / 4;
+    const float other = state[9][row];
     raise(fmaxf(reference, other));
     const float factor = has_query() ? ptx::exp2_approx(other - reference) : 0.0f;
-    sum = fmaf(state[8][lane], factor, sum);
+    sum = fmaf(state[8][row], factor, sum);
 #pragma unroll
-    for (int i = 0; i < 8; i++) o[i / 2][i % 2 * 2] = fmaf(state[i][lane], factor, o[i / 2][i % 2 * 2]);
+    for (int i = 0; i < 8; i++) o[i / 2][i % 2 * 2] = fmaf(state[i][row], factor, o[i / 2][i % 2 * 2]);
   }
 
   // Writes the output to global memory.

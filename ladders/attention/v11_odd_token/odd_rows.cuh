@@ -5,9 +5,10 @@
 
 #include "../v9_final/block.cuh"
 
-// The odd token of a head in shared memory: rows of 128 bytes of its key, value and query. They are the first ones of
-// eight, so that the key is also a block of 8 keys for a product, of which only column 0 is used.
-constexpr int ODD_BYTES = 8 * 128, ODD_VALUE = 128, ODD_QUERY = 2 * 128;
+// The odd token of a head in shared memory: rows of 128 bytes of its value, key and query. The value is the first one
+// of eight rows, which serve as both halves of 16 keys of a product. The key is also the first one of eight, of whose
+// product only column 0 is used.
+constexpr int ODD_BYTES = 2 * 8 * 128, ODD_VALUE = 0, ODD_KEY = 8 * 128, ODD_QUERY = ODD_KEY + 2 * 128;
 
 // Keys are 64 times the number of tiles. So blocks of 96 end evenly if and only if tiles do in items of three;
 // otherwise (one tile more, 64 keys more) the last tile is split.
@@ -16,14 +17,16 @@ static_assert(D == 64 && GROUP_COUNT == 3 && BLOCK == 96 && (LAST == 96 || LAST 
 
 struct OddRows : Rows {
   float odd[1][4];  // scores of the odd key, in column 0
+  unsigned odd_power[4];
+  half2 total[2];  // sums of the powers of the latest block, which sum does not have yet
 
   // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, and the
-  // powers of both, of which none is above 1. The odd key `counts` in one of the warpgroups that share a tile; its
-  // power is not rounded.
-  __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key, const half* value,
-                                             float scale, bool counts) {
+  // powers of both, of which none is above 1, and starts the product of the odd power and the value. The odd key
+  // `counts` in one of the warpgroups that share a tile.
+  __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key,
+                                             unsigned long long odd_value, float scale, bool counts) {
     const int lane = threadIdx.x % 32, t = lane % 4;
-    float weight[2], total[2];
+    float weight[2];
     ptx::wgmma_fence();
     ptx::wgmma_few_scores<false>(odd, q, odd_key);
 #pragma unroll
@@ -38,20 +41,19 @@ struct OddRows : Rows {
       weight[r] = counts ? ptx::exp2_approx(score - reference[r]) : 0.0f;
       sum[r] = t == 0 ? weight[r] : 0.0f;  // of a thread's own keys
     }
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++) {
-      const half2 two = *reinterpret_cast<const half2*>(value + 8 * i + 2 * t);
-      const float x = __half2float(two.x), y = __half2float(two.y);
-#pragma unroll
-      for (int r = 0; r < 2; r++) o[i][2 * r] = weight[r] * x, o[i][2 * r + 1] = weight[r] * y;
-    }
-    power<BLOCK>(total, scale);
-    sum[0] += total[0], sum[1] += total[1];
+    // Both halves of the product's keys are the same 8 rows.
+    odd_power[0] = odd_power[2] = t == 0 ? ptx::pack_halves(weight[0] * 0.5f, 0.0f) : 0;
+    odd_power[1] = odd_power[3] = t == 0 ? ptx::pack_halves(weight[1] * 0.5f, 0.0f) : 0;
+    ptx::wgmma_fence();
+    ptx::wgmma_values<D>(o, odd_power, odd_value, false);
+    ptx::wgmma_commit();
+    power<BLOCK>(scale);
   }
 
-  // As in Rows, but powers are added as halves, in four chains, which takes fewer instructions.
+  // As in Rows, but powers are added as halves, in chains, which takes fewer instructions. The last power is added
+  // last.
   template <int keys>
-  __device__ __forceinline__ bool power(float (&total)[2], float scale) {
+  __device__ __forceinline__ bool power(float scale) {
     constexpr int CHAINS = 4;
     half2 sums[2][CHAINS];
 #pragma unroll
@@ -66,32 +68,35 @@ struct OddRows : Rows {
         sums[r][i % CHAINS] = i < CHAINS ? pair : sums[r][i % CHAINS] + pair;
       }
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const half2 all = (sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3]);
-      total[r] = __half2float(all.x) + __half2float(all.y);
-    }
-    return total[0] < LIMIT && total[1] < LIMIT;
+    for (int r = 0; r < 2; r++) total[r] = ((sums[r][0] + sums[r][1]) + sums[r][2]) + sums[r][3];
+    const half2 both = total[0] + total[1];
+    return both.x + both.y < __float2half(LIMIT);
   }
 
-  template <int keys>
-  __device__ __forceinline__ void go_on(float scale) {
-    float total[2];
-    if (!__all_sync(~0u, power<keys>(total, scale))) {  // or something is NaN
-      float m[2];
-      largest<keys>(m, scale);
+  // Adds the latest powers to the sums. Nothing waits for that.
+  __device__ __forceinline__ void settle() {
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        m[r] = fmaxf(m[r], reference[r]);
-        const float factor = ptx::exp2_approx(reference[r] - m[r]);
-        reference[r] = m[r];
-        sum[r] *= factor;
+    for (int r = 0; r < 2; r++) sum[r] += __half2float(total[r].x) + __half2float(total[r].y);
+  }
+
+  // `ask` is called before the vote, so that both are under way at the same time.
+  template <int keys, class Ask>
+  __device__ __forceinline__ void go_on(float scale, Ask ask) {
+    const bool fits = power<keys>(scale);
+    ask();
+    if (__all_sync(~0u, fits)) return;
+    float m[2];  // or something is NaN
+    largest<keys>(m, scale);
 #pragma unroll
-        for (int i = 0; i < COLUMNS; i++) o[i][2 * r] *= factor, o[i][2 * r + 1] *= factor;
-      }
-      power<keys>(total, scale);
+    for (int r = 0; r < 2; r++) {
+      m[r] = fmaxf(m[r], reference[r]);
+      const float factor = ptx::exp2_approx(reference[r] - m[r]);
+      reference[r] = m[r];
+      sum[r] *= factor;
+#pragma unroll
+      for (int i = 0; i < COLUMNS; i++) o[i][2 * r] *= factor, o[i][2 * r + 1] *= factor;
     }
-    sum[0] += total[0];
-    sum[1] += total[1];
+    power<keys>(scale);
   }
 
   // Hands results to another warpgroup, and takes those of another one.

@@ -6,15 +6,6 @@ struct Maps {
   const ptx::TensorMap &q, &k, &v, &odd_q, &odd_k, &odd_v;
 };
 
-struct Handover {  // between the warps of the odd query; all lanes arrive
-  ptx::mbarrier given, taken;
-  __device__ __forceinline__ void init() {
-    ptx::mbarrier_init(&given, (TAIL_WARPS - 1) * 32);
-    ptx::mbarrier_init(&taken, 32);
-    ptx::fence_proxy_async();
-  }
-};
-
 // The work of all blocks in units of about the same size: items of three tiles, or the last tiles of two heads, which
 // are items that take half of the time.
 struct Units {
@@ -45,10 +36,10 @@ __device__ __forceinline__ void load(const Block& block, const Units units, cons
     ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
     char* const token = block.few + q_ring.stage * ODD_BYTES;
     ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-    block.told[q_ring.stage] = {x, z, first, groups};
+    block.told[q_ring.stage] = {x, z, Item::pack(first, groups)};
     ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + 3 * 128);
     ptx::tensor_load(block.queries + q_ring.stage * QUERIES_BYTES, maps.q, x, first * 64, z, ready);
-    ptx::tensor_load(token, maps.odd_k, x + part, full, z, ready);
+    ptx::tensor_load(token + ODD_KEY, maps.odd_k, x + part, full, z, ready);
     ptx::tensor_load(token + ODD_VALUE, maps.odd_v, x + 2 * part, full, z, ready);
     ptx::tensor_load(token + ODD_QUERY, maps.odd_q, x, full, z, ready);
     q_ring.next();
@@ -75,17 +66,9 @@ __device__ __forceinline__ void load(const Block& block, const Units units, cons
   ptx::mbarrier_arrive(barriers.q_full + q_ring.stage);
 }
 
-// What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
-__device__ __forceinline__ int read_by_one(const int& number) {
-  return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
-}
-__device__ __forceinline__ Item read_by_one(const Item& item) {
-  return {read_by_one(item.x), read_by_one(item.z), read_by_one(item.first), read_by_one(item.groups)};
-}
-
 // The odd query, computed in a head's first item by TAIL_WARPS warps, of which this is one. All of them read all items,
 // because the producer waits for them.
-__device__ __forceinline__ void work_on_query(const Block& block, Handover& handover, int warp, half* o) {
+__device__ __forceinline__ void work_on_query(const Block& block, int warp, half* o) {
   State* const states = reinterpret_cast<State*>(block.few + Q_STAGES * ODD_BYTES);
   Barriers& barriers = block.barriers;
   Ring<STAGES> ring;
@@ -98,11 +81,12 @@ __device__ __forceinline__ void work_on_query(const Block& block, Handover& hand
   };
   for (;; q_ring.next()) {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    const Item item = read_by_one(block.told[q_ring.stage]);
-    if (item.groups == 0) break;
-    const bool mine = item.first == 0;
+    const int packed = read_by_one(block.told[q_ring.stage].packed);
+    if (Item::tiles(packed) == 0) break;
+    const bool mine = Item::first(packed) == 0;
     OddQuery query;
     if (mine) query.start(block.few + q_ring.stage * ODD_BYTES, warp == 0, block.scale);
+    const int x = read_by_one(block.told[q_ring.stage].x), z = read_by_one(block.told[q_ring.stage].z);
     arrive(barriers.q_empty + q_ring.stage);
     for (int j = 0; j < blocks; j++, ring.next()) {
       const int at = warp * STEP;
@@ -113,15 +97,15 @@ __device__ __forceinline__ void work_on_query(const Block& block, Handover& hand
     }
     if (!mine) continue;
     if (warp > 0) {
-      ptx::mbarrier_wait(&handover.taken, parity ^ 1);
+      ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
       query.give(states[warp - 1]);
-      ptx::mbarrier_arrive(&handover.given);
+      ptx::mbarrier_arrive(&barriers.given);
     } else {
-      ptx::mbarrier_wait(&handover.given, parity);
+      ptx::mbarrier_wait(&barriers.given, parity);
       for (int i = 0; i < TAIL_WARPS - 1; i++) query.take(states[i]);
-      ptx::mbarrier_arrive(&handover.taken);
+      ptx::mbarrier_arrive(&barriers.taken);
       const int pitch = block.lie.each * D;
-      query.put(o + ((long long)item.z * (full + 1) + full) * pitch + item.x);
+      query.put(o + ((long long)z * (full + 1) + full) * pitch + x);
     }
     parity ^= 1;
   }

@@ -14,7 +14,7 @@ LEAST, LEAST_SPLIT = 200, 3 * 3 * BLOCK  # tokens, in general and if a head's la
 STAGES, Q_STAGES = 7, 2  # blocks of keys and values, and items whose queries are there
 TILE_BYTES = TILE * 128
 THREADS = (GROUPS + 1) * 128
-TOKENS_BYTES = Q_STAGES * 8 * 128 + 2 * 10 * 32 * 4  # odd tokens, and what two warps hand to a third one
+TOKENS_BYTES = Q_STAGES * 16 * 128 + 2 * 10 * 8 * 4  # odd tokens, and what two warps hand to a third one
 MORE, FEWER = 136, 104  # registers of a thread that multiplies, and of another one
 
 

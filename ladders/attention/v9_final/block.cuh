@@ -42,9 +42,19 @@ struct Items {
   __device__ __forceinline__ bool tail(int item) const { return TAIL && first(item) + GROUP_COUNT >= tiles; }
 };
 
-struct Item {               // computed by the producer, so that no other warp divides
-  int x, z, first, groups;  // the position of its head; first tile, number of tiles (0 at the end)
+struct Item {  // computed by the producer, so that no other warp divides
+  int x, z;    // the position of its head
+  int packed;  // its first tile and the number of its tiles, 0 at the end
+  static_assert(GROUP_COUNT < 4, "the number of tiles has two bits");
+  __device__ __forceinline__ static int pack(int first, int tiles) { return first << 2 | tiles; }
+  __device__ __forceinline__ static int first(int packed) { return packed >> 2; }
+  __device__ __forceinline__ static int tiles(int packed) { return packed & 3; }
 };
+
+// What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
+__device__ __forceinline__ int read_by_one(const volatile int& number) {
+  return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
+}
 
 template <int N>
 struct Keys {  // of a block, as a type
@@ -65,8 +75,8 @@ struct Barriers {
       ptx::mbarrier_init(q_empty + i, READERS);
     }
     for (int i = 0; i < GROUP_COUNT; i++) ptx::mbarrier_init(turn + i, 4);
-    ptx::mbarrier_init(&given, TAIL_WARPS - 1);
-    ptx::mbarrier_init(&taken, 1);
+    ptx::mbarrier_init(&given, (TAIL_WARPS - 1) * 32);  // all lanes arrive
+    ptx::mbarrier_init(&taken, 32);
     ptx::fence_proxy_async();
   }
 };

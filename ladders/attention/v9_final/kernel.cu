@@ -97,8 +97,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int first, groups;  // of the current item
   auto look = [&]() {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    first = told[q_ring.stage].first;
-    groups = told[q_ring.stage].groups;
+    const int packed = read_by_one(told[q_ring.stage].packed);
+    first = Item::first(packed);
+    groups = Item::tiles(packed);
   };
   // Skips items without a tile for this warpgroup. Returns the number of warpgroups with a tile in the item before.
   auto skip_items = [&](int before) {
@@ -202,6 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     arrive(barriers.empty + before);
 
     char* const out = queries + done * QUERIES_BYTES + group * 8192 + warp_rows * 128;
+    rows.add_lanes();
     rows.put(out);
     ptx::fence_proxy_async();
     __syncwarp();

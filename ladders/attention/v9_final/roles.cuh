@@ -19,7 +19,7 @@ __device__ __forceinline__ void load(const Block& block, const ptx::TensorMap& q
     const bool tail = items.tail(item);
     ptx::mbarrier* const ready = barriers.q_full + q_ring.stage;
     ptx::mbarrier_wait(barriers.q_empty + q_ring.stage, q_ring.parity ^ 1);
-    block.told[q_ring.stage] = {x, z, first, groups};
+    block.told[q_ring.stage] = {x, z, Item::pack(first, groups)};
     ptx::mbarrier_arrive_expect_tx(ready, QUERIES_BYTES + (tail ? TAIL_BYTES : 0));
     if (tail) ptx::tensor_load(block.few + q_ring.stage * TAIL_BYTES, tail_map, x, items.tiles * 64, z, ready);
     for (int i = 0; i < PARTS; i++)
@@ -57,11 +57,12 @@ __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsig
   };
   for (;; q_ring.next()) {
     ptx::mbarrier_wait(barriers.q_full + q_ring.stage, q_ring.parity);
-    const Item item = block.told[q_ring.stage];
-    if (item.groups == 0) break;
-    const bool mine = item.first + GROUP_COUNT >= block.items.tiles;
+    const int packed = read_by_one(block.told[q_ring.stage].packed);
+    if (Item::tiles(packed) == 0) break;
+    const bool mine = Item::first(packed) + GROUP_COUNT >= block.items.tiles;
     Tail tail;
     if (mine) tail.start(block.few + q_ring.stage * TAIL_BYTES);
+    const int x = read_by_one(block.told[q_ring.stage].x), z = read_by_one(block.told[q_ring.stage].z);
     arrive(barriers.q_empty + q_ring.stage);
     for (int j = 0; j < blocks; j++, ring.next()) {
       const char *const keys = block.keys(ring.stage), *const values = block.values(ring.stage);
@@ -76,13 +77,13 @@ __device__ __forceinline__ void work_on_tail(const Block& block, int warp, unsig
     if (warp > 0) {
       ptx::mbarrier_wait(&barriers.taken, parity ^ 1);
       tail.give(states[warp - 1]);
-      arrive(&barriers.given);
+      ptx::mbarrier_arrive(&barriers.given);
     } else {
       ptx::mbarrier_wait(&barriers.given, parity);
       for (int i = 0; i < TAIL_WARPS - 1; i++) tail.take(states[i]);
-      arrive(&barriers.taken);
+      ptx::mbarrier_arrive(&barriers.taken);
       const int row = block.items.tiles * 64, pitch = block.lie.each * D;
-      tail.put(o + (((long long)item.z * T + row) * pitch + item.x) / 2, T - row, pitch / 2);
+      tail.put(o + (((long long)z * T + row) * pitch + x) / 2, T - row, pitch / 2);
     }
     parity ^= 1;
   }

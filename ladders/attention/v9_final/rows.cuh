@@ -109,17 +109,20 @@ struct Rows {
     for (int i = 0; i < keys / 16; i++) ptx::wgmma_values<D>(o, p[i], v + i * (2048 >> 4), add || i > 0);
   }
 
+  // Makes the sums those of rows, not of a thread's own keys.
+  __device__ __forceinline__ void add_lanes() {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 1);
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 2);
+    }
+  }
+
   // Writes the output, as halves, to 16 rows in shared memory, in the layout of the tensor map of o.
   __device__ __forceinline__ void put(char* rows) const {
     const int lane = threadIdx.x % 32, row = lane % 16;
     constexpr int part = GROUP_COUNT * 64 * 128, pitch = D < 64 ? 2 * D : 128;
-    float factor[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      float all = sum[r] + __shfl_xor_sync(~0u, sum[r], 1);
-      all += __shfl_xor_sync(~0u, all, 2);
-      factor[r] = __fdividef(1.0f, all);
-    }
+    const float factor[2] = {__fdividef(1.0f, sum[0]), __fdividef(1.0f, sum[1])};
 #pragma unroll
     for (int i = 0; i < COLUMNS; i += 2) {
       const float *const x = o[i], *const y = o[i + 1];

@@ -12,10 +12,7 @@ MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what register
 TAIL_KEYS = 96  # the same where warps for a tail need registers, too
 # Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers
 # and lets products wait for each other (C7511).
-LONGER = {
-    **{(64, False, 48): 80, (64, False, 64): 80, (64, True, 48): 64},
-    **{(128, False, 16): 32, (128, False, 48): 64},
-}
+LONGER = {(32, True, 80): 96, (64, False, 96): 112}
 Q_STAGES, MOST_STAGES = 2, 8  # items whose queries are there, and blocks of keys and values
 SHARED = 224 * 1024  # bytes of shared memory for all of them
 TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail

@@ -11,7 +11,7 @@ from mini_dnn.plans.elements import BITS, THREADS
 from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
 
 LINEAR = "linear/v1_tiles"
-ATTENTION = "attention/v9_final"
+ATTENTION = "attention/v11_odd_token"
 
 
 def padded(s: VitShape) -> int:

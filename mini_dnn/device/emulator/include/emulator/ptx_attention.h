@@ -4,6 +4,11 @@
 
 namespace emulator::ptx {
 
+// Of mini_dnn/ptx_test_wait.cuh.
+EMULATOR_ACCESS bool mbarrier_test_wait(mbarrier* barrier, unsigned parity, Site site = Site::current()) {
+  return barrier_try_wait(barrier, parity, site);
+}
+
 // Rounded to nearest, which an instruction of a GPU need not be: its last two bits may differ.
 inline float exp2_approx(float x) {
   const float y = __builtin_exp2f(x);
