@@ -180,10 +180,24 @@ void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
   report_race(r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
 }
 
+// Before the block has waited for the launches ahead: what they have written, or read where this writes.
+void check_ahead(const Region& r, const Cell& cell, const Access& a) {
+  Check& c = the_check;
+  auto of_ahead = [&c](uint32_t epoch) { return epoch >= c.settled_epoch && epoch < c.launch_epoch; };
+  const bool written = of_ahead(cell.write_epoch);
+  if (!written && !(a.write && of_ahead(cell.read_epoch))) return;
+  c.pending = false;
+  note(FindingKind::race, r, a, {written});
+  c.finding.detail = Detail::ahead;
+  snprintf(c.finding.type, sizeof c.finding.type, "%s", kernel_of(written ? cell.write_epoch : cell.read_epoch));
+  stop(FailureKind::finding);
+}
+
 // A cell, or one byte of it.
 void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
+  if (!shared && c.settled_epoch != c.launch_epoch) check_ahead(r, cell, a);
   const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER || r.sparse;
   if (!written && (!a.write || a.update) && (r.memory != Memory::symbol || r.forgotten)) {
     if (!shared) report(FindingKind::uninitialised, r, a);

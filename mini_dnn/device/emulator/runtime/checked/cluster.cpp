@@ -100,6 +100,7 @@ void check_cluster_started(Cluster& cluster) {
   Check& c = the_check;
   c.cluster_epoch = c.ordered_epoch = c.clock + 1;
   c.ranks.clear();
+  begin_ahead();
   the_blocks = {};
   for (unsigned i = 0; i < cluster.size; i++) {
     BlockCheck& b = block_check(i);

@@ -132,6 +132,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.owners.clear();
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
+    begin_launch_order();
     c.fenced = c.mixed = false;
     forget_messages();
     forget_freed();
@@ -162,6 +163,7 @@ void check_block_started() {
     place_shared(c);
   }
   if (c.many) return;  // check_cluster_started
+  if (!c.mixed) begin_ahead();
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
