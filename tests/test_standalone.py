@@ -24,6 +24,7 @@ NOT_ALONE += ("networks/vit/fused", "networks/vit/layer_by_layer", "attention/v1
 NOT_ALONE += ("attention/v11_odd_token",)
 NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "v2_layers"))
 NOT_ALONE += ("networks/resnet18/v3_shared", "networks/resnet18/v4_tensor_cores", "gemm/v10_small")
+NOT_ALONE += ("gemm/v11_ahead", "linear/v2_ahead")
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32
