@@ -1,26 +1,30 @@
 // gemm/v11_ahead: gemm/v10_small for products that depend on each other, as the layers of a network do.
 //
 // Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of products
-//           only a comes from there, while b is constant: weights. So one warp loads b at once, and another one waits,
-//           and loads a. When the previous kernel ends, b is in shared memory, and only a has to come. So a tile should
-//           have few rows of a and many columns of b. wgmma has 64 rows, therefore it computes c transposed: its rows
-//           are columns of c, and its columns are ROWS rows of c, 16 to 128. All of k is in flight at once if it fits,
-//           and then nothing waits for a free stage. A tile is found before the wait, and c is stored by one copy for
-//           64 columns. The next kernel may start as soon as this one has asked for all of a: then two of them are
-//           there at any time, and not blocks of several later ones, which only wait. Every other problem is a call of
-//           gemm/v10_small. variant.py chooses by a model of the time.
-// Layout    as gemm/v8_final. Two rings: A_STAGES of 64 k of ROWS rows of a, B_STAGES of COLUMNS columns of b. Results of
-//           a tile are rows of 64 columns, with 128-byte swizzle.
-// Mapping   a block for each tile; a warpgroup for 64 columns; a warp that loads a, and one for b.
-// Roofline  m = n = k = 512: a multiprocessor loads 64 KB of b before the wait, and 64 KB of a after it: 1,000 clocks,
-//           as long as its products take. With 800 until the first bytes are there, 600 until c is stored, and 1,600
-//           from there to the next kernel: 4,000 clocks, 2.1 us at 1.9 GHz.
-// Gain      over gemm/v10_small launched early, in a chain, expected and measured on an H100: GAIN
+//           only a comes from there, while b is constant: weights. So one thread loads b at once, and another one
+//           waits, and loads a. When the previous kernel ends, b is in shared memory or on its way, and only a has to
+//           come. Then a tile should have few rows of a. wgmma has 64 rows or more, but 8 columns or more, therefore it
+//           computes c transposed: its rows are 64 columns of c, and its columns are ROWS rows of c, 16 to 128. If all
+//           of k is in flight at once, nothing waits for a free stage. A block has one tile, which it finds before it
+//           waits, and stores it by one copy. The next kernel may start when this one has asked for as much of a as
+//           there is room for. Such tiles are also faster if nothing is constant. Every other problem is a call of
+//           gemm/v10_small. variant.py has the limits.
+// Layout    as gemm/v8_final. Stages have ROWS rows of a and 64 columns of b. The results of a tile are ROWS lines of
+// 128
+//           bytes with 128-byte swizzle.
+// Mapping   a block for each tile; a warpgroup multiplies, one warp loads a and another one b.
+// Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
+// of
+//           a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
+//           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz.
+// Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
+// us:
+//           512, 3.07 to 2.6 and 2.3; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6 and 1.35.
+//           Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.4; 256, 2.52 and 2.2.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
-//           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before they write c.
-//           A ring whose stages are never used twice needs no mbarriers for empty stages.
+//           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_narrow.cuh>
@@ -31,6 +35,9 @@ using Out = sums::Element<OUT_TYPE>;
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int GROUPS = ROWS / 8;                          // of 8 rows of c
 constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
+// Loads need not wait until the mbarriers of both rings are there. But if all of k is in flight and b is ahead, the
+// next kernel was found to start later then.
+constexpr bool MEET_FIRST = AHEAD && WHOLE;
 static_assert(TILE_K == 64 && COLUMNS == 64 && THREADS == 192, "a warpgroup that multiplies, and two warps that load");
 
 #include "../v8_final/stage.cuh"
@@ -65,22 +72,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       }
     }
   };
-  auto start_a = [&] {
-    ptx::grid_wait();
+  auto start = [&] {
+    if (of_a || !AHEAD) ptx::grid_wait();
     load_until(STAGES);
-    ptx::grid_launch_dependents();
+    if (of_a) ptx::grid_launch_dependents();
   };
   if (of_a) {
     ptx::tensor_prefetch(a);
     ptx::tensor_prefetch(c);
     ring.init_a();
-    if (!AHEAD) start_a();
   } else if (of_b) {
     ptx::tensor_prefetch(b);
     ring.init_b();
-    if (!AHEAD) ptx::grid_wait();
-    load_until(STAGES);
   }
+  if (!MEET_FIRST && (of_a || of_b)) start();
   __syncwarp();     // the lanes of a warp reach the barrier together
   __syncthreads();  // the mbarriers are initialised
 
@@ -89,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     multiply(d, memory, ring, steps);
     stage_rows(d, alpha, c_rows);
   } else {
-    if (AHEAD && of_a) start_a();
+    if (MEET_FIRST && (of_a || of_b)) start();
     if (!WHOLE && (of_a || of_b)) load_until(steps);
     __syncwarp();
   }

@@ -12,10 +12,10 @@
 // Gain      over linear/v1_tiles in a network: expected 0.5 us for each of the 49 layers of ViT-B/16, of 382 us for one
 //           image on an H200. Measured: 18 us.
 // Limits    as linear/v1_tiles.
-// Hazards   as linear/v1_tiles, except that w is read before grid_wait(). It is a weight: no launch of a plan that calls
-//           this kernel may write it, and whoever wrote it must have ended when the plan starts. Two threads expect
-//           bytes at the mbarrier of a stage, so it counts two arrivals. The threads that multiply wait for x, and so
-//           for grid_wait(), before they read or write anything else.
+// Hazards   as linear/v1_tiles, except that w is read before grid_wait(). It is a weight: no launch of a plan that
+//           calls this kernel may write it, and whoever wrote it must have ended when the plan starts. Two threads
+//           expect bytes at the mbarrier of a stage, so it counts two arrivals. The threads that multiply wait for x,
+//           and so for grid_wait(), before they read or write anything else.
 // Source    linear/v1_tiles; PTX ISA, "griddepcontrol"; mini_dnn/implicit.cuh.
 #include "../v1_tiles/epilogue.cuh"
 
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::tensor_prefetch(x);
     ptx::tensor_prefetch(w);
     for (int i = 0; i < STAGES; i++) {
-      ptx::mbarrier_init(full + i, 2);  // of x, and of w
+      ptx::mbarrier_init(full + i, 2);               // of x, and of w
       ptx::mbarrier_init(empty + i, CONSUMERS * 4);  // every warp that multiplies
     }
     ptx::fence_proxy_async();

@@ -208,8 +208,8 @@ struct Check : BlockCheck {
   std::vector<Owner> owners;     // of the launch's epochs
   uint32_t clock = FIRST_EPOCH;  // the last epoch
   uint32_t last_token = 0;
-  uint32_t launch_epoch = 0;                          // the first one of the launch
-  uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
+  uint32_t launch_epoch = 0;   // the first one of the launch
+  uint32_t ordered_epoch = 0;  // what is older comes before what any block does now
   uint32_t settled_epoch = 0;  // what earlier launches did before is over: launch_epoch, if the block need not wait
   bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
   bool mixed = false;                                 // or blocks of which one waits for another
