@@ -28,18 +28,20 @@ class Plan:
             self.stack.callback(buffer.free)
             device.copy_in(buffer, np.ones(SIZE, np.float32))
 
-    def launch(self, kernel: str, *args: str | float, early: bool = True, blocks: int = BLOCKS) -> None:
-        """A launch of blocks of 32 threads."""
+    def launch(
+        self, kernel: str, *args: str | float, early: bool = True, blocks: int = BLOCKS, threads: int = 32
+    ) -> None:
+        """A launch of a kernel."""
         given = [
             self.arrays[a] if isinstance(a, str) else np.int32(a) if isinstance(a, int) else np.float32(a)
             for a in args
         ]
-        self.device.launch(self.module, kernel, (blocks,), (32,), given, early=early)
+        self.device.launch(self.module, kernel, (blocks,), (threads,), given, early=early)
 
-    def fails(self, kernel: str, *args: str | float, blocks: int = BLOCKS) -> Finding:
+    def fails(self, kernel: str, *args: str | float, blocks: int = BLOCKS, threads: int = 32) -> Finding:
         """What is found in an early launch."""
         with pytest.raises(KernelError) as caught:
-            self.launch(kernel, *args, blocks=blocks)
+            self.launch(kernel, *args, blocks=blocks, threads=threads)
         return caught.value.finding
 
 
@@ -129,3 +131,22 @@ def test_what_a_launch_ahead_reads_is_written_before_the_wait(plan: Plan) -> Non
     plan.launch("look", "x", "y", early=False, blocks=1)
     found = plan.fails("overwrite", "x", 0, blocks=1)
     assert found.what.startswith("overwrite writes x[0] of global array x (64,), which look reads, before ptx::grid_wait()")
+
+
+@pytest.mark.parametrize("how", [10, 11])
+def test_a_thread_that_another_one_lets_go_on_need_not_wait(plan: Plan, how: int) -> None:
+    plan.launch("fill", "w", 3.0, early=False)
+    plan.launch("meet", "w", "y", how, blocks=1, threads=64)
+    found = np.zeros(SIZE, np.float32)
+    plan.device.copy_out(plan.arrays["y"], found)
+    assert (found == 3.0).all()
+
+
+def test_a_thread_that_waits_for_nothing_is_found_in_any_order(plan: Plan) -> None:
+    for schedule in (0, 1):
+        plan.device.set_schedule(schedule, 0)
+        plan.launch("fill", "w", 3.0, early=False)
+        found = plan.fails("meet", "w", "y", 12, blocks=1, threads=64)
+        assert found.what.startswith("meet reads w[") and found.own is not None
+        assert found.own.thread[0] >= 32
+    plan.device.set_schedule(0, 0)

@@ -47,3 +47,31 @@ extern "C" __global__ void overwrite(float* x, int wait) {
   if (wait) ptx::grid_wait();
   x[threadIdx.x] = 2.0f;
 }
+
+// y = w of a block of 64 threads, of which the first waits; the second warp does so itself, reads a flag, waits for an
+// mbarrier or for nothing.
+enum { MBARRIER = 10, FLAG, NOTHING };
+extern "C" __global__ void meet(const float* w, float* y, int how) {
+  __shared__ ptx::mbarrier done;
+  __shared__ volatile int flag;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&done, 1);
+    flag = 0;
+  }
+  __syncthreads();  // they are there
+  if (threadIdx.x == 0) {
+    ptx::grid_wait();
+    ptx::mbarrier_arrive(&done);
+    __threadfence_block();
+    flag = 1;
+  }
+  if (threadIdx.x < 32) {
+    __syncwarp();  // the first lane has waited
+  } else if (how == MBARRIER) {
+    ptx::mbarrier_wait(&done, 0);
+  } else if (how == FLAG) {
+    while (!flag) continue;
+    __threadfence_block();
+  }
+  y[threadIdx.x] = w[threadIdx.x];
+}

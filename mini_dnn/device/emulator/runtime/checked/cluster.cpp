@@ -122,6 +122,7 @@ void check_turn_taken(Worker& w) {
 void check_cluster_barrier(bool releases) {
   Check& c = the_check;
   give_up_pending();
+  meet_wait_of_cluster();
   if (!c.many) {
     if (releases) begin_epoch(0);
     return;

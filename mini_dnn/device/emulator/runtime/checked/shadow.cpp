@@ -174,6 +174,7 @@ void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
   order_block_met();
+  meet_wait(0, this_worker->total);
   begin_epoch(c.rank);
 }
 
@@ -192,6 +193,7 @@ void check_block_ended(Worker& w) {
 void check_warp_barrier(unsigned warp, unsigned mask) {
   the_check.warp_masks[warp] = mask;
   order_warp_met(warp);
+  meet_wait(warp * WARP, WARP);
   the_check.warp_epochs[warp] = new_epoch(the_check.rank);
   the_check.tokens[warp] = NO_TOKEN;
 }

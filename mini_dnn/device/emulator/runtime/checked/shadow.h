@@ -210,7 +210,7 @@ struct Check : BlockCheck {
   uint32_t last_token = 0;
   uint32_t launch_epoch = 0;   // the first one of the launch
   uint32_t ordered_epoch = 0;  // what is older comes before what any block does now
-  uint32_t settled_epoch = 0;  // what earlier launches did before is over: launch_epoch, if the block need not wait
+  uint32_t settled_epoch = 0;  // what earlier launches did before is over: launch_epoch, if no thread need wait
   bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
   bool mixed = false;                                 // or blocks of which one waits for another
   bool several = false;                               // either: what was done last need not be of this block
@@ -267,9 +267,13 @@ inline uint64_t linear(const uint3& block) {
 }
 
 // checked/ahead.cpp
-void begin_launch_order();              // of a launch that starts
-void begin_ahead();                     // of a block or cluster: it has not waited for the launches ahead
-const char* kernel_of(uint32_t epoch);  // whose launch that was, of those ahead
+void begin_launch_order();                       // of a launch that starts
+void begin_ahead();                              // of a block or cluster: it has not waited for the launches ahead
+bool is_ahead();                                 // this thread comes before a wait
+void follow_wait();                              // it may have met a thread that has waited
+void meet_wait(unsigned first, unsigned count);  // so many threads of this block have met
+void meet_wait_of_cluster();                     // all threads of its blocks have met
+const char* kernel_of(uint32_t epoch);           // whose launch that was, of those ahead
 
 // checked/heap.cpp
 struct Access;
