@@ -165,17 +165,15 @@ def test_what_a_plan_writes_is_not_constant() -> None:
     for right in (chained("b"), chained("", a="a", b="between")):
         assert len(right.planned(problem, BYTES).launches) == 2
     words = (
-        r"mine: in Call\('gemm/v3'\), b is constant, but Call\('gemm/v3'\) of the same plan writes its buffer "
-        "'between'.* leave out constant="
+        r"mine: in Call\('gemm/v3'\), b is constant, but Call\('gemm/v3'\) of the same plan writes its "
+        "buffer 'between'.* leave out constant="
     )
     with pytest.raises(VariantError, match=words):
         chained("b", a="a", b="between").planned(problem, BYTES)
     by_library = replace(chained("b", a="a", b="between"), name="mine")
     inner = by_library.plan
     assert inner is not None
-    library = replace(
-        by_library, plan=lambda p: [Gemm("a", "b", "between", p.m, p.n, p.k), *inner(p)[1:]]
-    )
+    library = replace(by_library, plan=lambda p: [Gemm("a", "b", "between", p.m, p.n, p.k), *inner(p)[1:]])
     with pytest.raises(VariantError, match=r"Gemm\(c='between'\) of the same plan writes"):
         library.planned(problem, BYTES)
 

@@ -64,8 +64,8 @@ def test_what_a_launch_ahead_writes_is_read_before_the_wait(plan: Plan, when: in
     found = plan.fails("add", "w", "x", "y", when)
     assert found.kind == "race"
     assert found.what == (
-        "add reads w[0] of global array w (64,), which fill writes, before ptx::grid_wait(): the launch is early, and "
-        "that of fill may still run"
+        "add reads w[0] of global array w (64,), which fill writes, before ptx::grid_wait(): the launch is "
+        "early, and that of fill may still run"
     )
     assert "ptx::grid_wait()" in found.cure
     assert found.place is not None
@@ -92,7 +92,9 @@ def test_what_a_launch_ahead_writes_may_be_read_after_the_wait(plan: Plan, when:
 def test_each_block_waits_for_itself(plan: Plan) -> None:
     plan.launch("fill", "x", 3.0, early=False)
     found = plan.fails("add", "w", "x", "y", NEVER)
-    assert found.what.startswith("add reads x[32] of global array x (64,), which fill writes, before ptx::grid_wait()")
+    assert found.what.startswith(
+        "add reads x[32] of global array x (64,), which fill writes, before ptx::grid_wait()"
+    )
 
 
 def test_a_launch_in_between_that_is_early_orders_nothing(plan: Plan) -> None:
@@ -130,7 +132,9 @@ def test_what_a_launch_ahead_reads_is_written_before_the_wait(plan: Plan) -> Non
     plan.launch("overwrite", "x", 1, blocks=1)
     plan.launch("look", "x", "y", early=False, blocks=1)
     found = plan.fails("overwrite", "x", 0, blocks=1)
-    assert found.what.startswith("overwrite writes x[0] of global array x (64,), which look reads, before ptx::grid_wait()")
+    assert found.what.startswith(
+        "overwrite writes x[0] of global array x (64,), which look reads, before ptx::grid_wait()"
+    )
 
 
 @pytest.mark.parametrize("how", [10, 11])
@@ -147,6 +151,7 @@ def test_a_thread_that_waits_for_nothing_is_found_in_any_order(plan: Plan) -> No
         plan.device.set_schedule(schedule, 0)
         plan.launch("fill", "w", 3.0, early=False)
         found = plan.fails("meet", "w", "y", 12, blocks=1, threads=64)
-        assert found.what.startswith("meet reads w[") and found.own is not None
+        assert found.what.startswith("meet reads w[")
+        assert found.own is not None
         assert found.own.thread[0] >= 32
     plan.device.set_schedule(0, 0)

@@ -12,7 +12,7 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
-from mini_dnn.variant import Call, Launch, Variant, find
+from mini_dnn.variant import Launch, find
 
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]

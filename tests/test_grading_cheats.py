@@ -153,7 +153,12 @@ def test_honest_submissions_are_not_refused(
 ) -> None:
     variant = find(name)
     folder = variant.folder
-    shared = ("m3/fp32_split", "layers/fused", "networks/resnet18/v", "linear/v2_ahead")  # they include another folder's files
+    shared = (
+        "m3/fp32_split",
+        "layers/fused",
+        "networks/resnet18/v",
+        "linear/v2_ahead",
+    )  # they include another folder's files
     if name.startswith(shared):  # and a submission stands alone
         folder = create(str(tmp_path / "copy"), variant)
     among = [*variant.operation.check, *variant.operation.spare]

@@ -114,7 +114,7 @@ class GemmShape(Problem):
 
     @property
     def text(self) -> str:
-        """The values of its fields in the form of ``--shapes``; a product without constants ends before it."""
+        """The values of its fields in the form of ``--shapes``; no constants have no place there."""
         return super().text.removesuffix(",")
 
     @property

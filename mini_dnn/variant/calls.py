@@ -75,13 +75,15 @@ def _check_constants(name: str, steps: Sequence[WrittenStep]) -> None:
             outputs = step.problem.named("out")
             writers |= {of: f"Call({step.impl!r})" for array, of in step.arrays.items() if array in outputs}
     for step in steps:
-        for array in step.problem.constants if isinstance(step, Call) else ():
+        if not isinstance(step, Call):
+            continue
+        for array in step.problem.constants:
             of = step.arrays.get(array, "")
             if of in writers:
                 raise VariantError(
-                    f"{name}: in Call({step.impl!r}), {array} is constant, but {writers[of]} of the same plan "
-                    f"writes its buffer '{of}', and the kernel may start before that has ended; leave out "
-                    "constant= in the problem, or write the buffer in setup"
+                    f"{name}: in Call({step.impl!r}), {array} is constant, but {writers[of]} of the same "
+                    f"plan writes its buffer '{of}', and the kernel may start before that has ended; "
+                    "leave out constant= in the problem, or write the buffer in setup"
                 )
 
 

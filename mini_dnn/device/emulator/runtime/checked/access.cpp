@@ -340,7 +340,7 @@ void check_cells(const Region& r, const Access& access) {
   const bool reads = !a.write || a.update, shared = r.memory == Memory::shared;
   if (a.manner != Manner::plain && reads) note_poll(a);
   if (reads && (a.manner == Manner::is_volatile || a.update)) follow_wait();  // a use of an mbarrier is neither
-  if (a.update) c.steps++;  // it reads and writes
+  if (a.update) c.steps++;                                                    // it reads and writes
   if (r.read_only && !a.write)
     for (size_t i = (a.address - r.start) >> r.shift; i <= (a.address + a.bytes - 1 - r.start) >> r.shift; i++)
       check_read_only(r, r.cells[i], a, Detail::read_only_pointer);
