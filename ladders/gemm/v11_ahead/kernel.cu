@@ -10,17 +10,15 @@
 //           there is room for. Such tiles are also faster if nothing is constant. Every other problem is a call of
 //           gemm/v10_small. variant.py has the limits.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and 64 columns of b. The results of a tile are ROWS lines of
-// 128
-//           bytes with 128-byte swizzle.
+//           128 bytes with 128-byte swizzle.
 // Mapping   a block for each tile; a warpgroup multiplies, one warp loads a and another one b.
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
-// of
-//           a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
+//           of a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
 //           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz.
 // Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
-// us:
-//           512, 3.07 to 2.6 and 2.3; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6 and 1.35.
-//           Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.4; 256, 2.52 and 2.2.
+//           us: 512, 3.07 to 2.6 and 2.3; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6
+//           and 1.35. Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.4; 256, 2.52
+//           and 2.2.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
@@ -35,8 +33,8 @@ using Out = sums::Element<OUT_TYPE>;
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int GROUPS = ROWS / 8;                          // of 8 rows of c
 constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
-// Loads need not wait until the mbarriers of both rings are there. But if all of k is in flight and b is ahead, the
-// next kernel was found to start later then.
+// A thread can start its loads before the mbarriers of the other one are there. But if all of k is in flight and b is
+// ahead, a chain of products was found to be slower then.
 constexpr bool MEET_FIRST = AHEAD && WHOLE;
 static_assert(TILE_K == 64 && COLUMNS == 64 && THREADS == 192, "a warpgroup that multiplies, and two warps that load");
 
@@ -52,40 +50,43 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   char* const c_rows = memory + STAGES * STAGE_BYTES;
   const int steps = (k + TILE_K - 1) / TILE_K;
   const Tile tile(m, n);
-  const bool of_a = threadIdx.x == LOADER_OF_A, of_b = threadIdx.x == LOADER_OF_B;
   int step = 0;  // of a thread that loads
   Stage stage;
-  // Asks for stages until `last` steps are on their way.
-  auto load_until = [&](int last) {
+  // Asks for stages of a, or of b, until `last` steps are on their way.
+  auto load_until = [&](auto which, int last) {
+    constexpr bool is_a = decltype(which)::value;
+    ptx::mbarrier* const full = is_a ? ring.full_a : ring.full_b;
 #pragma unroll 1
     for (; step < min(last, steps); step++, stage.next()) {
       char* const to = memory + stage.index * STAGE_BYTES;
       const int at = step * TILE_K;
       if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
-      if (of_a) {
-        ptx::mbarrier_arrive_expect_tx(ring.full_a + stage.index, A_BYTES);
-        ptx::tensor_load(to, a, at, tile.row, tile.entry, ring.full_a + stage.index);
-      } else {
-        ptx::mbarrier_arrive_expect_tx(ring.full_b + stage.index, B_BYTES);
+      ptx::mbarrier_arrive_expect_tx(full + stage.index, is_a ? A_BYTES : B_BYTES);
+      if (is_a)
+        ptx::tensor_load(to, a, at, tile.row, tile.entry, full + stage.index);
+      else
         ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : tile.column, B_TURNED ? tile.column : at, tile.entry,
-                         ring.full_b + stage.index);
-      }
+                         full + stage.index);
     }
   };
-  auto start = [&] {
-    if (of_a || !AHEAD) ptx::grid_wait();
-    load_until(STAGES);
-    if (of_a) ptx::grid_launch_dependents();
+  auto start = [&](auto which) {
+    constexpr bool is_a = decltype(which)::value;
+    if (is_a || !AHEAD) ptx::grid_wait();
+    load_until(which, STAGES);
+    if (is_a) ptx::grid_launch_dependents();
   };
-  if (of_a) {
+  constexpr std::true_type of_a;
+  constexpr std::false_type of_b;
+  if (threadIdx.x == LOADER_OF_A) {
     ptx::tensor_prefetch(a);
     ptx::tensor_prefetch(c);
     ring.init_a();
-  } else if (of_b) {
+    if (!MEET_FIRST) start(of_a);
+  } else if (threadIdx.x == LOADER_OF_B) {
     ptx::tensor_prefetch(b);
     ring.init_b();
+    if (!MEET_FIRST) start(of_b);
   }
-  if (!MEET_FIRST && (of_a || of_b)) start();
   __syncwarp();     // the lanes of a warp reach the barrier together
   __syncthreads();  // the mbarriers are initialised
 
@@ -93,11 +94,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     float d[GROUPS][4];
     multiply(d, memory, ring, steps);
     stage_rows(d, alpha, c_rows);
-  } else {
-    if (MEET_FIRST && (of_a || of_b)) start();
-    if (!WHOLE && (of_a || of_b)) load_until(steps);
-    __syncwarp();
+  } else if (threadIdx.x == LOADER_OF_A) {
+    if (MEET_FIRST) start(of_a);
+    if (!WHOLE) load_until(of_a, steps);
+  } else if (threadIdx.x == LOADER_OF_B) {
+    if (MEET_FIRST) start(of_b);
+    if (!WHOLE) load_until(of_b, steps);
   }
+  __syncwarp();
   __syncthreads();  // rows of c are complete
   if (threadIdx.x == 0) {
     ptx::tensor_store(c, tile.column, tile.row, tile.entry, c_rows);
