@@ -98,7 +98,7 @@ def test_launches_of_the_fused_one() -> None:
     lines = [array.shape[:2] for name, (_, array) in planned.views.items() if name.endswith("_y")]
     assert lines == [(3, 10)] * 10 + [(3, 1)] * 4
     text = re.sub(r"\s*//\s*", " ", expand(find("networks/vit/fused"), PROBLEM, "a test", BYTES))
-    assert "early of v1_tiles, which is not in this file" in text
+    assert "early of v2_ahead, which is not in this file" in text
     assert "early of v9_final, which is not in this file" in text
 
 
