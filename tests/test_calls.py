@@ -152,6 +152,35 @@ def test_a_view_follows_its_buffer(emulator: Device) -> None:
     np.testing.assert_allclose(found, arrays["a"] @ arrays["b"], rtol=1e-5, atol=1e-5)
 
 
+def chained(constant: str, **arrays: str) -> Variant:
+    """Two products; a of the second is c of the first, unless it is said otherwise."""
+
+    def plan(p: GemmShape) -> list[Any]:
+        first = Call("gemm/v3", replace(p, constant=""), {"a": "a", "b": "b", "c": "between"})
+        names = {"a": "between", "b": "b", "c": "c"} | arrays
+        return [first, Call("gemm/v3", replace(p, constant=constant), names)]
+
+    return replace(calling("gemm/v3"), plan=plan, scratch=lambda p: {"between": (p.m, p.n)})
+
+
+def test_what_a_plan_writes_is_not_constant() -> None:
+    problem = GemmShape(6, 6, 6)
+    for right in (chained("b"), chained("", a="a", b="between")):
+        assert len(right.planned(problem, BYTES).launches) == 2
+    words = (
+        r"mine: in Call\('gemm/v3'\), b is constant, but Call\('gemm/v3'\) of the same plan writes its "
+        "buffer 'between'.* leave out constant="
+    )
+    with pytest.raises(VariantError, match=words):
+        chained("b", a="a", b="between").planned(problem, BYTES)
+    by_library = replace(chained("b", a="a", b="between"), name="mine")
+    inner = by_library.plan
+    assert inner is not None
+    library = replace(by_library, plan=lambda p: [Gemm("a", "b", "between", p.m, p.n, p.k), *inner(p)[1:]])
+    with pytest.raises(VariantError, match=r"Gemm\(c='between'\) of the same plan writes"):
+        library.planned(problem, BYTES)
+
+
 def some(impl: str = "gemm/v3", **changes: Any) -> Callable[[], Variant]:
     return lambda: calling(impl, **changes)
 

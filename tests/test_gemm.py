@@ -37,6 +37,7 @@ def solved(problem: GemmShape) -> tuple[ops.Arrays, np.ndarray]:
         ("3,4,5,fp16,fp16,tn,7", GemmShape(3, 4, 5, "fp16", "fp16", "tn", 7)),
         ("3,4,5,fp32,fp32,nn,1,2,-0.5", GemmShape(3, 4, 5, alpha=2.0, beta=-0.5)),
         ("3,4,5,bf16,fp32,tt,1,1,0,6,7,8", GemmShape(3, 4, 5, "bf16", layout="tt", lda=6, ldb=7, ldc=8)),
+        ("3,4,5,fp16,fp16,nn,1,1,0,0,0,0,b", GemmShape(3, 4, 5, "fp16", "fp16", constant="b")),
     ],
 )
 def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
@@ -47,7 +48,7 @@ def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("17,33", "expected 3 to 12: m,n,k"),
+        ("17,33", "expected 3 to 13: m,n,k"),
         ("17,33,0", "k = 0"),
         ("17,33,5,fp8", "dtype is 'fp8'; expected one of fp32, fp16, bf16"),
         ("17,33,5,fp16,fp64", "out is 'fp64'"),
@@ -59,11 +60,22 @@ def test_sizes_of_the_command_line(text: str, problem: GemmShape) -> None:
         ("17,33,5,fp32,fp32,tn,1,1,0,16", "lda is 16, and a line has 17 elements"),
         ("17,33,5,fp32,fp32,nt,1,1,0,0,4", "ldb is 4"),
         ("17,33,5,fp32,fp32,nn,1,1,0,0,0,32", "ldc is 32"),
+        ("17,33,5,fp32,fp32,nn,1,1,0,0,0,0,a", "constant is 'a'; expected one of nothing, b"),
     ],
 )
 def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:
     with pytest.raises(ShapeError, match=words):
         OPERATION.parse(text)
+
+
+def test_a_constant_changes_nothing_but_its_text() -> None:
+    problem = GemmShape(3, 4, 5)
+    constant = replace(problem, constant="b")
+    assert problem.text == "3,4,5,fp32,fp32,nn,1,1.0,0.0,0,0,0"
+    assert constant.text == f"{problem.text},b"
+    assert str(constant) == f"{problem}, b constant"
+    assert (problem.constants, constant.constants) == ((), ("b",))
+    assert problem.arrays == constant.arrays
 
 
 @pytest.mark.parametrize("name", ["gemm/v4", "gemm/v5"])

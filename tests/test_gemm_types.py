@@ -174,8 +174,8 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
 @pytest.mark.parametrize(
     ("problem", "name"),
     [
-        (GemmShape(9, 9, 9, "fp16"), "gemm/v10_small"),
-        (GemmShape(9, 9, 9, "bf16"), "gemm/v10_small"),
+        (GemmShape(9, 9, 9, "fp16"), "gemm/v11_ahead"),
+        (GemmShape(9, 9, 9, "bf16"), "gemm/v11_ahead"),
         (GemmShape(9, 9, 9, "fp32"), "gemm/v9_fp32"),
         (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v3_registers"),
     ],

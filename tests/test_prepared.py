@@ -12,6 +12,7 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.linear import LinearShape
 from mini_dnn.running import prepared as running_prepared
 from mini_dnn.running.parts import empty_outputs
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
@@ -209,3 +210,32 @@ def test_a_thread_that_works_elsewhere_enters_the_device(
     stream.current = False
     call(prepared, arrays, quick_emulator)
     assert len(entered) == 1
+
+
+class Noting:
+    """A stream that notes which launches are early."""
+
+    def __init__(self, device: Device) -> None:
+        self.stream, self.early = device.foreign_stream(0), []
+
+    def launch(self, *args: Any) -> Any:
+        self.early.append(args[-1])
+        return self.stream.launch(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "early"),
+    [
+        ("gemm/v10", GemmShape(32, 32, 32, "fp16", "fp16"), [True]),
+        ("linear/v1", LinearShape(1, 3, 8, 8), [False]),
+    ],
+)
+def test_the_first_launch_waits_for_whoever_wrote_the_weights(
+    name: str, problem: Any, early: list[bool], quick_emulator: Device
+) -> None:
+    stream: Any = Noting(quick_emulator)
+    Prepared(find(name), problem, quick_emulator, stream)
+    assert stream.early == early

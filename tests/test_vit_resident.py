@@ -98,7 +98,7 @@ def test_launches_of_the_fused_one() -> None:
     lines = [array.shape[:2] for name, (_, array) in planned.views.items() if name.endswith("_y")]
     assert lines == [(3, 10)] * 10 + [(3, 1)] * 4
     text = re.sub(r"\s*//\s*", " ", expand(find("networks/vit/fused"), PROBLEM, "a test", BYTES))
-    assert "linear_v1_tiles_linear<<<" in text
+    assert "linear_v2_ahead_linear<<<" in text
     assert "attention_v9_final_attention<<<" in text
 
 

@@ -17,6 +17,8 @@ INT = np.int32
 SOURCE = "warpgroup.cu"
 M, K = 128, 64  # two warpgroups, four products
 KINDS = [
+    (16, "Half", True, False),
+    (32, "Bfloat", False, False),
     (64, "Half", False, False),
     (96, "Half", False, True),
     (128, "Bfloat", True, False),

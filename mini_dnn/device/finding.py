@@ -25,6 +25,8 @@ CURES = {
     "two arrays overlap in shared memory: check the start and the size of each, including the halo",
     "read only": "the read-only cache may not see writes of the same launch: read through a plain pointer "
     "(without __ldg or __restrict__) after a barrier or fence, or write to another buffer",
+    "ahead": "call ptx::grid_wait() before the first access of what other launches of the plan use, or "
+    "launch the kernel without early=True",
     "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
     "block "
@@ -261,6 +263,10 @@ def _race(f: Fault) -> Finding:
     if f.detail in READ_ONLY:
         what = f"read of {where} {READ_ONLY[f.detail]}, although this launch has written it"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["read only"])
+    if f.detail == "ahead":
+        what = f"{f.kernel} {f.own.does} {where}, which {f.type} {f.other.does}, before ptx::grid_wait(): "
+        what += f"the launch is early, and that of {f.type} may still run"
+        return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["ahead"])
     if f.own.block != f.other.block and f.array.memory == "shared":
         cure, between = "cluster race", "without a cluster barrier between them that orders memory"
         where += f" in block {f.home}"

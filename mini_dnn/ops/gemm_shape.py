@@ -15,6 +15,7 @@ CODES = {name: code for code, name in enumerate(TYPES)}  # what kernels know the
 LAYOUTS = ("nn", "nt", "tn", "tt")
 SIZES = ("m", "n", "k", "batch")
 PITCHES = ("lda", "ldb", "ldc")
+CONSTANT = ("", "b")
 COLUMNS = 64  # of c that stay together: 128 bytes of halves
 
 
@@ -39,6 +40,9 @@ class GemmShape(Problem):
         Leading dimensions, as in BLAS: elements from the start of a line of a, b, and c and c0 in memory to
         the start of the next one. A line may be followed by a gap, which belongs to nobody: it is not read as
         an operand, and not written. 0: there is no gap.
+    constant
+        ``"b"``: nothing that may still run when the product starts writes b, such as the weights of a layer.
+        A kernel that starts before the previous one has ended may then load b at once. Otherwise empty.
     """
 
     m: int
@@ -53,15 +57,18 @@ class GemmShape(Problem):
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
+    constant: str = ""
 
     def __post_init__(self) -> None:
         given = self.fields
         small = [f"{name} = {given[name]}" for name in SIZES if given[name] < 1]
         if small:
             raise ShapeError(f"a matrix product needs every size to be at least 1, but {', '.join(small)}")
-        for name, allowed in (("dtype", tuple(TYPES)), ("out", tuple(TYPES)), ("layout", LAYOUTS)):
+        words = {"dtype": tuple(TYPES), "out": tuple(TYPES), "layout": LAYOUTS, "constant": CONSTANT}
+        for name, allowed in words.items():
             if given[name] not in allowed:
-                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
+                expected = ", ".join(word or "nothing" for word in allowed)
+                raise ShapeError(f"{name} is {given[name]!r}; expected one of {expected}")
         for name in ("alpha", "beta"):
             if not abs(given[name]) <= float(np.finfo(np.float32).max):
                 raise ShapeError(f"{name} is {given[name]}; expected a number that fits fp32")
@@ -101,6 +108,16 @@ class GemmShape(Problem):
         return {**found, **({"c0": c} if self.beta else {}), "c": replace(c, role="out")}
 
     @property
+    def constants(self) -> tuple[str, ...]:
+        """What a kernel may load before the previous one has ended."""
+        return (self.constant,) if self.constant else ()
+
+    @property
+    def text(self) -> str:
+        """The values of its fields in the form of ``--shapes``; no constants have no place there."""
+        return super().text.removesuffix(",")
+
+    @property
     def flops(self) -> int:
         """A multiplication and an addition for each product; alpha and beta are not counted."""
         return 2 * self.batch * self.m * self.n * self.k
@@ -134,7 +151,8 @@ class GemmShape(Problem):
         words += [f"alpha {self.alpha:g}"] if self.alpha != 1 else []
         words += [f"beta {self.beta:g}"] if self.beta else []
         known = self.fields
-        return ", ".join([*words, *(f"{name} {known[name]}" for name in PITCHES if known[name])])
+        words += [f"{name} {known[name]}" for name in PITCHES if known[name]]
+        return ", ".join([*words, *(f"{name} constant" for name in self.constants)])
 
 
 def arrays_of(
@@ -146,11 +164,13 @@ def arrays_of(
     layout: str = "nn",
     alpha: float = 1.0,
     beta: float | None = None,
+    constant: str = "",
 ) -> tuple[GemmShape, Arrays]:
     """The problem that arrays are: ``a (batch,m,k)`` and ``b (batch,k,n)`` where nothing is transposed.
 
     All arrays of a single product may also be given without the batch's axis. Operands are fp16 if both are,
-    bf16 if both are, else fp32. ``beta`` is 1 if ``c0 (batch,m,n)`` is given, else 0.
+    bf16 if both are, else fp32. ``beta`` is 1 if ``c0 (batch,m,n)`` is given, else 0. For ``constant``, see
+    `GemmShape`.
 
     Raises
     ------
@@ -166,7 +186,7 @@ def arrays_of(
     dtype = next((name for name, kind in TYPES.items() if kinds == {np.dtype(kind)}), "fp32")
     batch, m, k = given["a"].shape if layout[:1] == "n" else given["a"].swapaxes(1, 2).shape
     n = given["b"].shape[1 if layout[1:] == "t" else 2]
-    problem = GemmShape(m, n, k, dtype, out, layout, batch, float(alpha), beta)
+    problem = GemmShape(m, n, k, dtype, out, layout, batch, float(alpha), beta, constant=constant)
     return problem, {name: _as_given(name, array, problem) for name, array in given.items()}
 
 

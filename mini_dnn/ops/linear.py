@@ -171,6 +171,6 @@ OPERATION = Operation(
     },
     cure="compare the sums, then what is done to them, with y = act(x w^T / deviation + bias) + residual",
     default="linear/v0_naive",
-    preferred=("linear/v1_tiles",),
+    preferred=("linear/v2_ahead", "linear/v1_tiles"),
     baseline="linear/v0_naive",
 )

@@ -146,6 +146,11 @@ class Problem:
         """The minimum memory traffic in bytes: each array once."""
         return sum(array.nbytes for array in self.arrays.values())
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Names of arrays that nothing writes which may still run when a kernel starts: its weights."""
+        return tuple(self.named("weight"))
+
     def named(self, *roles: str) -> dict[str, Array]:
         """The arrays with these roles."""
         return {name: array for name, array in self.arrays.items() if array.role in roles}

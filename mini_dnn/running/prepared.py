@@ -7,6 +7,7 @@ stream its launches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import gcd, lcm
 from typing import Any
@@ -129,8 +130,9 @@ class Prepared:
                 modules[code] = other
             self._modules += modules.values()
             yield from self._steps(planned.setup, planned, modules, 0)
+            steps = _after_weights(planned)
             for _ in range(sizes.count(size)):
-                yield from self._steps(planned.steps, planned, modules, first)
+                yield from self._steps(steps, planned, modules, first)
                 first += size
 
     def _plan(self, n: int) -> Planned:
@@ -203,6 +205,14 @@ class Prepared:
         elif scratch.address is not None:
             buffer.lie_at(scratch.address + at)
         return buffer
+
+
+def _after_weights(planned: Planned) -> tuple[Step, ...]:
+    """The steps of a call; later launches may load weights at once, so the first waits for who wrote them."""
+    first, *others = planned.steps
+    if isinstance(first, Launch) and (planned.setup or planned.problem.named("weight")):
+        first = replace(first, early=False)
+    return (first, *others)
 
 
 def _part(named: Callable[..., LentBuffer], images: Images) -> LentBuffer:

@@ -39,6 +39,7 @@ def with_calls(
         a buffer is not what the problem's array is.
     """
     buffers = planned.arrays
+    _check_constants(planned.name, steps)
     for step in steps:
         if isinstance(step, Call) or (isinstance(step, Gemm) and step.impl):
             planned = _with_call(planned, step, buffers, find(step.impl), max_shared_bytes)
@@ -62,6 +63,28 @@ def without_calls(name: str, steps: Sequence[WrittenStep]) -> tuple[Step, ...]:
             raise VariantError(f"{name}: a {word} of setup has impl=; only one of plan may have it")
         found.append(step)
     return tuple(found)
+
+
+def _check_constants(name: str, steps: Sequence[WrittenStep]) -> None:
+    """See that no step writes what another one calls constant, and may therefore read too early."""
+    writers: dict[str, str] = {}  # by buffer
+    for step in steps:
+        if isinstance(step, Gemm):
+            writers[step.c] = f"Gemm(c={step.c!r})"
+        elif isinstance(step, Call):
+            outputs = step.problem.named("out")
+            writers |= {of: f"Call({step.impl!r})" for array, of in step.arrays.items() if array in outputs}
+    for step in steps:
+        if not isinstance(step, Call):
+            continue
+        for array in step.problem.constants:
+            of = step.arrays.get(array, "")
+            if of in writers:
+                raise VariantError(
+                    f"{name}: in Call({step.impl!r}), {array} is constant, but {writers[of]} of the same "
+                    f"plan writes its buffer '{of}', and the kernel may start before that has ended; "
+                    "leave out constant= in the problem, or write the buffer in setup"
+                )
 
 
 def _with_call(

@@ -1,5 +1,11 @@
 // Products of a warpgroup with both operands in shared memory. COLUMNS, TYPE, TRANSPOSED_A, TRANSPOSED_B are given.
-#include <mini_dnn/ptx.cuh>
+#include <mini_dnn/ptx_narrow.cuh>
+
+#if COLUMNS < 64
+#define PRODUCT wgmma_narrow
+#else
+#define PRODUCT wgmma_m64k16
+#endif
 
 #ifdef PTX_WGMMA
 extern __shared__ unsigned char memory[];
@@ -26,8 +32,8 @@ extern "C" __global__ void __launch_bounds__(256)
     matrix_b = ptx::matrix_descriptor_128b(b, leading_b, stride_b);
   for (int i = 0; i < products; i++) {
     ptx::wgmma_fence();
-    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, TRANSPOSED_A, TRANSPOSED_B>(sums, matrix_a + i * (step_a >> 4),
-                                                                      matrix_b + i * (step_b >> 4), i || accumulate);
+    ptx::PRODUCT<COLUMNS, ptx::TYPE, TRANSPOSED_A, TRANSPOSED_B>(sums, matrix_a + i * (step_a >> 4),
+                                                                 matrix_b + i * (step_b >> 4), i || accumulate);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the one before is over
   }
@@ -59,9 +65,9 @@ extern "C" __global__ void misused(float* out, int which) {
   const bool accumulate = which == 4 && threadIdx.x % 32 < 16;
   ptx::wgmma_fence();
   if (which == 2)
-    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, false, true>(sums, a, b, true);
+    ptx::PRODUCT<COLUMNS, ptx::TYPE, false, true>(sums, a, b, true);
   else
-    ptx::wgmma_m64k16<COLUMNS, ptx::TYPE, false, false>(sums, a, b, accumulate);  // here
+    ptx::PRODUCT<COLUMNS, ptx::TYPE, false, false>(sums, a, b, accumulate);  // here
   ptx::wgmma_commit();
   if (which == 6) base[0] = 1;  // too early
   ptx::wgmma_wait<0>(sums);

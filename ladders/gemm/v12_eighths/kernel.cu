@@ -19,7 +19,7 @@
 //           c was stored by tensor copies; 217 to 205 on an H200. 3954 x 1020 x 3171, where only b is small: 55 to 44.
 // Limits    16 bits, sm_90a, no operand transposed, one product, no gaps between rows of a. An infinity or NaN in a
 //           also affects the rows of c above and below. m / 8 rows should fill tiles. Other problems are a call of
-//           gemm/v10_small.
+//           gemm/v11_ahead.
 // Hazards   as gemm/v8_final. In addition: a descriptor that begins with any row needs the swizzle of addresses, as in
 //           ptx::matrix_descriptor_128b_lines. A piece of 16 bytes at the border of two tiles belongs to both, so no
 //           tensor copy may store it. A box that lies outside of its tensor is slow, so none is loaded.

@@ -7,7 +7,7 @@ from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v10_small"  # takes what eighths do not make faster
+OTHERS = "gemm/v11_ahead"  # takes what eighths do not make faster
 EIGHT = 8  # rows of a from one to the next of an eighth; elements of 16 bits in 16 bytes
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 LINE = 64  # elements of 16 bits in a line of the cache

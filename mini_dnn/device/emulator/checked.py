@@ -66,6 +66,7 @@ DETAILS = (  # Detail in runtime/checked/shadow.h
     "not allocated",
     "kept",
     "no function",
+    "ahead",
 )
 
 
@@ -112,6 +113,7 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_host_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._lib.emulator_target.argtypes = [ctypes.POINTER(CTarget)]
         self._lib.emulator_read_only.argtypes = [ctypes.c_void_p]
+        self._lib.emulator_launch_order.argtypes = [ctypes.c_char_p, ctypes.c_int]
         self._lib.emulator_schedule.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self._lib.emulator_limit_steps.argtypes = [ctypes.c_uint64]
         self._lib.emulator_limit_steps(limit)
@@ -128,6 +130,7 @@ class CheckedEmulator(EmulatorDevice):
         self.undefined: list[Finding] = []  # shuffles from lanes that were not there, by their calls
         self.forget_undefined()
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
+        self._last: int | None = None  # the stream of the last launch, if nothing came after it
         self.description += ", checked"
 
     def compile(self, source: Path, defines: Defines) -> EmulatorModule:
@@ -172,6 +175,21 @@ class CheckedEmulator(EmulatorDevice):
         super().copy(target, source, stream)
         self._wrote(target)
 
+    def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
+        """Copy a buffer to a host array; the next launch does not begin before it is over."""
+        super().copy_out(buffer, out, stream, wait)
+        self._last = None
+
+    def wait(self, event: Any, stream: int) -> None:
+        """Let the next launch wait for all before it."""
+        super().wait(event, stream)
+        self._last = None
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Let the next launch wait for all before it."""
+        super().synchronize(stream)
+        self._last = None
+
     def launch(
         self,
         module: Module,
@@ -206,6 +224,8 @@ class CheckedEmulator(EmulatorDevice):
             self._lib.emulator_read_only(address)
         self._launch = grid, block, shared_bytes
         self._progress = 0, time.process_time()
+        self._lib.emulator_launch_order(kernel.encode(), early and self._last == stream)
+        self._last = stream
         try:
             super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
         finally:
@@ -272,6 +292,7 @@ class CheckedEmulator(EmulatorDevice):
     def _wrote(self, buffer: Buffer, known: bool = True) -> None:
         assert isinstance(buffer, EmulatorBuffer), "checked by the copy"
         self._lib.emulator_host_wrote(buffer.address, buffer.nbytes, known)
+        self._last = None
 
     def _hangs(self) -> bool:
         """Whether nothing but computing has been done for long: a loop that does not even use memory."""

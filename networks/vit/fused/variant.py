@@ -10,7 +10,7 @@ from mini_dnn.ops.vit import VitShape
 from mini_dnn.plans.elements import BITS, THREADS
 from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
 
-LINEAR = "linear/v1_tiles"
+LINEAR = "linear/v2_ahead"
 ATTENTION = "attention/v11_odd_token"
 
 

@@ -222,7 +222,7 @@ void barrier_arrive_anywhere(void* address, Site site) {
 bool barrier_try_wait(void* address, unsigned parity, Site site) {
   Barrier& b = find_barrier(address, "mbarrier_try_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return check_waited(b), true;
+  if (is_complete(b, parity)) return check_waited(b), follow_wait(), true;
   yield();
   return false;
 }
@@ -231,11 +231,12 @@ void barrier_wait(void* address, unsigned parity, Site site) {
   count_event("mbarrier_wait", CALL, address, parity);
   Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return check_waited(b);
+  if (is_complete(b, parity)) return check_waited(b), follow_wait();
   Worker& w = *this_worker;
   w.current->wait = {"mbarrier_wait", site, 0};
   b.waiters.push_back({w.current, parity});
   wait_for_others(w);
+  follow_wait();
 }
 
 void bulk_load(void* shared, const void* global, unsigned bytes, void* barrier, Site site) {

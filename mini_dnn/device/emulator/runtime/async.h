@@ -147,6 +147,7 @@ void check_barrier_made(void* barrier, const void* call);
 void check_barrier_used(void* barrier, const char* what, const void* call);
 void check_arrived(Barrier& barrier);
 void check_waited(Barrier& barrier);  // for all phases that are complete
+void follow_wait();                   // this thread goes on: checked/ahead.cpp
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_product_started(Product& product);
@@ -164,6 +165,7 @@ inline void check_barrier_made(void*, const void*) {}
 inline void check_barrier_used(void*, const char*, const void*) {}
 inline void check_arrived(Barrier&) {}
 inline void check_waited(Barrier&) {}
+inline void follow_wait() {}
 inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
 inline void check_product_started(Product&) {}

@@ -65,5 +65,12 @@ void note_proxy_fence();
 inline void note_proxy_fence() {}
 #endif
 
+// The launches ahead have ended: checked/ahead.cpp.
+#ifdef EMULATOR_CHECKED
+void note_grid_wait();
+#else
+inline void note_grid_wait() {}
+#endif
+
 }  // namespace emulator
 #pragma GCC visibility pop

@@ -198,8 +198,8 @@ EMULATOR_ACCESS void bulk_wait() {
 }
 inline void fence_proxy_async() { note_proxy_fence(); }
 
-// Of no effect: launches run one after the other.
-inline void grid_wait() {}
+// Launches run one after the other. Checked mode looks at what a launch touches before it waits for those ahead of it.
+inline void grid_wait() { note_grid_wait(); }
 inline void grid_launch_dependents() {}
 
 }  // namespace emulator::ptx

@@ -39,10 +39,8 @@ EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], 
   product_start(d[0], a, {.b = b, .columns = n, .accumulate = accumulate}, site);
 }
 template <int columns, class Type, bool transposed_a, bool transposed_b>
-EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b,
-                                  bool accumulate, Site site = Site::current()) {
-  static_assert(columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256,
-                "the sizes that mini_dnn/ptx.cuh writes out");
+EMULATOR_ACCESS void product_of(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b, bool accumulate,
+                                Site site) {
   note_result(d);
   product_start(d[0], nullptr,
                 {.a = a,
@@ -53,6 +51,19 @@ EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long
                  .transposed_b = transposed_b,
                  .element = Type::is_half ? Element::half : Element::bfloat},
                 site);
+}
+template <int columns, class Type, bool transposed_a, bool transposed_b>
+EMULATOR_ACCESS void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b,
+                                  bool accumulate, Site site = Site::current()) {
+  static_assert(columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256,
+                "the sizes that mini_dnn/ptx.cuh writes out");
+  product_of<columns, Type, transposed_a, transposed_b>(d, a, b, accumulate, site);
+}
+template <int columns, class Type, bool transposed_a, bool transposed_b>
+EMULATOR_ACCESS void wgmma_narrow(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b,
+                                  bool accumulate, Site site = Site::current()) {
+  static_assert(columns == 16 || columns == 32, "the sizes that mini_dnn/ptx_narrow.cuh writes out");
+  product_of<columns, Type, transposed_a, transposed_b>(d, a, b, accumulate, site);
 }
 EMULATOR_ACCESS void wgmma_m64n120k16(float (&d)[15][4], unsigned long long a, unsigned long long b, bool accumulate,
                                       Site site = Site::current()) {

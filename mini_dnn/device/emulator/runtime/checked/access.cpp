@@ -180,10 +180,24 @@ void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
   report_race(r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
 }
 
+// Before the thread has waited for the launches ahead: what they have written, or read where this writes.
+void check_ahead(const Region& r, const Cell& cell, const Access& a) {
+  Check& c = the_check;
+  auto of_ahead = [&c](uint32_t epoch) { return epoch >= c.settled_epoch && epoch < c.launch_epoch; };
+  const bool written = of_ahead(cell.write_epoch);
+  if ((!written && !(a.write && of_ahead(cell.read_epoch))) || !is_ahead()) return;
+  c.pending = false;
+  note(FindingKind::race, r, a, {written});
+  c.finding.detail = Detail::ahead;
+  snprintf(c.finding.type, sizeof c.finding.type, "%s", kernel_of(written ? cell.write_epoch : cell.read_epoch));
+  stop(FailureKind::finding);
+}
+
 // A cell, or one byte of it.
 void visit(const Region& r, Cell& cell, const Access& a) {
   Check& c = the_check;
   const bool shared = r.memory == Memory::shared;
+  if (!shared && c.settled_epoch != c.launch_epoch) check_ahead(r, cell, a);
   const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER || r.sparse;
   if (!written && (!a.write || a.update) && (r.memory != Memory::symbol || r.forgotten)) {
     if (!shared) report(FindingKind::uninitialised, r, a);
@@ -325,7 +339,8 @@ void check_cells(const Region& r, const Access& access) {
   Access a = access;
   const bool reads = !a.write || a.update, shared = r.memory == Memory::shared;
   if (a.manner != Manner::plain && reads) note_poll(a);
-  if (a.update) c.steps++;  // it reads and writes
+  if (reads && (a.manner == Manner::is_volatile || a.update)) follow_wait();  // a use of an mbarrier is neither
+  if (a.update) c.steps++;                                                    // it reads and writes
   if (r.read_only && !a.write)
     for (size_t i = (a.address - r.start) >> r.shift; i <= (a.address + a.bytes - 1 - r.start) >> r.shift; i++)
       check_read_only(r, r.cells[i], a, Detail::read_only_pointer);

@@ -86,7 +86,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Check& c = the_check;
   if (write_epoch >= c.cluster_epoch)
     return write_epoch < c.ordered_epoch || (c.several && write_epoch < c.epoch && is_mine(write_epoch));
-  return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.launch_epoch;
+  return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.settled_epoch;
 }
 
 [[gnu::always_inline]] inline void check_access(const void* address, size_t bytes, bool write, Manner manner,
@@ -127,12 +127,12 @@ void note_plain_read(Cell& cell, uint64_t line);
 template <bool write>
 [[gnu::always_inline]] inline bool is_fine(const Check& c, bool shared, const Cell& cell) {
   if constexpr (write) {
-    const uint32_t last = shared ? c.ordered_epoch : c.launch_epoch;
+    const uint32_t last = shared ? c.ordered_epoch : c.settled_epoch;
     return cell.write_epoch < last && cell.read_epoch < last;
   }
   const uint32_t written = cell.write_epoch;
   if (written >= c.cluster_epoch) return written < c.ordered_epoch;
-  return !shared && written != NEVER && written < c.launch_epoch;
+  return !shared && written != NEVER && written < c.settled_epoch;
 }
 
 // Where most accesses are: in an array in which a look at its cells is enough. Else nullptr.

@@ -100,6 +100,7 @@ void check_cluster_started(Cluster& cluster) {
   Check& c = the_check;
   c.cluster_epoch = c.ordered_epoch = c.clock + 1;
   c.ranks.clear();
+  begin_ahead();
   the_blocks = {};
   for (unsigned i = 0; i < cluster.size; i++) {
     BlockCheck& b = block_check(i);
@@ -121,6 +122,7 @@ void check_turn_taken(Worker& w) {
 void check_cluster_barrier(bool releases) {
   Check& c = the_check;
   give_up_pending();
+  meet_wait_of_cluster();
   if (!c.many) {
     if (releases) begin_epoch(0);
     return;

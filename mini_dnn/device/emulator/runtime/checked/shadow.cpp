@@ -132,6 +132,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     c.owners.clear();
     c.ranks.clear();
     c.launch_epoch = ++c.clock;
+    begin_launch_order();
     c.fenced = c.mixed = false;
     forget_messages();
     forget_freed();
@@ -162,6 +163,7 @@ void check_block_started() {
     place_shared(c);
   }
   if (c.many) return;  // check_cluster_started
+  if (!c.mixed) begin_ahead();
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
@@ -172,6 +174,7 @@ void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
   order_block_met();
+  meet_wait(0, this_worker->total);
   begin_epoch(c.rank);
 }
 
@@ -190,6 +193,7 @@ void check_block_ended(Worker& w) {
 void check_warp_barrier(unsigned warp, unsigned mask) {
   the_check.warp_masks[warp] = mask;
   order_warp_met(warp);
+  meet_wait(warp * WARP, WARP);
   the_check.warp_epochs[warp] = new_epoch(the_check.rank);
   the_check.tokens[warp] = NO_TOKEN;
 }

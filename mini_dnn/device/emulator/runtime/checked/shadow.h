@@ -94,6 +94,7 @@ enum class Detail : int {
   not_allocated,  // and freed
   kept,           // of a function: its registers, or the place of its result
   no_function,    // is where a call leads
+  ahead,          // of the wait for earlier launches; `type` is the kernel of the one that it meets
 };
 struct Party {
   int write, atomic;
@@ -207,8 +208,9 @@ struct Check : BlockCheck {
   std::vector<Owner> owners;     // of the launch's epochs
   uint32_t clock = FIRST_EPOCH;  // the last epoch
   uint32_t last_token = 0;
-  uint32_t launch_epoch = 0;                          // the first one of the launch
-  uint32_t ordered_epoch = 0;                         // what is older comes before what any block does now
+  uint32_t launch_epoch = 0;   // the first one of the launch
+  uint32_t ordered_epoch = 0;  // what is older comes before what any block does now
+  uint32_t settled_epoch = 0;  // what earlier launches did before is over: launch_epoch, if no thread need wait
   bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
   bool mixed = false;                                 // or blocks of which one waits for another
   bool several = false;                               // either: what was done last need not be of this block
@@ -263,6 +265,15 @@ inline BlockCheck& block_check(unsigned rank) {
 inline uint64_t linear(const uint3& block) {
   return block.x + uint64_t(gridDim.x) * (block.y + uint64_t(gridDim.y) * block.z);
 }
+
+// checked/ahead.cpp
+void begin_launch_order();                       // of a launch that starts
+void begin_ahead();                              // of a block or cluster: it has not waited for the launches ahead
+bool is_ahead();                                 // this thread comes before a wait
+void follow_wait();                              // it may have met a thread that has waited
+void meet_wait(unsigned first, unsigned count);  // so many threads of this block have met
+void meet_wait_of_cluster();                     // all threads of its blocks have met
+const char* kernel_of(uint32_t epoch);           // whose launch that was, of those ahead
 
 // checked/heap.cpp
 struct Access;

@@ -1,0 +1,255 @@
+"""Chains of dependent matrix products in a CUDA graph: c of each is a of the next, as in a network.
+
+``python benchmarks/chains.py --impl gemm/cublas,gemm/v11 --chains 512x512,6304x768x3072 --out FILE.json``
+
+A chain ``MxW0xW1`` multiplies M rows by matrices ``(W0,W1)``, ``(W1,W0)``, ``(W0,W1)``, and so on, in
+halves. Each product has a b of its own, which is constant, and together they are more than the L2 cache. The
+first a is always the same, and alpha keeps the magnitude of the values. Candidates take turns as in
+``products.py``, on the same arrays, and have rows ``early`` as there. The first product is compared with
+float64, and the end of a chain whose kernels start early with that of the same kernels launched alike, bit
+for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from products import MODES, OPERATION, Candidate, Mode, Row, build_plans, late, take_turns
+
+from mini_dnn.device import Device, open_device
+from mini_dnn.device.base import Buffer
+from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.execute import Execution, compile_others
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import Planned, find
+
+MOVED = 100e6  # bytes of all b: twice an H100's L2
+FEWEST, MOST = 4, 2048  # products
+NOTE = "microseconds a product of a chain, turn by turn"
+
+Planning = Callable[[GemmShape], Planned]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Rows, and the widths between which products alternate."""
+
+    text: str
+    rows: int
+    widths: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Chain:
+        """A chain as it is written: ``6304x768x3072``."""
+        rows, *widths = map(int, text.split("x"))
+        return cls(text, rows, tuple(widths))
+
+    @property
+    def problems(self) -> list[GemmShape]:
+        """One for each pair of widths. A product of normal values keeps the mean of their logarithm."""
+        pairs = zip(self.widths, self.widths[1:] + self.widths[:1], strict=True)
+        return [
+            GemmShape(self.rows, n, k, "fp16", "fp16", alpha=math.exp(0.5 / k) / math.sqrt(k), constant="b")
+            for k, n in pairs
+        ]
+
+    @property
+    def layers(self) -> int:
+        """Products: whole rounds of all widths."""
+        each = sum(2 * p.n * p.k for p in self.problems)
+        rounds = min(max(FEWEST, math.ceil(MOVED / each)), MOST)
+        return rounds * len(self.widths)
+
+    @property
+    def flops(self) -> float:
+        """Of a product, in the mean."""
+        return statistics.fmean(p.flops for p in self.problems)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What all candidates compute with: the first a, every b, and two buffers for results in turn."""
+
+    first: Buffer
+    weights: list[Buffer]
+    results: tuple[Buffer, Buffer]
+
+    def of(self, layer: int) -> dict[str, Buffer]:
+        """The arrays of a product."""
+        a = self.results[(layer - 1) % 2] if layer else self.first
+        return {"a": a, "b": self.weights[layer], "c": self.results[layer % 2]}
+
+
+@contextmanager
+def memory(chain: Chain, device: Device) -> Iterator[Memory]:
+    """Fill a chain's arrays with normal values."""
+    rng = np.random.default_rng(0)
+    problems, layers = chain.problems, chain.layers
+    pool = rng.standard_normal(4 * max(p.n * p.k for p in problems), np.float32).astype(np.float16)
+    with ExitStack() as stack:
+
+        def buffer(name: str, *shape: int) -> Buffer:
+            found = device.empty(name, (1, *shape), np.dtype(np.float16), fill=False)
+            stack.callback(found.free)
+            return found
+
+        weights = []
+        for layer in range(layers):
+            p = problems[layer % len(problems)]
+            weights.append(buffer("b", p.k, p.n))
+            start = rng.integers(pool.size - p.n * p.k)
+            device.copy_in(weights[-1], pool[start : start + p.n * p.k].reshape(1, p.k, p.n))
+        first = buffer("a", chain.rows, chain.widths[0])
+        device.copy_in(
+            first, rng.standard_normal((1, chain.rows, chain.widths[0]), np.float32).astype(np.float16)
+        )
+        widest = max(chain.widths)
+        yield Memory(first, weights, (buffer("c", chain.rows, widest), buffer("c", chain.rows, widest)))
+
+
+@contextmanager
+def candidate(
+    name: str, chain: Chain, plans: Sequence[Planned], at: Memory, device: Device
+) -> Iterator[Candidate]:
+    """A graph of a whole chain."""
+    with ExitStack() as stack:
+        executions = []
+        for planned in plans:
+            others = compile_others(planned, device)
+            module = device.compile(planned.source, planned.defines)
+            execution = Execution(planned, module, device, others=others)
+            for key in "abc":
+                execution.buffers.pop(key).free()
+            stack.callback(free_scratch, execution)
+            executions.append(execution)
+
+        def work() -> None:
+            for layer in range(chain.layers):
+                execution = executions[layer % len(plans)]
+                execution.buffers.update(at.of(layer))
+                execution.kernels()
+
+        graph = device.capture(work)
+        stack.callback(graph.free)
+        yield Candidate(name, graph, chain.layers)
+
+
+def free_scratch(execution: Execution) -> None:
+    """Free what belongs to an execution, and not to the chain."""
+    for key in "abc":
+        execution.buffers.pop(key, None)
+    execution.free()
+
+
+def result(one: Candidate, chain: Chain, at: Memory, device: Device) -> np.ndarray:
+    """The last result of a chain, computed anew."""
+    for buffer in at.results:
+        device.fill(buffer)
+    one.graph.replay()
+    found = np.empty(at.results[0].shape, np.float16)
+    device.copy_out(at.results[(chain.layers - 1) % 2], found)
+    return found.reshape(-1)[: chain.rows * chain.widths[0]]
+
+
+def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Device) -> None:
+    """Say whether the first product agrees with float64."""
+    p = planned.problem
+    execution = Execution(planned, device.compile(planned.source, planned.defines), device)
+    for key, buffer in at.of(0).items():
+        execution.buffers.pop(key).free()
+        execution.buffers[key] = buffer
+    execution.kernels()
+    arrays = {key: np.empty(p.arrays[key].shape, np.float16) for key in "ab"}
+    for key, array in arrays.items():
+        device.copy_out(execution.buffers[key], array)
+    c = np.empty(at.results[0].shape, np.float16)
+    device.copy_out(at.results[0], c)
+    free_scratch(execution)
+    outputs = {"c": c.reshape(-1)[: p.m * p.n].reshape(1, p.m, p.n)}
+    found = verify(OPERATION, p, arrays, outputs, planned.precision)
+    print(f"  {name:34s} {'agrees' if found.ok else 'WRONG'}: {found}", flush=True)
+
+
+def measure(
+    chain: Chain, plannings: Mapping[str, Planning], modes: Sequence[Mode], device: Device
+) -> list[Row]:
+    """Rows of one chain: every candidate, alike and early, in every mode."""
+    print(f"{chain.text}: {chain.layers} products", flush=True)
+    plans: dict[str, list[Planned]] = {}
+    for name, planning in plannings.items():
+        early = [planning(p) for p in chain.problems]
+        alike = [late(planned) for planned in early]
+        plans |= {name: alike} | ({f"{name} early": early} if early != alike else {})
+    with ExitStack() as stack:
+        at = stack.enter_context(memory(chain, device))
+        candidates: list[Candidate] = []
+        ends: dict[str, np.ndarray] = {}
+        for name, of_chain in plans.items():
+            candidates.append(stack.enter_context(candidate(name, chain, of_chain, at, device)))
+            compare(name, chain, of_chain[0], at, device)
+            ends[name] = result(candidates[-1], chain, at, device)
+            if not np.isfinite(ends[name]).all():
+                print(f"  {name:34s} WRONG: the chain does not end with numbers", flush=True)
+            if not np.array_equal(ends[name], ends[name.removesuffix(" early")]):
+                print(f"  {name:34s} WRONG: the chain ends with other bits than alike", flush=True)
+        return [row for mode in modes for row in timed(chain, candidates, mode, device)]
+
+
+def timed(chain: Chain, candidates: Sequence[Candidate], mode: Mode, device: Device) -> list[Row]:
+    """Rows of one mode."""
+    found = take_turns(candidates, mode, device)
+    first = next(iter(found))
+    rows: list[Row] = []
+    for name, times in found.items():
+        median = statistics.median(times)
+        gain = statistics.median(found[first]) / median
+        rate = chain.flops / median * 1e-6
+        print(
+            f"  {mode.name:9s} {name:30s} {median:9.3f} us {rate:7.1f} TFLOP/s {gain:7.3f} x {first}",
+            flush=True,
+        )
+        about = {"chain": chain.text, "products": chain.layers, "variant": name, "mode": mode.name}
+        rows.append({**about, "us": times})
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
+    parser.add_argument("--chains", required=True, help="rows and widths, such as 512x512")
+    parser.add_argument("--modes", default="burst")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(words)
+    chains = [Chain.parse(text) for text in given.chains.split(",")]
+    modes = [MODES[name] for name in given.modes.split(",")]
+    rows: list[Row] = []
+    with closing(open_device("cuda")) as device:
+        planning = {name: plan_of(name, device) for name in given.impl.split(",")}
+        build_plans((one(p) for chain in chains for p in chain.problems for one in planning.values()), device)
+        for chain in chains:
+            rows += measure(chain, planning, modes, device)
+        if given.out:
+            about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
+            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def plan_of(name: str, device: Device) -> Planning:
+    """Plans of a variant on a device."""
+    return lambda problem: find(name).planned(problem, device.max_shared_bytes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+// Part of kernel.cu: the mbarriers of the ring of stages.
+
+// Each thread that loads initialises what it waits for in its first round, so that it can start at once.
+struct Ring {
+  ptx::mbarrier full_a[STAGES], full_b[STAGES], empty[STAGES];
+
+  __device__ __forceinline__ void init_a() {
+    for (int i = 0; i < STAGES; i++) {
+      ptx::mbarrier_init(full_a + i, 1);
+      ptx::mbarrier_init(empty + i, 4);  // the warps that multiply
+    }
+    ptx::fence_proxy_async();
+  }
+  __device__ __forceinline__ void init_b() {
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full_b + i, 1);
+    ptx::fence_proxy_async();
+  }
+};

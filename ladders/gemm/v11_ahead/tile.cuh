@@ -1,0 +1,61 @@
+// Part of kernel.cu: a tile of c, and what the warpgroup computes of it.
+
+struct Tile {
+  int row, column, entry;
+  // Tiles follow each other down a column of them, so that those that start together share columns of b.
+  __device__ __forceinline__ Tile(int m, int n) {
+    const int down = (m + ROWS - 1) / ROWS, across = (n + COLUMNS - 1) / COLUMNS;
+    entry = blockIdx.x / (down * across);
+    const int in_entry = blockIdx.x - entry * (down * across);
+    column = in_entry / down * COLUMNS, row = in_entry % down * ROWS;
+  }
+};
+
+// d (COLUMNS,ROWS) = or with `add` += a stage of b, transposed, times a stage of a, transposed.
+__device__ __forceinline__ void multiply_stage(float (&d)[GROUPS][4], const char* stage, bool add) {
+  const auto left = ptx::matrix_descriptor_128b(stage + A_BYTES, B_BYTES, 1024);
+  const auto right = ptx::matrix_descriptor_128b(stage, A_BYTES, 1024);
+  constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
+#pragma unroll
+  for (int j = 0; j < TILE_K / 16; j++) {
+    const auto left_16 = left + j * (next_left >> 4), right_16 = right + j * (next_right >> 4);
+    if constexpr (ROWS < 64)
+      ptx::wgmma_narrow<ROWS, Operand, !B_TURNED, false>(d, left_16, right_16, add || j > 0);
+    else
+      ptx::wgmma_m64k16<ROWS, Operand, !B_TURNED, false>(d, left_16, right_16, add || j > 0);
+  }
+}
+
+// The sums of a tile.
+__device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const char* stages, Ring& ring, int steps) {
+  Stage stage;
+  int before = 0;  // the stage of the previous step
+#pragma unroll 1
+  for (int step = 0; step < steps; step++, stage.next()) {
+    ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
+    ptx::mbarrier_wait(ring.full_a + stage.index, stage.parity);
+    ptx::wgmma_fence();
+    multiply_stage(d, stages + stage.index * STAGE_BYTES, step > 0);
+    ptx::wgmma_commit();
+    if constexpr (!WHOLE) {  // else no stage is used again
+      ptx::wgmma_wait<1>();  // the previous step is complete
+      if (step > 0 && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty + before);
+      before = stage.index;
+    }
+  }
+  ptx::wgmma_wait<0>(d);
+}
+
+// Stores sums to shared memory as ROWS rows of COLUMNS elements of c, with 128-byte swizzle.
+__device__ __forceinline__ void stage_rows(const float (&d)[GROUPS][4], float alpha, char* rows) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int i = 0; i < GROUPS; i += 2) {  // four matrices: twice 8 columns of 8 rows, and of the next 8 rows
+    const float *const x = d[i], *const y = d[i + 1];
+    const unsigned four[4] = {sums::pack<Out>(alpha * x[0], alpha * x[1]), sums::pack<Out>(alpha * x[2], alpha * x[3]),
+                              sums::pack<Out>(alpha * y[0], alpha * y[1]), sums::pack<Out>(alpha * y[2], alpha * y[3])};
+    const int row = 8 * (i + lane / 16) + lane % 8, part = warp * 2 + lane / 8 % 2;
+    ptx::stmatrix_trans(rows + row * 128 + (part ^ row % 8) * 16, four);
+  }
+  ptx::fence_proxy_async();
+}

@@ -1,0 +1,117 @@
+"""linear/v2_ahead: the tiles of linear/v1_tiles; weights are loaded before the previous kernel has ended."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from mini_dnn.ops.linear import LinearShape
+from mini_dnn.ops.linear_shape import ceil_groups
+from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
+
+OTHERS = "linear/v1_tiles"  # takes layers for which two blocks share lines of x
+UNIT = 8  # halves of 16 bytes that the copy engine moves at least
+STAGED_BYTES = 2048  # of a warp: 16 rows and 64 columns of y on their way out
+
+# One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory.
+BLOCKS = 132
+FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 64  # that a multiprocessor takes in from L2
+STORE_CLOCK = 12  # elements of y that are finished and leave a multiprocessor in a clock
+START_CLOCKS = 1500  # of a tile: until its first products, while nothing else runs
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of y, how many steps of k are on their way, and whether two blocks share lines of x."""
+
+    rows: int
+    columns: int
+    stages: int
+    share: int = 1
+
+    def clusters(self, p: LinearShape) -> int:
+        """Clusters, or blocks, that the problem gives work to."""
+        return ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns * self.share)
+
+    def clocks(self, p: LinearShape) -> float:
+        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
+        rounds = ceil_div(self.clusters(p), BLOCKS // self.share)
+        products = self.rows * self.columns * 64 / FMA_CLOCK
+        loads = (self.rows / self.share + self.columns) * 128 / BYTES_CLOCK
+        store = self.rows * self.columns / STORE_CLOCK
+        return rounds * (START_CLOCKS + ceil_div(p.k, 64) * max(products, loads) + store)
+
+
+TILES = (
+    Tile(192, 192, 4, share=2),
+    Tile(192, 192, 4),
+    Tile(128, 192, 5),
+    Tile(128, 128, 6),
+    Tile(64, 192, 6),
+    Tile(64, 128, 8),
+    Tile(64, 64, 8),
+)
+
+
+@cache
+def choose(p: LinearShape) -> Tile:
+    """The tile that the model finds fastest; the first of several."""
+    return min(TILES, key=lambda t: t.clocks(p))
+
+
+def refuses(p: LinearShape) -> str:
+    """What the copy engine moves."""
+    pitches = {"k": p.k, "ldx": p.x_pitch, "ldr": p.r_pitch if p.residual != "none" else 0}
+    pitches |= {"n": p.n} if p.out == "fp16" or p.residual != "none" else {}
+    odd = [f"{name} is {pitch}" for name, pitch in pitches.items() if pitch % UNIT]
+    if p.moments and p.out == "fp32":
+        return "moments are those of halves, and y is fp32; linear/v0 takes that"
+    return f"{', '.join(odd)}: no multiple of {UNIT}; linear/v0 takes that" if odd else ""
+
+
+def threads(tile: Tile) -> int:
+    """Of a block: warpgroups that multiply, and one that copies."""
+    return tile.rows // 64 * 128 + 128
+
+
+def defines(p: LinearShape) -> dict[str, int]:
+    """The tile, and what is done to sums."""
+    tile = choose(p)
+    return {
+        **{"ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages},
+        **{"THREADS": threads(tile), "NORM": p.norm, "GELU": p.act == "gelu", "MOMENTS": p.moments},
+        **{"RESIDUAL": p.residual != "none", "OUT_HALF": p.out == "fp16"},
+        "X_MOMENTS": ceil_div(ceil_groups(p.k), 4) if p.norm else 1,  # of a row, for each of four lanes
+    }
+
+
+def plan(p: LinearShape) -> list[Launch | Call]:
+    """A block for each tile, or as many as there is room for; or a call."""
+    tile = choose(p)
+    if tile.share > 1:
+        return [Call(OTHERS, p, {name: name for name in p.arrays})]
+    x = TensorMap("x", (tile.rows, 64), (p.m, p.k), (p.x_pitch,))
+    w = TensorMap("w", (tile.columns, 64), (p.n, p.k))
+    y = TensorMap("y", (16, 64), (p.m, p.n)) if p.out == "fp16" else w  # what is not used
+    x_moments = "x_moments" if p.norm else "bias"  # what is not read
+    residual = "x" if p.residual == "none" else "residual"
+    lines = p.T if p.residual == "shared" else p.m
+    arrays = ("bias", x_moments, residual, "y", "y_moments" if p.moments else "bias")
+    args = (x, w, y, *arrays, p.m, p.n, p.k, np.int64(p.r_pitch), lines)
+    tiles = tile.clusters(p)
+    blocks = ceil_div(tiles, ceil_div(tiles, BLOCKS))  # no more than rounds need
+    shared = tile.stages * (tile.rows + tile.columns) * 128 + tile.rows // 16 * STAGED_BYTES
+    return [Launch("linear", (blocks,), (threads(tile),), args, shared, early=True)]
+
+
+VARIANT = Variant(
+    op="linear",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="linear/v1_tiles",
+    precision="fp16",
+    min_arch=90,
+    idea="weights are loaded before the previous kernel has ended",
+)

@@ -1,0 +1,128 @@
+"""``gemm/v11_ahead``: its tiles, what it loads before its wait, and what it leaves to another rung."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mini_dnn.device import Device
+from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.execute import Execution
+from mini_dnn.running.runner import run
+from mini_dnn.running.verify import verify
+from mini_dnn.variant import Launch, find
+
+RUNG = find("gemm/v11_ahead")
+RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
+TILES: list[Any] = list(RULES["TILES"])
+MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
+PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
+    GemmShape(40, 72, 712, "fp16", "fp16"),
+    GemmShape(130, 136, 64, "bf16", "bf16", "nt", 2, 0.5),
+    GemmShape(5, 24, 24, "fp16", "bf16", "nn", 3, 1.0, 0.0, 32, 40, 48),
+    GemmShape(264, 200, 1096, "bf16", "fp16", "nt", constant="b"),
+]
+
+
+def agrees(problem: GemmShape, device: Device) -> bool:
+    """Whether the rung's results are right."""
+    arrays = RUNG.operation.inputs(problem, seed=1)
+    outputs = run(RUNG, problem, arrays, device).outputs
+    return verify(RUNG.operation, problem, arrays, outputs, RUNG.precision).ok
+
+
+def launch(problem: GemmShape) -> Launch:
+    """The one that a plan has."""
+    (step,) = RUNG.planned(problem, MOST_SHARED).steps
+    assert isinstance(step, Launch)
+    return step
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.text)
+def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert launch(problem).kernel == "gemm_ahead"
+    assert agrees(problem, device)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    of_block = launch(GemmShape(4096, 4096, 4096, "fp16", "fp16")).shared_bytes + 2 * 1024
+    assert tile.blocks * of_block <= 228 * 1024  # a part is the system's, and mbarriers have their place, too
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[3]], ids=lambda p: p.text)
+@pytest.mark.parametrize("tile", [TILES[0], TILES[-1]], ids=str)
+def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    assert agrees(problem, CheckedEmulator())
+
+
+SQUARE = GemmShape(64, 64, 64, "fp16", "fp16")
+
+
+def chained(constant: str, b: str, device: Device) -> np.ndarray:
+    """c of two products: the first one's c is a of the second, or its b."""
+    variant, problem = RUNG, replace(SQUARE, constant=constant)
+    plans = [find("gemm/v11_ahead").planned(p, MOST_SHARED) for p in (SQUARE, problem)]
+    executions = [Execution(p, device.compile(p.source, p.defines), device) for p in plans]
+    arrays = variant.operation.inputs(SQUARE, seed=0)
+    first, second = executions
+    for name, array in arrays.items():
+        device.copy_in(first.buffers[name], array)
+        device.copy_in(second.buffers[name], array)
+    device.synchronize()
+    kept = second.buffers[b]
+    second.buffers[b] = first.buffers["c"]
+    found = np.empty((1, 64, 64), np.float16)
+    try:
+        first.kernels()
+        second.kernels()
+        device.copy_out(second.buffers["c"], found)
+    finally:
+        second.buffers[b] = kept
+        for execution in executions:
+            execution.free()
+    return found
+
+
+@pytest.mark.parametrize(("constant", "b"), [("", "b"), ("", "a"), ("b", "a")])
+def test_what_a_chain_may_say(constant: str, b: str) -> None:
+    arrays = RUNG.operation.inputs(SQUARE, seed=0)
+    x, y = (arrays[name][0].astype(np.float64) for name in "ab")
+    expected = (x @ y) @ y if b == "a" else x @ (x @ y)
+    found = chained(constant, b, CheckedEmulator())
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=0.01 * np.abs(expected).max())
+
+
+def test_what_is_not_constant_is_found_by_checked_mode() -> None:
+    with pytest.raises(KernelError) as caught:
+        chained("b", "b", CheckedEmulator())
+    found = caught.value.finding
+    assert found.kind == "race"
+    assert found.what.startswith("gemm_ahead reads c[0, 0, 0]")
+    assert "which gemm_ahead writes, before ptx::grid_wait()" in found.what
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GemmShape(2048, 2048, 2048, "fp16", "fp16"),
+        GemmShape(512, 512, 512, "fp16", "fp32"),
+        GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
+        GemmShape(512, 512, 512, "fp16", "fp16", "tn"),
+        GemmShape(16, 4096, 1024, "fp16", "fp16"),
+        GemmShape(256, 256, 1024, "fp16", "fp16"),
+        GemmShape(512, 511, 512, "fp16", "fp16"),
+        GemmShape(1, 512, 512, "fp16", "fp16"),
+    ],
+    ids=lambda p: p.text,
+)
+def test_other_problems_are_left_to_v10(problem: GemmShape) -> None:
+    planned, v10 = (variant.planned(problem, MOST_SHARED) for variant in (RUNG, find("gemm/v10_small")))
+    assert [s.kernel for s in planned.launches] == [s.kernel for s in v10.launches]
+    assert planned.codes[-1].source.parent.name in ("v10_small", "v8_final")
