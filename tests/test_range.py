@@ -106,7 +106,7 @@ def cases() -> Iterator[Any]:
 
 
 def kept(variant: Variant, problem: Any) -> str:
-    """The precision whose promise counts: cuBLAS multiplies small halves on tensor cores, which lose digits."""
+    """The precision whose promise counts: cuBLAS multiplies halves as tensor cores do."""
     computes_in = variant.computes_in(problem)
     return computes_in if computes_in in PROMISES else variant.precision
 
