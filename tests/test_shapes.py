@@ -48,7 +48,7 @@ def test_exact_dtypes_are_converted(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64, np.complex64])
 def test_lossy_dtypes_are_refused(dtype: type) -> None:
-    with pytest.raises(ShapeError, match=r"which float32 cannot hold exactly; pass x.astype"):
+    with pytest.raises(ShapeError, match=r"which float32 cannot hold exactly; convert x to float32"):
         as_float32("x", np.ones((1, 1, 2, 2), dtype), "N,C,H,W")
 
 
