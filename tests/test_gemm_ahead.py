@@ -5,19 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import SM_90_BYTES, solved
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import run
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, find
 
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
-MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
     GemmShape(40, 72, 712, "fp16", "fp16"),
     GemmShape(130, 136, 64, "bf16", "bf16", "nt", 2, 0.5),
@@ -26,16 +24,9 @@ PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within til
 ]
 
 
-def agrees(problem: GemmShape, device: Device) -> bool:
-    """Whether the rung's results are right."""
-    arrays = RUNG.operation.inputs(problem, seed=1)
-    outputs = run(RUNG, problem, arrays, device).outputs
-    return verify(RUNG.operation, problem, arrays, outputs, RUNG.precision).ok
-
-
 def launch(problem: GemmShape) -> Launch:
     """The one that a plan has."""
-    (step,) = RUNG.planned(problem, MOST_SHARED).steps
+    (step,) = RUNG.planned(problem, SM_90_BYTES).steps
     assert isinstance(step, Launch)
     return step
 
@@ -45,7 +36,7 @@ def launch(problem: GemmShape) -> Launch:
 def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert launch(problem).kernel == "gemm_ahead"
-    assert agrees(problem, device)
+    assert solved(RUNG, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
@@ -59,7 +50,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
 @pytest.mark.parametrize("tile", [TILES[0], TILES[-1]], ids=str)
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert agrees(problem, CheckedEmulator())
+    assert solved(RUNG, problem, CheckedEmulator(), seed=1).ok
 
 
 SQUARE = GemmShape(64, 64, 64, "fp16", "fp16")
@@ -68,7 +59,7 @@ SQUARE = GemmShape(64, 64, 64, "fp16", "fp16")
 def chained(constant: str, b: str, device: Device) -> np.ndarray:
     """c of two products: the first one's c is a of the second, or its b."""
     variant, problem = RUNG, replace(SQUARE, constant=constant)
-    plans = [find("gemm/v11_ahead").planned(p, MOST_SHARED) for p in (SQUARE, problem)]
+    plans = [find("gemm/v11_ahead").planned(p, SM_90_BYTES) for p in (SQUARE, problem)]
     executions = [Execution(p, device.compile(p.source, p.defines), device) for p in plans]
     arrays = variant.operation.inputs(SQUARE, seed=0)
     first, second = executions
@@ -123,6 +114,6 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
     ids=lambda p: p.text,
 )
 def test_other_problems_are_left_to_v10(problem: GemmShape) -> None:
-    planned, v10 = (variant.planned(problem, MOST_SHARED) for variant in (RUNG, find("gemm/v10_small")))
+    planned, v10 = (variant.planned(problem, SM_90_BYTES) for variant in (RUNG, find("gemm/v10_small")))
     assert [s.kernel for s in planned.launches] == [s.kernel for s in v10.launches]
     assert planned.codes[-1].source.parent.name in ("v10_small", "v8_final")

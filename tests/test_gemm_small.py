@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from convolutions import SM_90_BYTES, kernels, solved
 
 from mini_dnn.checking.check import check
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.running.runner import run
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 RUNG = find("gemm/v10_small")
@@ -21,7 +20,6 @@ SMALL = [t for t in TILES if t.kind == RULES["SMALL"]]
 SHORT = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages == 1]
 DEEP = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages > 1]
 DEEP += [replace(DEEP[0], **fields) for fields in ({"parts": 1}, {"rows": 64, "parts": 2, "blocks": 3})]
-MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
     GemmShape(33, 50, 70, "fp16", "bf16", "nt", 2, 1.0, 0.0, 72, 72, 51),
@@ -49,24 +47,12 @@ COLUMNS = [  # of a matrix: whole or partial groups of eight, k in one block or 
 ]
 
 
-def agrees(problem: GemmShape, device: Device) -> bool:
-    """Whether the rung's results are right."""
-    arrays = RUNG.operation.inputs(problem, seed=1)
-    outputs = run(RUNG, problem, arrays, device).outputs
-    return verify(RUNG.operation, problem, arrays, outputs, RUNG.precision).ok
-
-
-def kernels(problem: GemmShape) -> list[str]:
-    """What a plan launches."""
-    return [step.kernel for step in RUNG.planned(problem, MOST_SHARED).steps]  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("tile", SMALL)
 @pytest.mark.parametrize("problem", ALIGNED, ids=lambda p: p.text)
 def test_small_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert kernels(problem) == ["gemm_small"]
-    assert agrees(problem, device)
+    assert kernels(RUNG, problem) == ["gemm_small"]
+    assert solved(RUNG, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize("tile", DEEP)
@@ -75,8 +61,8 @@ def test_lines_that_start_anywhere(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert kernels(problem) == ["gemm_anywhere", "add_parts"][: 1 + (tile.parts > 1)]
-    assert agrees(problem, device)
+    assert kernels(RUNG, problem) == ["gemm_anywhere", "add_parts"][: 1 + (tile.parts > 1)]
+    assert solved(RUNG, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize("tile", SHORT)
@@ -86,7 +72,7 @@ def test_short_sums(k: int, layout: str, tile: Any, device: Device, monkeypatch:
     if k > tile.depth:
         pytest.skip("a single stage is for a single step")
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert agrees(GemmShape(83, 161, k, "fp16", "fp16", layout), device)
+    assert solved(RUNG, GemmShape(83, 161, k, "fp16", "fp16", layout), device, seed=1).ok
 
 
 @pytest.mark.parametrize("blocks", [1, 132])
@@ -94,14 +80,14 @@ def test_short_sums(k: int, layout: str, tile: Any, device: Device, monkeypatch:
 def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: LONG)
     monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all of them
-    assert kernels(problem) == ["gemm_parts", "add_parts"]
-    assert agrees(problem, device)
+    assert kernels(RUNG, problem) == ["gemm_parts", "add_parts"]
+    assert solved(RUNG, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize("problem", COLUMNS, ids=lambda p: p.text)
 def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
-    assert kernels(problem) == ["sum_columns"]
-    assert agrees(problem, device)
+    assert kernels(RUNG, problem) == ["sum_columns"]
+    assert solved(RUNG, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize(
@@ -117,7 +103,7 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
-    assert agrees(problem, CheckedEmulator())
+    assert solved(RUNG, problem, CheckedEmulator(), seed=1).ok
 
 
 def test_columns_have_no_finding() -> None:
@@ -158,12 +144,12 @@ def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> N
     ids=lambda p: p.text,
 )
 def test_other_problems_are_left_to_v8(problem: GemmShape) -> None:
-    planned = RUNG.planned(problem, MOST_SHARED)
-    v8 = find("gemm/v8_final").planned(problem, MOST_SHARED)
+    planned = RUNG.planned(problem, SM_90_BYTES)
+    v8 = find("gemm/v8_final").planned(problem, SM_90_BYTES)
     assert [code.source for code in planned.codes] == [v8.source]
-    assert kernels(problem) == [step.kernel for step in v8.steps]  # type: ignore[union-attr]
+    assert kernels(RUNG, problem) == kernels(find("gemm/v8_final"), problem)
 
 
 def test_every_part_has_its_sums() -> None:
-    planned = RUNG.planned(GemmShape(512, 512, 8192, "fp16", "fp16"), MOST_SHARED)
+    planned = RUNG.planned(GemmShape(512, 512, 8192, "fp16", "fp16"), SM_90_BYTES)
     assert planned.scratch["partial"].shape == (1, 4, 512, 512)

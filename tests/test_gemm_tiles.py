@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
+from convolutions import kernels, solved
 from sampling import exhaustive_unless, sampled
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.ops import find as find_operation
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.running.runner import run
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 V8 = find("gemm/v8_final")
@@ -36,10 +34,7 @@ def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.Mo
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     if tile.split == 1:
         monkeypatch.setitem(RULES, "AT_ONCE", {tile.cluster: 1})
-    operation = find_operation("gemm")
-    arrays = operation.inputs(problem, seed=1)
-    found = run(V8, problem, arrays, device)
-    return verify(operation, problem, arrays, found.outputs, V8.precision).ok
+    return solved(V8, problem, device, seed=1).ok
 
 
 @pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=4, least=2))
@@ -88,18 +83,13 @@ def test_the_choice_suits_the_shape() -> None:
     assert chosen(3000, 9, 1500) == (64, 64, 1, 2, True)
 
 
-def kernels(problem: GemmShape) -> list[str]:
-    """What a plan launches."""
-    return [step.kernel for step in V8.planned(problem, 232448).steps]  # type: ignore[union-attr]
-
-
 def test_odd_operands_are_copied_in_one_launch_or_loaded_by_hand() -> None:
-    assert kernels(GemmShape(1000, 1001, 999, "fp16", "fp16")) == ["repitch", "gemm"]
-    assert kernels(GemmShape(1000, 1001, 1000, "fp16", "fp16")) == ["repitch", "gemm"]
-    assert kernels(GemmShape(100, 100, 100, "fp16", "fp16")) == ["gemm_by_hand"]
-    assert kernels(GemmShape(104, 104, 104, "fp16", "fp16")) == ["gemm"]
+    assert kernels(V8, GemmShape(1000, 1001, 999, "fp16", "fp16")) == ["repitch", "gemm"]
+    assert kernels(V8, GemmShape(1000, 1001, 1000, "fp16", "fp16")) == ["repitch", "gemm"]
+    assert kernels(V8, GemmShape(100, 100, 100, "fp16", "fp16")) == ["gemm_by_hand"]
+    assert kernels(V8, GemmShape(104, 104, 104, "fp16", "fp16")) == ["gemm"]
     far_apart = GemmShape(100, 100, 100, "fp16", "fp16", lda=(1 << 24) + 1)
-    assert kernels(far_apart) == ["repitch", "gemm"]
+    assert kernels(V8, far_apart) == ["repitch", "gemm"]
 
 
 @pytest.mark.parametrize(("rows", "n"), [(1, 193), (7, 1000), (32, 4096), (64, 8192), (3, 100_000)])
