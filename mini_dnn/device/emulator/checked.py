@@ -8,7 +8,6 @@ blocks one after the other, so a finding is the same in each run.
 from __future__ import annotations
 
 import ctypes
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,53 +20,21 @@ import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
-from mini_dnn.device.emulator.checked_interface import CFinding, CParty, CSharedArray, CTarget
-from mini_dnn.device.emulator.declarations import dynamic_name, read_only_and_not
+from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
+from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
+from mini_dnn.device.emulator.declarations import read_only_and_not
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp
-from mini_dnn.device.emulator.explain_async import explain_copy, explain_wait
-from mini_dnn.device.emulator.explain_cluster import explain_cluster
+from mini_dnn.device.emulator.explain_async import explain_wait
 from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
-from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
-from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
+from mini_dnn.device.emulator.symbols import Symbols, read_symbols, source_lines
+from mini_dnn.device.finding import CURES, Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 
-GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/shadow.h
-SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
 SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
-KINDS = {
-    1: "out-of-bounds",
-    2: "race",
-    3: "uninitialised",
-    4: "out-of-bounds",
-    5: "misaligned",
-    6: "out-of-bounds",
-    7: "uninitialised",
-    8: "out-of-bounds",
-    9: "out-of-bounds",
-    10: "fault",
-    20: "async",
-    21: "cluster",
-}
-
-DETAILS = (  # Detail in runtime/checked/shadow.h
-    "",
-    "same value",
-    "__ldg",
-    "const __restrict__",
-    "another thread",
-    "no variable",
-    "way back",
-    "after free",
-    "freed twice",
-    "not allocated",
-    "kept",
-    "no function",
-    "ahead",
-)
 
 
 class KernelError(LaunchError):
@@ -304,7 +271,7 @@ class CheckedEmulator(EmulatorDevice):
     def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
         kind = FailureKind(failure.kind)
         me = Party(None, tuple(failure.block), tuple(failure.thread))
-        text = self._with_places(failure.text.decode(errors="replace"), module)
+        text = with_places(failure.text.decode(errors="replace"), module.path)
         if kind == FailureKind.DEADLOCK:
             return KernelError(explain_wait(text, module.source, kernel, me))
         if kind == FailureKind.WARP:
@@ -323,69 +290,6 @@ class CheckedEmulator(EmulatorDevice):
             text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
             me = replace(me, place=Place.at(module.source, *own))
             return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
-        own, other = source_lines(module.path, [found.own.pc, found.other.pc])
-        fault = Fault(
-            kind=KINDS[found.kind],
-            kernel=kernel,
-            own=self._party(
-                found.own,
-                Place.at(module.source, *own)
-                or (Place.at(module.source, *other) if found.kind == UNSET else None),
-            ),
-            other=self._party(found.other, Place.at(module.source, *other)),
-            array=self._array(module, found),
-            offset=found.offset,
-            nbytes=found.bytes,
-            exited=found.exited,
-            detail="local" if found.kind == LOCAL else DETAILS[found.detail],
-            subscript=found.subscript if found.kind == SUBSCRIPT else None,
-            type=found.type.decode(errors="replace").strip("'"),
-            home=_unravel(found.block, self._launch[0]) if found.memory == SHARED else (),
-        )
-        return KernelError(explain_copy(fault) or explain_cluster(fault) or explain_fault(fault))
-
-    def _with_places(self, text: str, module: EmulatorModule) -> str:
-        """A text of the runtime with file and line for each ``@`` and address."""
-        found = re.findall(r"@([0-9a-f]+)", text)
-        places = dict(zip(found, source_lines(module.path, [int(pc, 16) for pc in found]), strict=True))
-        return re.sub(r"@([0-9a-f]+)", lambda m: f"({Path(places[m[1]][0]).name}:{places[m[1]][1]})", text)
-
-    def _party(self, party: CParty, place: Place | None) -> Party:
-        grid, block, _ = self._launch
-        thread = _unravel(party.thread, block)
-        return Party(
-            place,
-            _unravel(party.block, grid),
-            thread,
-            party.thread // WARP,
-            bool(party.write),
-            bool(party.atomic),
-        )
-
-    def _array(self, module: EmulatorModule, found: CFinding) -> Target:
-        """The array that a finding is about."""
-        if found.memory == GLOBAL:
-            buffer = self._memory.at(found.start)
-            assert buffer is not None, "it is watched for as long as it lives"
-            axes = self.axes.get(buffer.name, "")
-            return Target(buffer.name, "global", buffer.shape, buffer.dtype.itemsize, axes)
-        if found.memory == HEAP:
-            ((_, line),) = source_lines(module.path, [found.heap_pc])
-            unit = found.bytes if found.bytes in (1, 2, 4, 8) else 4
-            return Target("allocation", "heap", (found.heap_bytes // unit,), unit, line=line)
-        if found.memory not in (SYMBOL, SHARED):
-            return Target("", "", (), 1)
-        if found.memory == SHARED:
-            variable = self._symbols[module.path].shared[found.index]
-            name, nbytes = variable.name, variable.nbytes
-            if nbytes < 0:
-                name, nbytes = dynamic_name(module.source), self._launch[2]
-        else:
-            name, nbytes = self._variables[found.start]
-        shape, itemsize = declared(module.path, name, nbytes)
-        return Target(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
-
-
-def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y = ([*sizes, 1, 1])[:2]
-    return linear % x, linear // x % y, linear // (x * y)
+        symbols, buffer_at = self._symbols[module.path], self._memory.at
+        failed = FailedLaunch(module, kernel, symbols, *self._launch, buffer_at, self._variables, self.axes)
+        return KernelError(failed.finding(found))

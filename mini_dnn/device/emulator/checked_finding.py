@@ -1,0 +1,144 @@
+"""What the runtime of checked mode has found, as a finding with names, places and shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn.device.emulator.checked_interface import CFinding, CParty
+from mini_dnn.device.emulator.declarations import dynamic_name
+from mini_dnn.device.emulator.emulator import EmulatorModule
+from mini_dnn.device.emulator.explain_async import explain_copy
+from mini_dnn.device.emulator.explain_cluster import explain_cluster
+from mini_dnn.device.emulator.memory import EmulatorBuffer
+from mini_dnn.device.emulator.symbols import Symbols, declared, source_lines
+from mini_dnn.device.finding import Fault, Finding, Party, Place, Target, explain_fault
+
+GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/shadow.h
+SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
+KINDS = {
+    1: "out-of-bounds",
+    2: "race",
+    3: "uninitialised",
+    4: "out-of-bounds",
+    5: "misaligned",
+    6: "out-of-bounds",
+    7: "uninitialised",
+    8: "out-of-bounds",
+    9: "out-of-bounds",
+    10: "fault",
+    20: "async",
+    21: "cluster",
+}
+
+DETAILS = (  # Detail in runtime/checked/shadow.h
+    "",
+    "same value",
+    "__ldg",
+    "const __restrict__",
+    "another thread",
+    "no variable",
+    "way back",
+    "after free",
+    "freed twice",
+    "not allocated",
+    "kept",
+    "no function",
+    "ahead",
+)
+
+
+@dataclass(frozen=True)
+class FailedLaunch:
+    """A launch that the runtime has ended, and what its numbers and addresses mean.
+
+    Parameters
+    ----------
+    buffer_at
+        The buffer that lies at an address.
+    variables
+        Variables of kernel files by address: name and bytes.
+    axes
+        Letters of each buffer's axes.
+    """
+
+    module: EmulatorModule
+    kernel: str
+    symbols: Symbols
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+    buffer_at: Callable[[int], EmulatorBuffer | None]
+    variables: Mapping[int, tuple[str, int]]
+    axes: Mapping[str, str]
+
+    def finding(self, found: CFinding) -> Finding:
+        """The finding in words."""
+        own, other = source_lines(self.module.path, [found.own.pc, found.other.pc])
+        fault = Fault(
+            kind=KINDS[found.kind],
+            kernel=self.kernel,
+            own=self._party(
+                found.own,
+                Place.at(self.module.source, *own)
+                or (Place.at(self.module.source, *other) if found.kind == UNSET else None),
+            ),
+            other=self._party(found.other, Place.at(self.module.source, *other)),
+            array=self._array(found),
+            offset=found.offset,
+            nbytes=found.bytes,
+            exited=found.exited,
+            detail="local" if found.kind == LOCAL else DETAILS[found.detail],
+            subscript=found.subscript if found.kind == SUBSCRIPT else None,
+            type=found.type.decode(errors="replace").strip("'"),
+            home=_unravel(found.block, self.grid) if found.memory == SHARED else (),
+        )
+        return explain_copy(fault) or explain_cluster(fault) or explain_fault(fault)
+
+    def _party(self, party: CParty, place: Place | None) -> Party:
+        thread = _unravel(party.thread, self.block)
+        return Party(
+            place,
+            _unravel(party.block, self.grid),
+            thread,
+            party.thread // WARP,
+            bool(party.write),
+            bool(party.atomic),
+        )
+
+    def _array(self, found: CFinding) -> Target:
+        """The array that a finding is about."""
+        if found.memory == GLOBAL:
+            buffer = self.buffer_at(found.start)
+            assert buffer is not None, "it is watched for as long as it lives"
+            axes = self.axes.get(buffer.name, "")
+            return Target(buffer.name, "global", buffer.shape, buffer.dtype.itemsize, axes)
+        if found.memory == HEAP:
+            ((_, line),) = source_lines(self.module.path, [found.heap_pc])
+            unit = found.bytes if found.bytes in (1, 2, 4, 8) else 4
+            return Target("allocation", "heap", (found.heap_bytes // unit,), unit, line=line)
+        if found.memory not in (SYMBOL, SHARED):
+            return Target("", "", (), 1)
+        if found.memory == SHARED:
+            variable = self.symbols.shared[found.index]
+            name, nbytes = variable.name, variable.nbytes
+            if nbytes < 0:
+                name, nbytes = dynamic_name(self.module.source), self.shared_bytes
+        else:
+            name, nbytes = self.variables[found.start]
+        shape, itemsize = declared(self.module.path, name, nbytes)
+        return Target(name, "shared" if found.memory == SHARED else "constant or device", shape, itemsize)
+
+
+def with_places(text: str, library: Path) -> str:
+    """A text of the runtime with file and line for each ``@`` and address."""
+    found = re.findall(r"@([0-9a-f]+)", text)
+    places = dict(zip(found, source_lines(library, [int(pc, 16) for pc in found]), strict=True))
+    return re.sub(r"@([0-9a-f]+)", lambda m: f"({Path(places[m[1]][0]).name}:{places[m[1]][1]})", text)
+
+
+def _unravel(linear: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y = ([*sizes, 1, 1])[:2]
+    return linear % x, linear // x % y, linear // (x * y)
