@@ -19,13 +19,12 @@
 // Gain      over attention/v10_heads, which calls attention/v9_final at such lengths: 4 us of 77 at 577 tokens, because
 //           6 rounds of keys take the place of 7, and 19 us of 210 at 1,025 tokens, because a tile alone costs its
 //           multiprocessor three quarters of an item.
-// Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, and 385 or more tokens: 64 n + 1, where n is a
-//           multiple of three, or one more if splitting a tile makes the busiest block faster. Others:
-//           attention/v10_heads.
+// Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, 385 or more tokens: 64 n + 1, where n is a multiple
+//           of three, or one more if splitting a tile makes the busiest block faster. For others, it calls v10_heads.
 // Hazards   As attention/v9_final. A warpgroup takes its turn even if it has no block of a split tile left and the
 //           others have one. Results of a split tile pass through places of absent queries. The product with the odd
-//           key is a group of its own: in the same group as the first scores, its sums make the compiler serialise all
-//           products (ptxas reports C7511). mbarrier_try_wait may sleep: no early test uses it.
+//           key is a group of its own: beside the first scores, its sums make the compiler serialise all products
+//           (ptxas reports C7511). mbarrier_try_wait may sleep: no early test uses it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
 #include "turns.cuh"
