@@ -56,7 +56,7 @@ class Loaded:
 
     def __init__(self, variant: Variant, problem: Any) -> None:
         if variant.host is not None:
-            raise VariantError(f"{variant.name} runs on the host; take a variant with kernels")
+            raise VariantError(f"{variant.name} runs on the host; use a variant with kernels")
         gpu = cupy.cuda.Device()
         arch = int(gpu.compute_capability)
         if arch < variant.min_arch:
@@ -65,11 +65,13 @@ class Loaded:
         if not self.planned.fits(gpu.mem_info[0] + cupy.get_default_memory_pool().free_bytes(), True):
             raise DeviceError(
                 f"{variant.name} needs {self.planned.scratch_bytes / 1e6:.1f} MB of scratch memory for "
-                f"{problem}, or more blocks than a grid has; take a smaller batch"
+                f"{problem}, or more blocks than a grid can have; use a smaller batch"
             )
         for launch in self.planned.launches:
             if launch.cluster_sizes != ALONE:
-                raise VariantError(f"{variant.name} launches clusters of blocks, which CuPy has no words for")
+                raise VariantError(
+                    f"{variant.name} launches clusters, which CuPy does not support; use another one"
+                )
         own = Code(self.planned.source, tuple(self.planned.defines.items()))
         self._modules: dict[Code | None, Any] = {None: _module(own, arch)}
         self._modules |= {code: _module(code, arch) for code in self.planned.codes}
@@ -208,7 +210,7 @@ def _passed(arg: Any) -> Any:
 
 
 def _no_array(name: object) -> Any:
-    raise AssertionError(f"a scalar is no array: {name!r}")
+    raise AssertionError(f"expected an array, found the scalar {name!r}")
 
 
 def _part(named: Callable[[str], Any], images: Images) -> Any:
@@ -224,7 +226,7 @@ def _module(code: Code, arch: int) -> Any:
             write_atomically(path, cubin)
         except OSError as error:
             raise DeviceError(
-                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; make room "
-                "or set MINI_DNN_CACHE to another folder"
+                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; free "
+                "some space, or set MINI_DNN_CACHE to another folder"
             ) from error
     return cupy.RawModule(path=str(path))

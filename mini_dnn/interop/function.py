@@ -10,6 +10,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
+from mini_dnn.interop.document import document, signature
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
@@ -51,8 +52,7 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
-        more = f"\n\n{operation.notes}" if operation.notes else ""
-        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`.{more}"
+        self.__doc__, self.__signature__ = document(operation), signature(operation)
         self._signature = signature_of(operation)
         self._names = self._signature.arrays
         self._count = -1 if self._signature.many else len(self._names)
@@ -147,7 +147,7 @@ class Function:
             results = out if isinstance(out, tuple) else (out,)
         for name, value in options.items():
             if not isinstance(value, PLAIN):  # it may change, and would be the same object to a kept call
-                raise ShapeError(f"{name} is {describe(value)}; expected a number or a word of Python's")
+                raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
         return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
 
     def _prepare(
@@ -199,8 +199,8 @@ class Function:
         by_place = ("impl", "device")
         if len(given) > count + len(by_place):
             raise UsageError(
-                f"{self.__name__} takes {', '.join((*names, *by_place))} by place, and the rest by name; "
-                f"found {len(given)} by place"
+                f"{self.__name__} takes {', '.join((*names, *by_place))} as positional arguments, and all "
+                f"others as keyword arguments; found {len(given)} positional arguments"
             )
         for name, value in zip(by_place, given[count:], strict=False):
             options.setdefault(name, value)

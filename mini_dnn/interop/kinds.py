@@ -81,8 +81,8 @@ def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
             raise ShapeError(f"{name} is {describe(array)}; expected an array{more}")
     found = ", ".join(f"{name} is {describe(array)}" for name, array in zip(names, arrays, strict=True))
     raise ShapeError(
-        f"{found}: arrays of one call are of one library, and all on a GPU or all in host memory; convert "
-        "some of them"
+        f"{found}: the arrays of one call must be of one library, and all on a GPU or all in host memory; "
+        "convert some of them"
     )
 
 
@@ -98,7 +98,7 @@ def describe(value: Any) -> str:
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:
     """Raise, as arrays are not on one GPU."""
     found = ", ".join(f"{name} lies on GPU {gpu}" for name, gpu in zip(names, gpus, strict=True))
-    raise ShapeError(f"{found}: arrays of one call lie on one GPU; copy some of them there")
+    raise ShapeError(f"{found}: the arrays of one call must be on one GPU; copy some of them there")
 
 
 def name_of(names: Sequence[str], arrays: Sequence[Any], array: Any) -> str:

@@ -53,7 +53,7 @@ def problem_of(
         if (array.ctypes.data, array.dtype) not in places:
             expected = problem.arrays[name]
             raise ShapeError(
-                f"{name} is to be {expected.dtype} {expected.shape} for {problem}, and arrays on a GPU are "
+                f"{name} must be {expected.dtype} {expected.shape} for {problem}, and arrays on a GPU are "
                 f"not converted; found {_listed(names, metas)}. Convert {name} first"
             )
         which[name] = places.index((array.ctypes.data, array.dtype))
@@ -89,7 +89,7 @@ def _stand_in(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     try:
         return np.empty(shape, np.dtype(dtype))
     except TypeError as error:
-        raise ShapeError(f"{name} is {dtype}, a type that no operation here takes") from error
+        raise ShapeError(f"{name} is {dtype}, a type that no operation supports") from error
 
 
 def _listed(names: Sequence[str], metas: Sequence[Meta]) -> str:

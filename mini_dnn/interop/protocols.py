@@ -48,7 +48,8 @@ class Protocols:
         gpus = {view.device[1] for view in views}
         if len(gpus) > 1:
             raise ShapeError(
-                f"{', '.join(names)} lie on the GPUs {sorted(gpus)}; arrays of one call lie on one GPU"
+                f"{', '.join(names)} are on the GPUs {sorted(gpus)}; the arrays of one call must be on one "
+                "GPU"
             )
         metas = [meta for view in views for meta in (view.shape, view.dtype)]
         others = tuple(dict.fromkeys(other for other in streams if other != stream))
@@ -102,7 +103,7 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         """Its version 3: https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html."""
         if self.dtype.kind == "V":
-            raise AttributeError(f"{INTERFACE} has no word for {self.dtype.name}; take it by __dlpack__")
+            raise AttributeError(f"{INTERFACE} has no name for {self.dtype.name}; use __dlpack__")
         return {
             "version": 3,
             "shape": self.shape,
@@ -117,7 +118,7 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
         if asked.get("copy") or asked.get("dl_device") not in (None, self.__dlpack_device__()):
-            raise BufferError("a result of mini_dnn is not copied, nor moved to another device")
+            raise BufferError("a result of mini_dnn cannot be copied or moved to another device this way")
         device, own = self._site.device, self._site.stream
         consumer = dlpack.LEGACY_STREAM if stream is None else stream
         if consumer not in (-1, own):
@@ -146,10 +147,10 @@ def _interface(name: str, array: Any) -> Mapping[str, Any] | None:
     if found is None or (name == "out" and found["data"][1]):
         raise ShapeError(
             f"{name} is {describe(array)}, which is read-only; pass an array of CuPy, PyTorch or "
-            "Numba, or leave out= out"
+            "Numba, or omit out="
         )
     if found.get("mask") is not None:
-        raise ShapeError(f"{name} has a mask, which is not taken; pass the array without it")
+        raise ShapeError(f"{name} has a mask, which is not supported; pass the array without it")
     return found
 
 

@@ -88,7 +88,7 @@ class Layer:
     def _take_saved(self) -> Any:
         saved, self._saved = self._saved, None
         if saved is None:
-            raise MiniDnnError(f"{self!r}: backward() needs a forward(x, training=True) of its own before it")
+            raise MiniDnnError(f"{self!r}: backward() must follow a call of forward(x, training=True)")
         return saved
 
 

@@ -100,7 +100,7 @@ class Conv2d(Layer):
             padded = f" with its padding of {self.padding}" if self.padding else ""
             raise ShapeError(
                 f"the filter {R} x {S} is larger than the image {H} x {W}{padded}; a valid convolution needs "
-                "R <= H and S <= W: pad the image or take a smaller filter"
+                "R <= H and S <= W: pad the image or use a smaller filter"
             )
         return (N, M, P, Q)
 

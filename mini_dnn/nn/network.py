@@ -95,7 +95,8 @@ class Network:
         """
         if not np.issubdtype(x.dtype, np.floating):
             raise ShapeError(
-                f"a network takes floating-point input; found {x.dtype}. Next: datasets.to_float"
+                f"a network takes floating-point input; found {x.dtype}. Next: convert it with "
+                "datasets.to_float"
             )
         if x.shape[:1] == (0,):
             raise ShapeError(f"a network takes a batch of one or more; found {x.shape}")

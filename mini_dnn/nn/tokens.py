@@ -104,7 +104,7 @@ class Positions(Layer):
         self, tokens: int, width: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
     ) -> None:
         if width % 4:
-            raise ShapeError(f"positions of a width of {width}: take a multiple of 4")
+            raise ShapeError(f"positions need a width that is a multiple of 4; found {width}")
         self.class_token = Parameter.of((rng.standard_normal(width) * SPREAD).astype(dtype))
         self.position = Parameter.of(np.zeros((tokens, width), dtype))
         side = isqrt(tokens - 1)

@@ -186,7 +186,7 @@ class Trainer:
             self._rng.bit_generator.state = state["generator"]
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise WeightsError(
-                f"cannot use {path} as checkpoint: its state makes no sense ({error!r}). "
+                f"cannot use {path} as checkpoint: its state is not valid ({error!r}). "
                 "Next: train from the start without --resume"
             ) from error
         self.history = history
@@ -196,15 +196,15 @@ class Trainer:
     def _check_identity(self, path: Path, found: dict[str, str | int | float]) -> None:
         wanted = self._identity()
         if not isinstance(found, dict) or "epochs" not in found:
-            raise TypeError(f"no settings, but {found!r}")
+            raise TypeError(f"expected settings, found {found!r}")
         differing = [key for key in wanted if found.get(key) != wanted[key]]
         if differing:
             theirs, ours = (
                 ", ".join(f"{key}={which.get(key)}" for key in differing) for which in (found, wanted)
             )
             raise UsageError(
-                f"the checkpoint {path} is of a training with {theirs}; asked for was {ours}. "
-                "Next: ask for the same, or train from the start without --resume"
+                f"the checkpoint {path} belongs to a training with {theirs}; requested was {ours}. "
+                "Next: request the same, or train from the start without --resume"
             )
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -141,7 +141,7 @@ class MultiHeadAttention(Layer):
         self, width: int, heads: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
     ) -> None:
         if heads < 1 or width % heads:
-            raise ShapeError(f"{heads} heads cannot share a width of {width}: take a divisor of it")
+            raise ShapeError(f"{heads} heads cannot share a width of {width}: use a divisor of it")
         self.heads, self.head_width = heads, width // heads
         self.qkv = Linear(width, 3 * width, rng, dtype, gain=1)
         self.out = Linear(width, width, rng, dtype, gain=1)

@@ -34,7 +34,7 @@ PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
 TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
 _NEXT_STEP = {
     "weights": "give a file that 'run.py train' wrote; 'git checkout data' brings the shipped ones back",
-    "checkpoint": "give the file that the stopped training wrote, or train from the start without --resume",
+    "checkpoint": "name the file that the stopped training wrote, or train from the start without --resume",
 }
 
 Attributes = Mapping[str, str | int | float]
@@ -99,7 +99,7 @@ def load(path: Path, network: Network) -> WeightsInfo:
             description=str(attributes.get("description", "")),
         )
     except (KeyError, ValueError, OverflowError) as error:
-        raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
+        raise _error(path, "weights", f"an attribute is missing or not valid ({error})") from error
 
 
 def describe(path: Path) -> dict[str, str | int | float]:
@@ -122,7 +122,9 @@ def describe(path: Path) -> dict[str, str | int | float]:
         raise _damaged(path, "weights", error) from error
     if attributes.get("format") != FORMAT:
         raise _error(
-            path, "weights", "it does not say what it is; 'run.py weights convert' takes state dicts"
+            path,
+            "weights",
+            "its attribute 'format' is missing; 'run.py weights convert' converts state dicts",
         )
     return attributes | {"numbers": count}
 
@@ -253,7 +255,9 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
     pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
     for number, (one, other) in enumerate(pairs, 1):
         if one != other:
-            raise _error(path, kind, f"it is of another network: layer {number} is {one}; expected {other}")
+            raise _error(
+                path, kind, f"it belongs to another network: layer {number} is {one}; expected {other}"
+            )
 
 
 def _read(

@@ -188,6 +188,6 @@ def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
     if not np.can_cast(array.dtype, np.float32, "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which float32 cannot hold exactly; "
-            f"convert {name} to float32 if the loss is meant"
+            f"convert {name} to float32 if the loss is intended"
         )
     return np.ascontiguousarray(array, dtype=np.float32)

@@ -152,7 +152,7 @@ class Prepared:
             raise DeviceError(
                 f"{self.variant.name} needs {self._plan(unit).scratch_bytes / 1e6:.1f} MB for {unit} entries "
                 f"of the batch of {self.problem}, so that parts begin at multiples of {ALIGNMENT} bytes; the "
-                f"device has {free / 1e6:.1f} MB for that. Free memory, or take a variant that needs less"
+                f"device has {free / 1e6:.1f} MB for that. Free memory, or use a variant that needs less"
             )
         full, rest = divmod(batch, size)
         return [size] * full + [rest] * (rest > 0)

@@ -279,7 +279,7 @@ def _ends(problem: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
     inputs, outputs = problem.named("in"), problem.named("out")
     if len(inputs) != 1 or len(outputs) != 1:
         raise ShapeError(
-            f"{problem} has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}; what stays "
-            "on a device has one of each, and all else is weights"
+            f"{problem} has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}; a resident "
+            "variant has one of each, and all other arrays are weights"
         )
     return next(iter(inputs.items())), next(iter(outputs.items()))

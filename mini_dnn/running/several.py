@@ -100,7 +100,7 @@ def run_on_several(
     shares = problem.shares(len(gpus))
     if len(shares) < len(gpus):
         raise UsageError(
-            f"{problem} cannot be cut over {len(gpus)} GPUs, only over {len(shares)}: take fewer GPUs, or a "
+            f"{problem} cannot be divided among {len(gpus)} GPUs, only {len(shares)}: use fewer GPUs, or a "
             "larger problem"
         )
     outputs = empty_outputs(problem)

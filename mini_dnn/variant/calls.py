@@ -60,7 +60,7 @@ def without_calls(name: str, steps: Sequence[WrittenStep]) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, Call) or (isinstance(step, Gemm) and step.impl):
             word = type(step).__name__
-            raise VariantError(f"{name}: a {word} of setup has impl=; only one of plan may have it")
+            raise VariantError(f"{name}: a {word} of setup has impl=, but only steps of the plan may have it")
         found.append(step)
     return tuple(found)
 
@@ -83,7 +83,7 @@ def _check_constants(name: str, steps: Sequence[WrittenStep]) -> None:
                 raise VariantError(
                     f"{name}: in Call({step.impl!r}), {array} is constant, but {writers[of]} of the same "
                     f"plan writes its buffer '{of}', and the kernel may start before that has ended; "
-                    "leave out constant= in the problem, or write the buffer in setup"
+                    "omit constant= in the problem, or write the buffer in setup"
                 )
 
 
@@ -97,7 +97,7 @@ def _with_call(
     problem = call.problem
     inner = variant.planned(problem, max_shared_bytes)
     if inner.setup or inner.streams > 1 or not all(isinstance(s, Launch | Gemm) for s in inner.steps):
-        raise VariantError(f"{what}: its plan copies by itself, or has a setup or several streams")
+        raise VariantError(f"{what}: its plan has copies, a setup or several streams; expected launches only")
     own = {name: f"{word}_{len(planned.steps)}_{name}" for name in (*inner.arrays, *inner.views)}
     code = Code(inner.source, tuple(inner.defines.items()))
     views = {own[name]: (call.arrays[name], array) for name, array in problem.arrays.items()}
@@ -150,9 +150,9 @@ def _problem(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -
     """The variant's problem that the step is."""
     sizes = {field.name: getattr(step.product, field.name) for field in fields(step.product)}
     if not sizes.keys() <= set(variant.operation.fields):
-        raise VariantError(f"{what}: it computes {variant.op}, and no matrix product")
+        raise VariantError(f"{what}: it computes {variant.op}, which is not a matrix product")
     if step.beta:
-        raise VariantError(f"{what} has beta {step.beta:g}; it adds to no array, so leave beta out")
+        raise VariantError(f"{what} has beta {step.beta:g}; the product is added to no array, so omit beta")
     for name in (step.a, step.b, step.c):
         if name not in arrays:
             raise VariantError(f"{what} names a buffer '{name}'; expected one of {', '.join(arrays)}")

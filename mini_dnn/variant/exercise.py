@@ -76,7 +76,7 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
     for blank in found:
         if kernel.count(blank.code) != 1:
             raise VariantError(
-                f"{file}: '{blank.code}' stands {kernel.count(blank.code)} times in the kernel"
+                f"{file}: '{blank.code}' occurs {kernel.count(blank.code)} times in the kernel"
             )
     return found
 

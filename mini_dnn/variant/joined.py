@@ -56,7 +56,7 @@ def _argument(argument: Argument, planned: Planned) -> Argument:
     if prod(view.shape[1:]) != prod(array.shape[1:]):
         raise UsageError(
             f"{planned.name} calls a variant that launches a kernel for a part of an array {view.shape} in "
-            f"the buffer '{root}' {array.shape}; one program for both cannot do this. Take another variant"
+            f"the buffer '{root}' {array.shape}; one program for both cannot do this. Use another variant"
         )
     return replace(argument, buffer=root)
 

@@ -80,7 +80,7 @@ class Mpi(Engine):
         self.workers = _imported("mpi4py.MPI", "mpi").COMM_WORLD.Get_size() - 1
         if self.workers < 1 or "mpi4py.futures" not in sys.orig_argv:
             raise UsageError(
-                "--executor mpi runs as an MPI program of two ranks or more, of which the first gives out "
+                "--executor mpi runs as an MPI program of two ranks or more, of which the first distributes "
                 f"the work: mpiexec -n 3 python -m mpi4py.futures {' '.join(sys.argv)}"
             )
 

@@ -94,7 +94,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
             f"no profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"profile {file} is no TOML: {error}") from error
+        raise UsageError(f"profile {file} is not valid TOML: {error}") from error
     except UsageError as error:
         raise UsageError(f"profile {file} for --executor {executor}: {error}") from error
     return profile

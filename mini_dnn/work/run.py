@@ -125,7 +125,7 @@ class _Run:
             names.append(uuid4().hex[:12])
             chunk.write_chunk(self._folder, names[-1], self._work, self._shared, cut, self._engine.most_s)
         script = self._engine.write(self._folder, names)
-        words = f"it waits for `sbatch {script}`; give the same command after that job to take its result"
+        words = f"it waits for `sbatch {script}`; use the same command after that job to collect its result"
         self.found.failures |= {item.name: words for item in items}
 
     def _adopt(self) -> None:
@@ -256,7 +256,7 @@ class _Run:
         if not chunk.has_begun(self._folder, one.name):
             self._unbegun += 1
             if self._unbegun > MOST_DEATHS * (self._engine.workers + 1):
-                raise errors.DeviceError(f"workers end before they begin: {words}")
+                raise errors.DeviceError(f"workers end before they start an item: {words}")
         elif items:
             first = items[0]
             self._deaths[first.name] += 1
