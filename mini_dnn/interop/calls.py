@@ -83,9 +83,9 @@ CALLS = Calls()
 
 
 def release() -> None:
-    """Free what calls with arrays on a GPU keep for the next ones: scratch memory and compiled kernels.
+    """Free what calls with arrays on a GPU keep for further calls: scratch memory and compiled kernels.
 
-    It waits for the GPU, and frees what this thread's calls have. Graphs that were captured of such calls
-    must not be launched any more.
+    It waits for the GPU, and frees what calls of this thread have kept. Graphs that were captured from such
+    calls must not be launched afterwards.
     """
     CALLS.release()

@@ -33,25 +33,25 @@ MAPS = 256  # tensor maps that are kept
 
 
 class Loaded:
-    """A variant for one problem, on the GPU that is CuPy's current one.
+    """A variant that is compiled for one problem, on CuPy's current GPU.
 
-    All work goes to CuPy's current stream, and scratch memory comes from CuPy's pool. Kernels with variables,
-    such as filters in constant memory, share them with all that is loaded of the same variant and problem:
-    such calls belong on one stream.
+    All work goes to CuPy's current stream, and scratch memory comes from CuPy's pool. If kernels have
+    variables, such as filters in constant memory, all objects for the same variant and problem share them.
+    Make such calls on one stream.
 
     Parameters
     ----------
     variant
-        One with kernels.
+        A variant with kernels.
     problem
-        What it is compiled for.
+        The problem that it is compiled for.
 
     Raises
     ------
     VariantError
-        It runs on the host, refuses the problem, or launches in a way that CuPy has no words for.
+        The variant runs on the host, refuses the problem, or needs launches that CuPy does not support.
     DeviceError
-        There is no nvcc, the GPU is too old, or its memory too small.
+        There is no nvcc, the GPU is too old, or its memory is too small.
     """
 
     def __init__(self, variant: Variant, problem: Any) -> None:

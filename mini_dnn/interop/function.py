@@ -37,16 +37,15 @@ class Ready(NamedTuple):
 class Function:
     """An operation as a function of arrays.
 
-    NumPy's arrays, and whatever else lies in host memory, are copied to a device and back: see
-    `mini_dnn.running.compute.compute`. Arrays on a GPU are used where they lie, on the stream that their
-    library works on at the moment; nobody waits, and results are arrays of that library. What a call needs,
-    compiled kernels and scratch memory, is kept for the next one of the same kind: see
-    `mini_dnn.interop.calls`.
+    NumPy arrays, and other arrays in host memory, are copied to a device and back: see
+    `mini_dnn.running.compute.compute`. Arrays on a GPU are used in place, on the current stream of their
+    library. The call does not synchronise, and results are arrays of that library. Compiled kernels and
+    scratch memory are kept for further calls of the same kind: see `mini_dnn.interop.calls`.
 
     Parameters
     ----------
     operation
-        What it computes.
+        The operation. Its arguments are those of the function ``of``; see `mini_dnn.interop.document`.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -66,7 +65,7 @@ class Function:
         Parameters
         ----------
         given
-            The arrays, in the operation's order. After them, or by name:
+            The arrays, in the operation's order. After them, or as keyword arguments:
 
             impl
                 A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
@@ -75,13 +74,13 @@ class Function:
                 For arrays in host memory ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device. Arrays on
                 a GPU are computed there.
         options
-            What the arrays do not tell of the problem, such as ``pool=2``; arrays that may be left out; and
-            ``out``, an array for the result (a tuple where there are several). It is none of the others.
+            Fields of the problem that the arrays do not determine, such as ``pool=2``; optional arrays; and
+            ``out``, an array for the result (a tuple if there are several), which overlaps no other array.
 
         Returns
         -------
-        The output; a tuple where there are several. It is ``out`` if that is given. Where arrays are given
-        without the batch's axis, it has none.
+        The output, or a tuple if there are several. It is ``out`` if that is an array. If arrays are given
+        without the axis of the batch, it has none.
 
         Raises
         ------

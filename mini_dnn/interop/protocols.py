@@ -73,15 +73,16 @@ class Protocols:
 
 
 class DeviceArray:
-    """An array on a GPU that other libraries take as it is: it speaks both protocols.
+    """An array on a GPU that other libraries can use in place, through either of two protocols.
 
     Parameters
     ----------
     shape, dtype
-        Entries along each axis, and the name of NumPy's type. Nothing is written to it.
+        Entries along each axis, and the name of the NumPy type.
     site
-        Where it lies, and the stream that writes it. Who takes it by ``__dlpack__`` has a stream that waits
-        for that one; who takes it by ``__cuda_array_interface__`` is told it, and waits.
+        Its GPU, and the stream that writes it. A consumer that uses ``__dlpack__`` passes a stream, which
+        waits for that stream. A consumer that uses ``__cuda_array_interface__`` gets the stream, and has to
+        wait itself.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: str, site: Site) -> None:

@@ -94,28 +94,28 @@ class _Slot:
 
 
 class Resident:
-    """An operation on a device, its weights copied once.
+    """An operation on a device, whose weights are copied there once.
 
     Parameters
     ----------
     variant
-        What computes it. The operation has one input and one output beside its weights.
+        The variant that computes it. The operation must have weights, one input and one output.
     problem
-        Most entries of the batch at a time (fewer where the device's memory is small), and what they are.
+        The largest batch at a time, and its sizes. If the device has too little memory, batches are smaller.
     weights
-        Arrays of the role "weight" by name.
+        The arrays with the role "weight", by name.
     device
-        Where.
+        The device that computes.
     use_graph
-        Whether a batch is one replay of a graph; otherwise each copy and launch is given to the device by
-        itself, as when measuring what the graph saves.
+        Whether a batch is one replay of a graph. Otherwise, each copy and each launch is issued separately,
+        for example to measure the gain of the graph.
     slots
-        Batches under way at once, half of which may still be written on the host.
+        The number of batches in flight, half of which may still be written by the host.
 
     Raises
     ------
     ShapeError
-        The weights are of another problem.
+        The weights do not fit the problem.
     VariantError, DeviceError
         See `mini_dnn.errors`.
     """
@@ -157,17 +157,17 @@ class Resident:
     def serve(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """The outputs of each batch, in order; batch i + 1 is copied while i is computed.
 
-        Until all of them are there, nothing else is asked of this operation.
+        Nothing else may be computed with this object until all outputs have been returned.
 
         Parameters
         ----------
         batches
-            Each of the promised kind, with at most ``problem.batch`` entries.
+            Arrays like the input of ``problem``, with at most ``problem.batch`` entries each.
 
         Raises
         ------
         ShapeError
-            A batch is larger, or of another kind.
+            A batch is too large, or has another shape or type.
         """
         source = iter(batches)
 
@@ -178,22 +178,22 @@ class Resident:
         return self.serve_in_place(fill)
 
     def serve_in_place(self, fill: Fill, written: Written = lambda inputs: None) -> Served:
-        """Like `serve`, of inputs that come to pinned memory straight away: the host copies nothing.
+        """Like `serve`, for inputs that are written directly to pinned memory: the host copies nothing.
 
         Parameters
         ----------
         fill
-            Called when there is room for a batch, with a pinned array that the device reads from: it writes
-            entries to its front and returns how many, or 0 when no more come. There are as many such arrays
-            as slots, in turn; each still holds what was last written into it.
+            Called when there is room for a batch, with a pinned array that the device will read. It writes
+            entries to the front of the array and returns their number, or 0 at the end. There are as many
+            arrays as slots, which are used in turn, and each still has its earlier content.
         written
-            Called with each array before the device reads it, for a ``fill`` that only begins to write: other
-            threads may write a batch while this one waits for the device.
+            Called with each array before the device reads it, for a ``fill`` that returns before it has
+            written everything: other threads may write a batch while this one waits for the device.
 
         Raises
         ------
         ShapeError
-            ``fill`` returned more entries than the array has room for.
+            ``fill`` returned a number that exceeds the size of the array.
         """
         slots, more, most = cycle(self._slots), True, len(self._slots)
         filling: deque[tuple[_Slot, int]] = deque()
@@ -228,16 +228,16 @@ class Resident:
                 slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
-        """The outputs of one batch, as soon as they are there: see `serve`."""
+        """The outputs of one batch, as soon as they are complete: see `serve`."""
         slot = self._slots[0]
         slot.submit(self._put(batch, slot.inputs))
         slot.wait()
         return slot.result()
 
     def predict(self, inputs: np.ndarray, progress: Progress = lambda done: None) -> np.ndarray:
-        """The outputs of any number of entries, in as many batches as they need.
+        """The outputs for any number of entries, in as many batches as necessary.
 
-        ``progress`` is called after each batch with the entries done so far.
+        ``progress`` is called after each batch with the number of entries that are complete.
         """
         N = self.problem.batch
         parts: list[np.ndarray] = []
@@ -247,11 +247,11 @@ class Resident:
         return np.concatenate(parts)
 
     def time(self, timing: Timing) -> Timed:
-        """Time all kernels of a full batch; no samples without a clock."""
+        """Time all kernels of a full batch. On a device without a clock, there are no samples."""
         return time_op(self._slots[0].execution.kernels, self._device, timing)
 
     def close(self) -> None:
-        """Free what lies on the device."""
+        """Free the memory on the device."""
         for slot in self._slots:
             slot.free()
 

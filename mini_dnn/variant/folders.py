@@ -39,15 +39,15 @@ MOVED = {  # modules that variant.py files of before import, and where they are 
 
 
 def names(op: str | None = None) -> list[str]:
-    """Names of the repository's variants, in the order of the course; of one operation, or of all.
+    """Names of the repository's variants in the order of the course, for one operation or for all.
 
-    A variant that cannot be loaded is of no operation.
+    A variant that cannot be loaded belongs to no operation.
     """
     return _names(PLACES, op)
 
 
 def mine(op: str | None = None) -> list[str]:
-    """Names of the user's own variants, under ``mine/``; of one operation, or of all."""
+    """Names of the user's own variants in ``mine/``, for one operation or for all."""
     return _names((f"{MINE}/*", f"{MINE}/*/*"), op)
 
 
@@ -80,9 +80,9 @@ def climbed(parents: Mapping[str, str | None]) -> list[str]:
 
 
 def default_of(op: str, wanted: str) -> str:
-    """The variant that is taken where none is named; in a copy that lacks it, the last one of its ladder.
+    """The variant that is used if none is named. In a copy that lacks it, it is the last one of its ladder.
 
-    Where none is wanted, it is none.
+    If the operation has no default, the result is empty.
     """
     if not wanted or _is_here(SHORT_NAMES.get(wanted, wanted)):
         return wanted
@@ -91,7 +91,7 @@ def default_of(op: str, wanted: str) -> str:
 
 
 def preferred(operation: Operation) -> Iterator[Variant]:
-    """Those of the operation's preferred variants that are there, the best first."""
+    """The operation's preferred variants that exist in this copy, the best first."""
     return (find(name) for name in operation.preferred if _is_here(name))
 
 
@@ -112,9 +112,9 @@ def operation_of(name: str) -> str:
 
 
 def own(name: str) -> Variant | None:
-    """The repository's own variant of that full name; None if there is none.
+    """The repository's variant with this full name; None if there is none.
 
-    No file elsewhere is looked at, so that a name from a file that somebody sent runs no code of theirs.
+    Only files of the repository are loaded, so that a name in a file from elsewhere cannot run other code.
 
     Raises
     ------
@@ -125,12 +125,12 @@ def own(name: str) -> Variant | None:
 
 
 def find(name: str | Path) -> Variant:
-    """Load the variant of that name, or the one in the folder that ``name`` is a path to.
+    """Load the variant with this name, or the one in the folder with this path.
 
     Raises
     ------
     VariantError
-        There is none of that name, or its ``variant.py`` is broken; the message names the line.
+        There is no such variant, or its ``variant.py`` is broken; the message names the line.
     """
     return _load(folder_of(name))
 

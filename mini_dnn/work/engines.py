@@ -91,7 +91,7 @@ class Mpi(Engine):
 
 
 def find_engine(name: str, profile: Profile, workers: int = 1) -> Engine:
-    """The engine of that name; ``workers`` are processes of this machine.
+    """The engine of that name. ``workers`` is the number of processes on this machine.
 
     Raises
     ------

@@ -48,7 +48,7 @@ MIN_MINUTES = 3  # submitit warns a job 90 s before its end
 
 @dataclass(frozen=True)
 class Profile:
-    """What a worker gets. An empty text, or 0, leaves the choice to the engine."""
+    """The resources of a worker. An empty text, or 0, leaves the choice to the engine."""
 
     item_seconds: float | None = None
     workers: int = 0
@@ -72,7 +72,7 @@ class Profile:
 
 
 def read_profile(file: Path | None, executor: str) -> Profile:
-    """Read a profile for an executor; without a file, the one that sets nothing.
+    """Read a profile for an executor. Without a file, it is an empty profile.
 
     Raises
     ------

@@ -29,7 +29,7 @@ Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and w
 
 @dataclass
 class Found:
-    """What a run found: a result or a failure of each item, by name."""
+    """The outcome of a run: a result or a failure for each item, by name."""
 
     results: dict[str, Record] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -52,22 +52,23 @@ def run_items(
     Parameters
     ----------
     folder
-        For descriptions of chunks, and logs. Every worker must see it. Made if need be.
+        The folder for descriptions of chunks, and for logs. All workers must be able to access it. It is
+        created if it does not exist.
     heard
-        Called once for each result, as soon as it is there.
+        Called once for each result, as soon as it is complete.
 
     Returns
     -------
     Found
-        Failures are errors of the function, and items whose workers died again and again. The next run tries
-        them again.
+        Failures are errors of the function, and items whose workers died repeatedly. The next run tries them
+        again.
 
     Raises
     ------
     UsageError
         The engine cannot be used here, or another run uses the folder.
     MiniDnnError
-        What the set-up of the function raises: nothing can be computed.
+        The set-up of the function failed, so nothing can be computed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock", f"another run is using {folder}; wait for it, or end it"):
