@@ -86,14 +86,15 @@ class PatchEmbedding(Layer):
 
 
 class Positions(Layer):
-    """Puts the class token before the others, and adds a learned position to each.
+    """Prepends the class token, and adds a learned position to each token.
 
-    Patches of a square image start with sines and cosines of their rows and columns, others with 0.
+    The positions of patches of a square image are initialised with sines and cosines of rows and columns, and
+    other positions with 0.
 
     Parameters
     ----------
     tokens
-        How many come out, with the class token.
+        The number of tokens in the output, including the class token.
     width
         Length of a token.
     rng, dtype
@@ -154,7 +155,7 @@ def _waves(side: int, width: int) -> np.ndarray:
 
 
 class ClassToken(Layer):
-    """Takes the first token of each image, and leaves the others."""
+    """Selects the first token of each image."""
 
     def __repr__(self) -> str:
         return "ClassToken"

@@ -42,7 +42,7 @@ Attributes = Mapping[str, str | int | float]
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """What a weights file says about itself."""
+    """The attributes of a weights file."""
 
     dataset: str  # "fashion-mnist" or "synthetic"
     accuracies: Mapping[int, float]  # on the first n test images, for n of `TEST_COUNTS` that there were
@@ -76,7 +76,7 @@ def save(path: Path, network: Network, info: WeightsInfo) -> None:
 
 
 def load(path: Path, network: Network) -> WeightsInfo:
-    """Fill a network's parameters from a file; nothing is changed unless all of the file is good.
+    """Fill a network's parameters from a file. If a part of the file is not valid, nothing is changed.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def load(path: Path, network: Network) -> WeightsInfo:
 
 
 def describe(path: Path) -> dict[str, str | int | float]:
-    """What a file says about itself, without reading its arrays, and how many numbers these are.
+    """The attributes of a file and the number of its array elements, without reading the arrays.
 
     Raises
     ------
     WeightsError
-        The file is missing or damaged, or says nothing.
+        The file is missing or damaged, or has no attributes.
     """
     try:
         with stores.opened(path) as store:
@@ -172,7 +172,7 @@ def write_arrays(
 
 
 def check_room(path: Path, kind: str, nbytes: int) -> None:
-    """Make sure, before the work that a file is to hold, that a file of so many bytes can be written there.
+    """Check that a file of so many bytes can be written, before its content is computed.
 
     Raises
     ------
@@ -196,12 +196,12 @@ def read_arrays(
 ) -> dict[str, str | int | float]:
     """Fill the arrays ``into`` from a file that `write_arrays` made, and return its attributes.
 
-    Nothing is filled unless every array and the checksum are good.
+    Nothing is filled unless every array and the checksum are valid.
 
     Raises
     ------
     WeightsError
-        The file is missing, damaged, of another kind or of another network.
+        The file is missing, damaged, of another kind, or for another network.
     """
     try:
         _check_size(path, kind, into)

@@ -30,7 +30,7 @@ Progress = Callable[[int], None]  # entries of the batch done so far
 
 @dataclass(frozen=True)
 class Result:
-    """What one problem gave, and how long it took."""
+    """The outputs and times of one problem."""
 
     outputs: Arrays
     op_ms: float | None  # the launches alone: median of the timed runs; None where none was timed
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def op_samples_ms(self) -> tuple[float, ...]:
-        """One a timed run; empty for a batch in several parts."""
+        """One for each timed run; empty for a batch in several parts."""
         return self.timed.samples_ms if self.steps == 1 else ()
 
 
@@ -69,9 +69,9 @@ def run(
     device
         Not used by a variant that runs on the host.
     timing
-        How the launches are timed; without a clock on the device there is no op time.
+        How the launches are timed. If the device has no clock, there is no op time.
     most
-        Split the batch into parts of at most so many entries, even where more would fit.
+        Split the batch into parts of at most so many entries, even if more would fit.
     progress
         Called after each part.
 
@@ -109,7 +109,7 @@ def run_plans(
     Parameters
     ----------
     plan
-        Gives the plan for so many entries of the batch.
+        Returns the plan for so many entries of the batch.
     problem, arrays, device, timing, most, progress
         As those of `run`.
     """
@@ -153,7 +153,7 @@ def run_planned(
     module
         The compiled kernels; compiled here if None.
     outputs
-        Where the results go, C-contiguous; new arrays if None.
+        C-contiguous arrays for the results; new arrays if None.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
     Raises
     ------
     DeviceError
-        It cannot; the message says what it would take.
+        It cannot; the message says what is needed.
     """
     if isinstance(variant, Variant) and variant.host is not None:
         return

@@ -29,14 +29,14 @@ def verify(
     entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare outputs with float64; `Comparison.how` says so where it is not all of them.
+    """Compare outputs with float64; if not all elements are compared, `Comparison.how` says so.
 
     Parameters
     ----------
     arrays, outputs
-        What was given, and the results that are to be checked, by name.
+        The inputs, and the results to be checked, by name.
     precision
-        What the variant claims: see `Operation.bound`.
+        The precision of the variant: see `Operation.bound`.
     entries
         Compare only so many entries of the batch, half of them from each end; all if None.
     progress
@@ -82,7 +82,7 @@ def compare_entries(
 def explained(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, found: Comparison
 ) -> str:
-    """The mistake that gives such a wrong result, as ``": this is what one gets when ..."``; or nothing.
+    """The mistake that causes such a result, as ``": this is what one gets when ..."``; or an empty text.
 
     Parameters
     ----------
