@@ -207,7 +207,7 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
         (
             ["show", "in.safetensors"],
-            "its attribute 'format' is missing; 'run.py weights convert' converts state dicts",
+            "it has no 'format'; 'run.py weights convert' converts state dicts",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_a_description_of_another_network_is_refused(source: Path) -> None:
     file = source.parent / "out.h5"
     network, info = MODELS["resnet18"].read(file)
     with pytest.raises(
-        WeightsError, match=r"it belongs to another network: layer 14 is fc Linear\(8 -> 5\); expected fc"
+        WeightsError, match=r"it is for another network: layer 14 is fc Linear\(8 -> 5\); expected fc"
     ):
         load(
             file, resnet.build(ResNetSizes(32, 3, "small", (4, 4, 6, 8), classes=6), np.random.default_rng(0))

@@ -172,7 +172,7 @@ def _sizes(path: Path, network: str, found: Mapping[str, Described], image: int 
         stages = " + ".join(map(str, sizes.blocks))
         raise _error(
             path,
-            f"it belongs to another network: it has {stages} blocks in its stages, and {network} has "
+            f"it is for another network: it has {stages} blocks in its stages, and {network} has "
             f"{' + '.join(map(str, wanted))}{f'; it fits --network {fits[0]}' if fits else ''}",
         )
     return sizes

@@ -121,11 +121,7 @@ def describe(path: Path) -> dict[str, str | int | float]:
     except stores.DAMAGED as error:
         raise _damaged(path, "weights", error) from error
     if attributes.get("format") != FORMAT:
-        raise _error(
-            path,
-            "weights",
-            "its attribute 'format' is missing; 'run.py weights convert' converts state dicts",
-        )
+        raise _error(path, "weights", "it has no 'format'; 'run.py weights convert' converts state dicts")
     return attributes | {"numbers": count}
 
 
@@ -255,9 +251,7 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
     pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
     for number, (one, other) in enumerate(pairs, 1):
         if one != other:
-            raise _error(
-                path, kind, f"it belongs to another network: layer {number} is {one}; expected {other}"
-            )
+            raise _error(path, kind, f"it is for another network: layer {number} is {one}; expected {other}")
 
 
 def _read(
