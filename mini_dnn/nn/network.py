@@ -80,7 +80,7 @@ class Network:
                 layer.multiply = partial(_named, multiply, name)
 
     def attend_with(self, attend: NamedAttend) -> None:
-        """Let ``attend(qkv, scale, name)`` compute each layer's attention from now on, outside of training."""
+        """Let ``attend(qkv, scale, name)`` compute each layer's attention from now on, except in training."""
         for name, layer in walk(self.layers):
             if isinstance(layer, MultiHeadAttention):
                 layer.attend = partial(_named, attend, name)
