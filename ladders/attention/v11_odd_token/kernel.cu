@@ -81,8 +81,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto arrive = [&](ptx::mbarrier* barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
-  Place ahead = ring;  // of the next block
-  bool come = false;   // it, as far as is known
+  Place ahead = ring;  // the next block
+  bool come = false;   // whether an early test found that it has come
   auto ask_block = [&]() {
     ahead = ring;
     ahead.next();
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::mbarrier_arrive(barriers.q_empty + stored);
     }
   };
-  int tiles;  // of the current item. If it is 1, all warpgroups have that tile, and every third block of keys
+  int tiles;  // of the current item; a single tile is shared: each warpgroup has every third block of keys
   auto split = [&]() { return SPLIT && tiles == 1; };
   auto tile_at = [&](int stage) { return stage * QUERIES_BYTES + (split() ? 0 : group * 8192); };
   int next_tiles;  // of the next item
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     at.next();
     look(at);
   };
-  auto skip = [&](int count) {  // blocks of keys that are for other warpgroups
+  auto skip = [&](int count) {  // releases blocks of keys that other warpgroups process
     if (count > 0) come = false;
     for (; count > 0; count--, ring.next()) {
       ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     rows.go_on<keys.count>(scale, [&] { turn.ask(); });
   };
 
-  Item item;  // that is finished, of one lane
+  Item item;  // the item that is finished; only lane 0 reads it
   // The last values of an item, together with the first scores of the next one.
   auto finish = [&](auto keys, int after) {
     const Place before = ring;
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     arrive(barriers.empty + before.stage);
   };
 
-  // Adds up the results of a tile that was split, from one warpgroup to the next. They go through places of queries.
+  // Adds up the results of a split tile, from one warpgroup to the next. They pass through places of queries.
   auto merge = [&](int stage) {
     float4* const state = reinterpret_cast<float4*>(queries + stage * QUERIES_BYTES + 8192) + threadIdx.x % 128;
     float4* const end = ends[stage] + threadIdx.x % 128;
@@ -221,8 +221,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool shorter = LAST != BLOCK && after == 0;
     for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
     if (shorter) round(Keys<LAST>(), true);
-    if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
-      if (own == 1) look_ahead();                   // there was no round
+    if (was_split && own * GROUP_COUNT < blocks) {  // other warpgroups have one more block
+      if (own == 1) look_ahead();                   // there was no round that did it
       turn.wait();
       turn.pass();
     }
