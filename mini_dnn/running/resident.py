@@ -1,8 +1,7 @@
-"""An operation with weights, such as a whole network, that stays on a device: inputs in, outputs out.
+"""An operation with weights, such as a whole network, that stays on a device.
 
-Weights are copied once. All that a batch takes, its copies and kernels, is recorded when the operation is
-opened, and replayed as one for each batch. Batches that follow each other overlap: while one is computed, the
-next one is copied in (`Resident.serve`).
+Weights are copied once. The copies and kernels of a batch are recorded once, as a graph that is replayed for
+each batch. Consecutive batches overlap: while one is computed, the next one is copied (`Resident.serve`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,19 @@ from mini_dnn.running.runner import Progress, check_runnable
 from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 
-SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
+SLOTS = (
+    4  # batches in flight: being copied, computed, waiting with its last kernel for room, read by the host
+)
 
-Fill = Callable[[np.ndarray], int]  # writes entries to the front of an array; how many, 0 for no more
+Fill = Callable[
+    [np.ndarray], int
+]  # writes entries to the front of an array and returns their number; 0 at the end
 Served = Generator[np.ndarray, None, None]
-Written = Callable[[np.ndarray], None]  # waits until all that was begun to be written into an array is there
+Written = Callable[[np.ndarray], None]  # waits until everything has been written to an array
 
 
 class _Slot:
-    """One batch under way: streams, buffers on the device, and pinned arrays on the host."""
+    """One batch in flight: streams, buffers on the device, and pinned arrays on the host."""
 
     def __init__(
         self, planned: Planned, device: Device, weights: Arrays, stream: int, use_graph: bool
@@ -46,7 +49,7 @@ class _Slot:
         for name, value in weights.items():
             device.copy_in(self.execution.buffers[name], value, stream)
         self.execution.set_up()
-        # one entry is on the GPU sooner when its kernels fetch it than when a copy engine brings it
+        # for one entry, loads by its kernels are faster than a copy
         alone = planned.problem.batch == 1
         host_array = self._shared if alone else lambda name, array: device.pinned(array.shape, array.dtype)
         self.inputs, self._outputs = host_array(self._in, given), host_array(self._out, found)
@@ -56,14 +59,14 @@ class _Slot:
         self._graph = device.capture(self._work, stream) if use_graph else None
 
     def _shared(self, name: str, array: Any) -> np.ndarray:
-        """A buffer itself, which comes to lie in host memory."""
+        """Move a buffer to host memory that the device can access."""
         buffers = self.execution.buffers
         buffers[name].free()
         buffers[name], found = self._device.shared(name, array.shape, array.dtype)
         return found
 
     def submit(self, count: int) -> None:
-        """Give the device the first ``count`` of `inputs`; what lies behind them is computed and not read."""
+        """Issue the first ``count`` entries of `inputs`. The others are also computed, but not read."""
         self._count = count
         if self._graph:
             self._graph.replay()
@@ -75,18 +78,18 @@ class _Slot:
         self._device.synchronize(self._stream)
 
     def result(self) -> np.ndarray:
-        """The outputs of the batch, which is done."""
+        """The outputs of the batch, which must be complete."""
         return self._outputs[: self._count].copy()
 
     def free(self) -> None:
-        """Free what lies on the device, and pinned memory, which can only go while the device is in use."""
+        """Free the memory on the device, and the pinned memory, for which the device must still be open."""
         if self._graph:
             self._graph.free()
         self.execution.free()
         self.inputs = self._outputs = np.empty(0)
 
     def _with_copies(self) -> None:
-        """All that the device does for a batch, from pinned inputs to pinned outputs."""
+        """The work for a batch, from pinned inputs to pinned outputs."""
         buffers = self.execution.buffers
         self._device.copy_in(buffers[self._in], self.inputs, self._stream)
         self.execution.kernels()
@@ -144,7 +147,7 @@ class Resident:
 
         planned = plan(largest_part(plan, problem, device.free_bytes() // slots))
         self.problem = planned.problem
-        self.device_s = 0.0  # in which batches were given to the device, and waited for
+        self.device_s = 0.0  # the order in which batches were issued, and are waited for
         self._device = device
         self._slots: list[_Slot] = []
         try:
@@ -224,7 +227,9 @@ class Resident:
                     self.device_s += time.perf_counter() - start
                     yield slot.result()
         finally:
-            for slot in waiting:  # nobody asked for these; the device reads their inputs until they are done
+            for slot in (
+                waiting
+            ):  # their outputs are not needed, but the device reads their inputs until they are complete
                 slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
@@ -257,7 +262,7 @@ class Resident:
 
     @staticmethod
     def _put(batch: np.ndarray, inputs: np.ndarray) -> int:
-        """Copy a batch to the front of a slot's inputs; how many entries it has."""
+        """Copy a batch to the front of a slot's inputs, and return the number of its entries."""
         kind = batch.shape[1:] == inputs.shape[1:] and batch.dtype == inputs.dtype
         if not kind or not 0 < len(batch) <= len(inputs):
             raise ShapeError(

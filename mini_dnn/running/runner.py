@@ -20,7 +20,7 @@ from mini_dnn.running.spans import Span
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
 
-OVERLAPPED_RUNS = 5  # of which the median is the layer time
+OVERLAPPED_RUNS = 5  # runs; the layer time is their median
 QUEUED = (
     12  # launches that Python issues while the cache is flushed; with more, the GPU would wait for Python
 )
@@ -33,10 +33,10 @@ class Result:
     """The outputs and times of one problem."""
 
     outputs: Arrays
-    op_ms: float | None  # the launches alone: median of the timed runs; None where none was timed
+    op_ms: float | None  # only the launches: the median of the timed runs; None if none was timed
     layer_ms: float  # allocation, both copies and one op, by the wall clock
-    compile_ms: float  # compiling and loading, or taking from the cache
-    steps: int  # parts that the batch was split into to fit the device
+    compile_ms: float  # compiling and loading, or loading from the cache
+    steps: int  # the number of parts into which the batch was split to fit in memory
     timed: Timed = NOT_TIMED  # the timed runs; of a batch in several parts those of the last one
     spans: tuple[Span, ...] = ()  # of a plan that overlaps copies with kernels
 
@@ -194,7 +194,7 @@ def run_planned(
 
 
 def _slow(planned: Planned, device: Device) -> str:
-    """What is said of a plan that runs for long, with the next step."""
+    """The message for a plan that runs for a long time, with the next step."""
     stop = "Ctrl-\\" if device.has_clock else "Ctrl-C"  # nothing interrupts a wait for a GPU
     return (
         f"the kernels of {planned.name} have run for {SILENCE_S:.0f} s on {planned.problem} and have not "
@@ -236,7 +236,7 @@ def runs_on(variant: Variant, device: Device) -> bool:
 def _run_host(
     variant: Variant, problem: Any, arrays: Arrays, timing: Timing, most: int, progress: Progress | None
 ) -> Result:
-    """The host's op time is its wall clock's."""
+    """Run on the host, where the op time is wall-clock time."""
     outputs = empty_outputs(problem)
     parts = cut(problem.batch, most)
 
@@ -257,7 +257,7 @@ def _run_host(
 def _run_once(
     outputs: Arrays, execution: Execution, device: Device, timing: Timing
 ) -> tuple[float, Timed, tuple[Span, ...]]:
-    """The timed runs, then one whose results are copied out; seconds that this one took."""
+    """Make the timed runs, then one whose results are copied out; return the seconds that this one took."""
     if execution.calls > QUEUED and timing.repeats and device.has_clock:
         graph = device.capture(execution.kernels)
         timed = time_op(graph.replay, device, timing)
