@@ -21,7 +21,7 @@ from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.variant import Variant, find
 
-PLAIN = (str, int, float, np.generic, type(None))  # what fields of a problem are
+PLAIN = (str, int, float, np.generic, type(None))  # the types of a problem's fields
 
 
 class Ready(NamedTuple):
@@ -93,7 +93,7 @@ class Function:
         return self._on_host(given, options) if kind is None else self._in_place(kind, given, options)
 
     def _in_place(self, kind: Kind, arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The call with arrays on a GPU. What it does each time is measured: `benchmarks/calls.py`."""
+        """The call with arrays on a GPU. `benchmarks/calls.py` measures the time of its steps."""
         names = self._names if len(arrays) == self._count else self._signature.names(len(arrays))
         impl: Any = None
         made: tuple[Any, ...] = ()
@@ -129,9 +129,9 @@ class Function:
     def _sorted(
         self, arrays: tuple[Any, ...], names: tuple[str, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]]:
-        """All arrays, what they are called, the variant, and those that are for results.
+        """All arrays and their names, the variant, and the arrays for results.
 
-        What stays in ``options`` are fields of the problem.
+        The remaining ``options`` are fields of the problem.
         """
         impl, out = options.pop("impl", None), options.pop("out", None)
         if "device" in options:
@@ -145,7 +145,9 @@ class Function:
         elif out is not None:
             results = out if isinstance(out, tuple) else (out,)
         for name, value in options.items():
-            if not isinstance(value, PLAIN):  # it may change, and would be the same object to a kept call
+            if not isinstance(
+                value, PLAIN
+            ):  # it may change, but a prepared call would not notice, because it is the same object
                 raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
         return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
 
@@ -158,9 +160,9 @@ class Function:
         seen: Gathered,
         fields: dict[str, Any],
     ) -> Ready:
-        """Everything of a call that the next one like it need not do again.
+        """The part of a call that further calls of the same kind do not have to repeat.
 
-        ``results`` of the arrays, the last ones, are those that it writes to.
+        The last ``results`` of the arrays are those that the call writes.
         """
         self._signature.check(self.__name__, fields)
         gpu, stream, flat, _, _ = seen
@@ -193,7 +195,7 @@ class Function:
         )
 
     def _arrays_by_place(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-        """The arrays in their order, where some are given by name, or options by place."""
+        """The arrays in order, if some are keyword arguments, or if options are positional arguments."""
         names, count = self._names, self._count if self._count >= 0 else max(1, len(given))
         by_place = ("impl", "device")
         if len(given) > count + len(by_place):
@@ -242,7 +244,7 @@ class Function:
 
 
 def _key(impl: Any) -> Any:
-    """A variant itself is known by its identity: the call that is kept holds it."""
+    """The key of a variant object is its identity: the prepared call keeps the object alive."""
     if type(impl) is str:
         return impl
     check_impl(impl)
@@ -252,7 +254,7 @@ def _key(impl: Any) -> Any:
 def _by_protocol(
     ready: Ready, addresses: list[int], results: tuple[Any, ...], more: More, new: bool
 ) -> tuple[Any, ...]:
-    """Give a call to a stream where its arrays' libraries neither know the stream nor wait for it."""
+    """Issue a call on a stream that the libraries of its arrays neither know nor wait for."""
     with ready.site.device.entered():
         for other in more.others:
             ready.prepared.stream.follow(other)

@@ -1,4 +1,4 @@
-"""Arrays of all libraries that speak ``__dlpack__`` or ``__cuda_array_interface__``, and one of our own."""
+"""Arrays of libraries with ``__dlpack__`` or ``__cuda_array_interface__``, and an array class with both."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ GPUS = (dlpack.CUDA, dlpack.CUDA_MANAGED)
 
 
 class Protocols:
-    """Arrays that are known by what they speak alone, such as Numba's and JAX's.
+    """Arrays that are accessed only through a protocol, such as those of Numba and JAX.
 
-    Of one that speaks both, ``__dlpack__`` is taken, as it orders the streams of both sides. A call works on
-    the stream that the first ``__cuda_array_interface__`` names, and on the default stream where none does.
+    If an array has both protocols, ``__dlpack__`` is used, because it orders the streams of both sides. A
+    call uses the stream that the first ``__cuda_array_interface__`` names, or else the default stream.
     """
 
     by_protocol = True
 
     def lies_on_gpu(self, array: Any) -> bool:
-        """Whether what it speaks says so."""
+        """Whether its protocol says that it is on a GPU."""
         if hasattr(array, "__dlpack_device__"):
             return array.__dlpack_device__()[0] in GPUS
         return hasattr(array, INTERFACE)
@@ -65,7 +65,7 @@ class Protocols:
         return lambda: DeviceArray(shape, dtype, site)
 
     def address(self, array: Any) -> int:
-        """Where one that was made lies."""
+        """The address of an array that was allocated."""
         return int(array.address)
 
     def written(self, arrays: Sequence[Any]) -> None:
@@ -96,7 +96,7 @@ class DeviceArray:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of its first element."""
         assert self._buffer.address is not None, "it is never freed"
         return self._buffer.address
 
@@ -129,18 +129,18 @@ class DeviceArray:
 
 
 def handed_over(array: DeviceArray, like: Any) -> Any:
-    """A result as an array of the library of another one, where that has a name for itself; or as it is.
+    """A result as an array of the input's library, if that has an array namespace; otherwise unchanged.
 
-    A library that has none, such as Numba, takes it by ``__cuda_array_interface__``.
+    A library without one, such as Numba, can use the result through ``__cuda_array_interface__``.
     """
     namespace = getattr(like, "__array_namespace__", None)
     return array if namespace is None else namespace().from_dlpack(array)
 
 
 def _interface(name: str, array: Any) -> Mapping[str, Any] | None:
-    """What an array says by ``__cuda_array_interface__``; None if it is to be taken by ``__dlpack__``.
+    """The ``__cuda_array_interface__`` of an array; None if ``__dlpack__`` should be used.
 
-    An array that is written to is taken by the former alone, which tells whether it may be.
+    Arrays for results need the former, because only it says whether an array may be written.
     """
     if hasattr(array, "__dlpack__") and name != "out":
         return None

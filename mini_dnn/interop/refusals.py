@@ -1,4 +1,4 @@
-"""Arguments of a call that are refused, and what is said of them."""
+"""Checks of a call's arguments, and their messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.variant import Variant
 
 
 def check_impl(impl: Any) -> None:
-    """Refuse what names no variant, and is none."""
+    """Refuse a value that is neither the name of a variant nor a variant."""
     if not isinstance(impl, str | Path | Variant):
         raise UsageError(
             f"impl is {describe(impl)}; expected the name of a variant, or the path of its folder. Optional "
@@ -25,7 +25,7 @@ def check_impl(impl: Any) -> None:
 
 
 def check_writable(results: tuple[Any, ...]) -> None:
-    """Refuse what is no array of NumPy that may be written."""
+    """Refuse a value that is not a writable NumPy array."""
     for array in results:
         if not isinstance(array, np.ndarray):
             raise ShapeError(
@@ -49,7 +49,7 @@ def check_device(device: Any) -> None:
 
 
 def refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
-    """Raise, as kernels cannot load from one of the arrays in one go."""
+    """Raise an error because one of the arrays is not aligned for the loads of kernels."""
     name, at = next(entry for entry in zip(names, addresses, strict=False) if entry[1] % ALIGNMENT)
     raise ShapeError(
         f"{name} begins {at % ALIGNMENT} bytes after a multiple of {ALIGNMENT}, as a part of an array can, "
@@ -58,7 +58,7 @@ def refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
 
 
 def check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence[int], results: int) -> None:
-    """Refuse results that overlap what is read."""
+    """Refuse results that overlap an input."""
     count = len(names) - results
     for out, size in zip(addresses[count:], nbytes[count:], strict=True):
         for name, at, length in zip(names, addresses[:count], nbytes, strict=False):

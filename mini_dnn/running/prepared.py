@@ -208,7 +208,7 @@ class Prepared:
 
 
 def _after_weights(planned: Planned) -> tuple[Step, ...]:
-    """The steps of a call. The first launch waits for earlier work, because launches may load weights early."""
+    """The steps of a call. The first launch waits for earlier work, as others may load weights early."""
     first, *others = planned.steps
     if isinstance(first, Launch) and (planned.setup or planned.problem.named("weight")):
         first = replace(first, early=False)

@@ -2,10 +2,10 @@
 
 - the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
-- ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` does, where it is the only one that begins so;
+- ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` is enough if no other name begins with it;
 - ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
-- ``mine/my_idea``, or ``my_idea``: a folder of the user's own under ``mine/``, which git ignores;
-- any path to a folder that holds a ``variant.py``, inside the repository or outside.
+- ``mine/my_idea``, or ``my_idea``: the user's own folder in ``mine/``, which git ignores;
+- the path of any folder with a ``variant.py``, inside or outside of the repository.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.variant.variant import COMPUTE_TYPES, Variant
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
-HOMES = ("milestones", "ladders")  # whose folders' names go without it
+HOMES = ("milestones", "ladders")  # the name of a variant omits this folder
 MINE = "mine"  # where the user's own variants are
 PLACES = ("milestones/*/*", "layers/*", "ladders/*/*", "networks/*/*")  # in this order they are listed
 MOST_NAMED = 8  # variants in a message
@@ -64,7 +64,7 @@ def climbed(parents: Mapping[str, str | None]) -> list[str]:
     Parameters
     ----------
     parents
-        Each variant's parent. Variants without one, or with one of elsewhere, keep their order.
+        Each variant's parent. Variants without a parent, or with one from another ladder, keep their order.
     """
     children: dict[str | None, list[str]] = {}
     for name, parent in parents.items():
@@ -96,9 +96,9 @@ def preferred(operation: Operation) -> Iterator[Variant]:
 
 
 def _is_here(name: str) -> bool:
-    """Whether this copy of the repository has the variant of that full name.
+    """Whether this copy of the repository has the variant with this full name.
 
-    Every call of an operation that names no variant asks this, so no folder is listed for it.
+    Every call of an operation without a variant needs this, so it must not list folders.
     """
     return any((ROOT / home / name / "variant.py").is_file() for home in (*HOMES, "."))
 
@@ -136,7 +136,7 @@ def find(name: str | Path) -> Variant:
 
 
 def folder_of(name: str | Path) -> Path:
-    """The folder of the variant of that name, or the one that ``name`` is a path to.
+    """The folder of the variant with this name, or the folder with this path.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _load(folder: Path) -> Variant:
 
 @cache
 def _compiled(text: str, file: str) -> CodeType:
-    """Kept by its text: the list of variants alone loads all of them."""
+    """Compiled files, cached by their text, because listing the variants loads all of them."""
     return compile(text, file, "exec")
 
 
