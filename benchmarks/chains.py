@@ -6,7 +6,7 @@ A chain ``MxW0xW1`` multiplies M rows by matrices ``(W0,W1)``, ``(W1,W0)``, ``(W
 halves. Each product has a b of its own, which is constant, and together they are more than the L2 cache. The
 first a is always the same, and alpha keeps the magnitude of the values. Candidates take turns as in
 ``products.py``, on the same arrays, and have rows ``early`` as there. The first product is compared with
-float64, and the end of a chain whose kernels start early with that of the same kernels launched alike, bit
+float64, and the end of a chain whose kernels start early with that of the same kernels launched in order, bit
 for bit.
 """
 
@@ -183,13 +183,13 @@ def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Devic
 def measure(
     chain: Chain, plannings: Mapping[str, Planning], modes: Sequence[Mode], device: Device
 ) -> list[Row]:
-    """Rows of one chain: every candidate, alike and early, in every mode."""
+    """Rows of one chain: every candidate, in order and early, in every mode."""
     print(f"{chain.text}: {chain.layers} products", flush=True)
     plans: dict[str, list[Planned]] = {}
     for name, planning in plannings.items():
         early = [planning(p) for p in chain.problems]
-        alike = [late(planned) for planned in early]
-        plans |= {name: alike} | ({f"{name} early": early} if early != alike else {})
+        in_order = [late(planned) for planned in early]
+        plans |= {name: in_order} | ({f"{name} early": early} if early != in_order else {})
     with ExitStack() as stack:
         at = stack.enter_context(memory(chain, device))
         candidates: list[Candidate] = []
@@ -201,7 +201,7 @@ def measure(
             if not np.isfinite(ends[name]).all():
                 print(f"  {name:34s} WRONG: the chain does not end with numbers", flush=True)
             if not np.array_equal(ends[name], ends[name.removesuffix(" early")]):
-                print(f"  {name:34s} WRONG: the chain ends with other bits than alike", flush=True)
+                print(f"  {name:34s} WRONG: the chain ends with other bits than in order", flush=True)
         return [row for mode in modes for row in timed(chain, candidates, mode, device)]
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 
 class MiniDnnError(Exception):
-    """Base of all errors that mini_dnn raises on purpose."""
+    """Base class of all errors that mini_dnn raises on purpose."""
 
 
 class ShapeError(MiniDnnError, ValueError):
@@ -38,7 +38,7 @@ class VariantError(MiniDnnError):
 
 
 class DeviceError(MiniDnnError):
-    """A device that is not there, or that has run out of something."""
+    """A device that is not available, or that has run out of memory or another resource."""
 
 
 class CompileError(DeviceError):
@@ -62,11 +62,11 @@ class DataError(MiniDnnError):
 
 
 class PictureError(MiniDnnError):
-    """A picture's file that is missing, damaged, too large or no picture."""
+    """A picture file that is missing, damaged, too large, or not a picture."""
 
 
 class WeightsError(MiniDnnError):
-    """A weights file or checkpoint that is missing, damaged or of another network."""
+    """A weights file or checkpoint that is missing, damaged, or for another network."""
 
 
 class CheckError(MiniDnnError):
@@ -74,7 +74,7 @@ class CheckError(MiniDnnError):
 
 
 class UsageError(MiniDnnError):
-    """Flags of the command line that make no sense together."""
+    """Arguments or flags that are unknown, missing, or cannot be combined."""
 
 
 def reason(error: OSError) -> str:

@@ -152,7 +152,7 @@ def test_too_little_memory(
 ) -> None:
     monkeypatch.setattr(device, "free_bytes", lambda: 4_000_000)
     with pytest.raises(
-        DeviceError, match=r"has room for 4 batches of \d+ entries here, not of 150; take a sm"
+        DeviceError, match=r"has room for 4 batches of \d+ entries here, not of 150; use a sm"
     ):
         serving.throughput(whole(program, "float32", 150))
     row = serving.growth(find_step("whole"), "float32", NETWORK.course["float32"].with_batch(150))

@@ -169,7 +169,7 @@ def test_what_a_plan_writes_is_not_constant() -> None:
         assert len(right.planned(problem, BYTES).launches) == 2
     words = (
         r"mine: in Call\('gemm/v3'\), b is constant, but Call\('gemm/v3'\) of the same plan writes its "
-        "buffer 'between'.* leave out constant="
+        "buffer 'between'.* omit constant="
     )
     with pytest.raises(VariantError, match=words):
         chained("b", a="a", b="between").planned(problem, BYTES)
@@ -195,13 +195,13 @@ def with_plan(**changes: Any) -> Callable[[], Variant]:
     ("variant", "words"),
     [
         (some(impl="gemm/v9_none"), "no variant 'gemm/v9_none'"),
-        (some(impl="m1"), r"Gemm\(impl='m1'\): it computes conv2d, and no matrix product"),
-        (some(beta=2.0), "has beta 2; it adds to no array"),
+        (some(impl="m1"), r"Gemm\(impl='m1'\): it computes conv2d, which is not a matrix product"),
+        (some(beta=2.0), "has beta 2; the product is added to no array"),
         (some(a="x"), "names a buffer 'x'; expected one of a, b, c"),
         (some(m=10), "it reaches 70 elements of a, which has 35"),
         (some(layout="xx"), "has layout 'xx'; it must be one of"),
         (some(impl="gemm/v5"), "gemm/v5_mma_async does not support .*: it multiplies halves"),
-        (with_plan(setup=lambda p: [Launch("k", (1,), (1,), ())]), "has a setup or several streams"),
+        (with_plan(setup=lambda p: [Launch("k", (1,), (1,), ())]), "a setup or several streams"),
         (with_plan(plan=lambda p: [Launch("k", (1,), (1,), (), stream=1)]), "several streams"),
         (lambda: replace(calling("gemm/v3"), lookup=None), "a submission is graded by its own"),
         (
@@ -275,5 +275,7 @@ def test_calls_that_do_not_fit(changes: dict[str, Any], words: str) -> None:
 
 def test_a_setup_calls_nobody() -> None:
     call = Call("attention/v2", HEADS, {"qkv": "qkv", "o": "o"})
-    with pytest.raises(VariantError, match="a Call of setup has impl=; only one of plan may have it"):
+    with pytest.raises(
+        VariantError, match="a Call of setup has impl=, but only steps of the plan may have it"
+    ):
         replace(attending(), setup=lambda p: [call]).planned(HEADS, BYTES)

@@ -100,7 +100,7 @@ def test_deadlock(kernels: Kernels) -> None:
     assert found.kind == "deadlock"
     assert found.place is not None
     assert found.place.line == line_of("ptx.cu", "// never")
-    assert any("of whose 2 arrivals 1 have not come" in note for note in found.notes)
+    assert any("with 1 of 2 arrivals missing" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("parts", [1, 5])

@@ -365,7 +365,7 @@ def test_the_likeliest_classes() -> None:
         classes, probabilities = top(many, count)
         assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
         assert probabilities.tolist() == (-np.sort(-many, axis=1)[:, :count]).tolist()
-    for wrong, says in ((np.nan, "no numbers: its weights are damaged"), (1.1, "outside 0 to 1")):
+    for wrong, says in ((np.nan, "not numbers: its weights are damaged"), (1.1, "outside 0 to 1")):
         given[1, 1] = wrong
         for count in (1, 2):
             with pytest.raises(MiniDnnError, match=says):

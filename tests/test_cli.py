@@ -99,7 +99,7 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
         (["bench", "--budget", "nan"], r"--budget nan: expected"),
         (["bench", "--batch", "\u00b2"], r"expected integers separated by commas"),
         (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
-        (["new", "m3", "--from", "m2"], r"'m3' is a variant already"),
+        (["new", "m3", "--from", "m2"], r"'m3' is already a variant"),
         (["check"], r"name a variant, such as 'run\.py check m1'"),
         (["check", "m1", "--impl", "m2"], r"m1 and --impl m2 both name a variant"),
         (["bench", "m9"], r"m9 is neither an operation \(conv2d, .*\) nor a variant: no variant 'm9'"),

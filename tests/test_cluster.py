@@ -147,8 +147,8 @@ def test_copies_land_at_the_wait(twins: Kernels) -> None:
     ("which", "message"),
     [
         (0, "cluster_shared {}: there is no block 2 in a cluster of 2"),
-        (1, "cluster_arrive {}: this thread has arrived before, and not waited since"),
-        (2, "cluster_wait {}: this thread has not arrived; cluster_arrive comes first"),
+        (1, "cluster_arrive {}: this thread has already arrived, and has not waited since"),
+        (2, "cluster_wait {}: this thread has not arrived; call cluster_arrive first"),
         (
             3,
             f"mbarrier_arrive_cluster {UNMADE}",
@@ -195,7 +195,7 @@ def test_a_wait_without_an_end(twins: Kernels) -> None:
     assert re.search(rf"threads 0-31 of block \([02], 0, 0\) wait at cluster_sync \({SOURCE}:{last}\)", text)
     assert re.search(
         rf"threads 0-31 of block \([13], 0, 0\) wait at mbarrier_wait \({SOURCE}:{here}\) for an mbarrier in "
-        r"phase 0 \(parity 0\), of whose 1 arrivals 1 have not come",
+        r"phase 0 \(parity 0\), with 1 of 1 arrivals missing",
         text,
     )
 

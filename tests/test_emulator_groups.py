@@ -86,7 +86,7 @@ def test_a_sum_of_floats_is_added_in_the_order_of_the_gpu(kernels: Kernels) -> N
     "case",
     chosen(
         [
-            ("cg::this_grid().sync()", "launch the rest of it as the next step of the plan"),
+            ("cg::this_grid().sync()", "launch the rest as the next step of the plan"),
             ("cg::this_cluster()", "ptx::cluster_sync()"),
             ("cg::reduce(cg::this_thread_block(), 1, cg::plus<int>())", "reduce each tile of 32"),
             ("cg::tiled_partition<64>(cg::this_thread_block())", "tiles of 1, 2, 4, 8, 16 or 32 threads"),

@@ -142,14 +142,14 @@ def test_a_batch_without_room_is_refused_before_the_work(
     monkeypatch.setattr("mini_dnn.measuring.inference.available_bytes", lambda: 300_000_000)
     monkeypatch.setattr(Program, "accuracy", lambda *_: pytest.fail("it works"))
     assert main(["--batch", "10000", "--impl", "cpu", "--data", "synthetic"]) == 2
-    assert "--batch 10000: it takes up to 0.49 GB of memory, and this process may take 0.3 GB more" in (
+    assert "--batch 10000: it needs up to 0.49 GB of memory, and this process can use 0.3 GB more" in (
         capsys.readouterr().err
     )
     assert main(["--batch", "10", "--resident", "whole", "--data", "synthetic", "--check"]) == 2
     monkeypatch.setattr("mini_dnn.measuring.inference.available_bytes", lambda: 2_000_000_000)
     words = ["bench", "--impl", "m1", "--batch", "10000", "--data", "synthetic", "--device", "emulator"]
     assert main(words) == 2
-    assert "takes up to 2.9 GB" in capsys.readouterr().err
+    assert "needs up to 2.9 GB" in capsys.readouterr().err
 
 
 def with_products(program: Program, name: str, device: Device) -> tuple[Program, Products]:
@@ -178,7 +178,7 @@ def test_linear_layers_in_any_matrix_product(
 def test_linear_layers_that_a_variant_cannot_do(program: Program, emulator: Device) -> None:
     _, products = with_products(program, "gemm/v5", emulator)
     w = np.ones((2, 3), np.float32)
-    with pytest.raises(VariantError, match="takes linear layers in float16, which cannot hold all numbers"):
+    with pytest.raises(VariantError, match="uses linear layers in float16, whose range some numbers"):
         products(np.full((4, 3), 70_000, np.float32), w, "fc")
     products.variant = replace(products.variant, refuses=lambda p: f"no {p.dtype}")
     with pytest.raises(VariantError, match="gemm/v5_mma_async does not support a linear layer: no fp32"):

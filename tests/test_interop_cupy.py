@@ -133,7 +133,7 @@ def test_every_variant_gives_what_it_gives_elsewhere(name: str, cupy: StandIn) -
     operation, problem = variant.operation, small(variant)
     launches = variant.planned(problem, cupy.emulator.max_shared_bytes).launches
     if any(launch.cluster_sizes != ALONE for launch in launches):
-        pytest.skip(f"{name} launches clusters of blocks, which CuPy has no words for")
+        pytest.skip(f"{name} launches clusters, which CuPy does not support")
     loaded = load(name, problem.text)
     assert loaded.planned.problem == problem
     for seed in range(2):
@@ -183,5 +183,5 @@ def test_variants_that_cannot_are_refused(cupy: StandIn, tmp_path: Any) -> None:
         folder=tmp_path,
     )
     assert clusters.planned(GemmShape(1, 1, 1), 1).launches[0].cluster_sizes != ALONE
-    with pytest.raises(VariantError, match="launches clusters of blocks, which CuPy has no words for"):
+    with pytest.raises(VariantError, match="launches clusters, which CuPy does not support"):
         load(clusters, GemmShape(1, 1, 1))

@@ -213,18 +213,18 @@ def test_refusals(library: Any, cuda: Device) -> None:
     turned = a.transpose(0, 2, 1) if isinstance(library, Cupy) else a.transpose(1, 2)
     with refused(r"a \(2, 33, 65\) is not contiguous in C order"):
         gemm(turned, b, layout="tn")
-    with refused(r"a is to be float32 .* found a \(2, 65, 33\) float16"):
+    with refused(r"a must be float32 .* found a \(2, 65, 33\) float16"):
         gemm(library.put(A.astype("f2")), b)
-    with refused("b is numpy.ndarray on host memory: arrays of one call are of one library"):
+    with refused("b is numpy.ndarray on host memory: the arrays of one call must be of one library"):
         gemm(a, B)
-    with refused("arrays of one call are of one library"):
+    with refused("the arrays of one call must be of one library"):
         gemm(A, b)
     with refused("out= is an array"):
         gemm(a, b, out=library.empty((2, 65, 71)))
     square = library.put(drawn(1, 16, 16))
     with refused("out= overlaps a"):
         gemm(square, square, out=square)
-    with refused("a begins 4 bytes behind a multiple of 16"):
+    with refused("a begins 4 bytes after a multiple of 16"):
         gemm(library.put(drawn(257))[1:].reshape(1, 16, 16), square)
     with pytest.raises(UsageError, match="device is emulator"):
         gemm(a, b, device="emulator")
@@ -236,7 +236,7 @@ def test_refusals(library: Any, cuda: Device) -> None:
 def test_two_libraries_are_refused() -> None:
     cupy, torch = Cupy(), Torch()
     for a, b in ((cupy.put(A), torch.put(B)), (torch.put(A), cupy.put(B))):
-        with refused("arrays of one call are of one library"):
+        with refused("the arrays of one call must be of one library"):
             gemm(a, b)
 
 

@@ -65,9 +65,9 @@ class TestNew:
 
     def test_never_overwrites(self, tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir()
-        with pytest.raises(UsageError, match="mine exists already, and nothing of it is changed"):
+        with pytest.raises(UsageError, match="mine already exists, and was not changed"):
             create(str(tmp_path / "mine"), find("m2"))
-        with pytest.raises(UsageError, match="'m2/unroll_gemm' is a variant already"):
+        with pytest.raises(UsageError, match="'m2/unroll_gemm' is already a variant"):
             create("m2/unroll_gemm", find("m1"))
 
     @pytest.mark.parametrize("name", ["my_idea", "m3/my_idea", "softmax/my_idea"])
@@ -83,7 +83,7 @@ class TestNew:
         assert (folder / "kernel.cu").read_text().startswith(f"// mine/{name}: ")
         assert (names(), mine()) == ([], [f"mine/{name}"])
         assert find(name).name == find(f"mine/{name}").name == f"mine/{name}"
-        with pytest.raises(UsageError, match="exists already"):
+        with pytest.raises(UsageError, match="already exists"):
             create(name, source)
 
     @pytest.mark.parametrize("name", ["./x", "milestones/m3/x", "/tmp/x", "~/x", "some/x", "../m3/x"])
@@ -167,6 +167,6 @@ class TestNew:
         child = self.write(tmp_path / "child", call, '#include "one.h"\n#include "../base/kernel.cu"\n')
         for folder in ("base", "child"):
             (tmp_path / folder / "one.h").write_text(f"// of {folder}\n")
-        with pytest.raises(VariantError, match=r"child/one\.h and .*base/one\.h, .* have one name"):
+        with pytest.raises(VariantError, match=r"child/one\.h and .*base/one\.h, .* have the same name"):
             create(str(tmp_path / "two"), child)
         assert not (tmp_path / "two").exists()

@@ -206,7 +206,7 @@ def test_bytes_that_never_arrive(twins: Kernels, expected: int) -> None:
     line = line_of("ptx.cu", "// here")
     message = (
         rf"(?s)is stuck.*threads 0-31 wait at mbarrier_wait \(.*ptx\.cu:{line}\).*"
-        rf"phase 0 \(parity 0\), which expects {expected} bytes and is brought 128"
+        rf"phase 0 \(parity 0\), which expects {expected} bytes and gets 128"
     )
     with pytest.raises(LaunchError, match=message):
         twins("bulk_early", (1,), (32,), x, early, INT(expected), INT(0))

@@ -47,7 +47,7 @@ def refusal(path: Path) -> str:
         ("rows.1.op", "conv5d", "rows[1].shape: no operation 'conv5d'"),
         ("rows", [], "no rows"),
         ("memory.copy_gbps", "fast", "memory[...]: Expected `float`, got `str`"),
-        ("sweeps.0.op_ms", [[1.0]], "sweeps[0]: op_ms has other lengths than x_values and y_values"),
+        ("sweeps.0.op_ms", [[1.0]], "sweeps[0]: op_ms does not have the lengths of x_values and y_values"),
     ],
 )
 def test_damaged_file_is_refused_by_file_and_field(

@@ -119,8 +119,8 @@ def test_heads_out_of_range_are_refused(change: dict[str, Any], message: str, tm
         ({"accuracy": -0.1}, "rows[1].accuracy: Expected `float` >= 0.0"),
         ({"op_ms": True}, "rows[1].op_ms: Expected `float | null`, got `bool`"),
         ({"op_ms": -5.0}, "rows[1].op_ms: Expected `float` > 0.0"),
-        ({"op_ms": 90.0}, "rows[1]: op_ms_min, op_ms and op_ms_max do not rise: 9, 90, 9"),
-        ({"op_ms_quartiles": [3.0, 2.0, 4.0]}, "rows[1]: op_ms_quartiles do not rise"),
+        ({"op_ms": 90.0}, "rows[1]: op_ms_min, op_ms and op_ms_max are not in increasing order: 9, 90, 9"),
+        ({"op_ms_quartiles": [3.0, 2.0, 4.0]}, "rows[1]: op_ms_quartiles are not in increasing order"),
         ({"op_ms_quartiles": [-1.0, 9.0, 10.0]}, "rows[1].op_ms_quartiles[0]: Expected `float` > 0.0"),
         ({"op_ms_quartiles": [9.5, 9.6, 9.7]}, "rows[1]: op_ms is 9, which is not between its quartiles"),
         ({"op_ms_quartiles": [3.0, 4.0, 5.0]}, "rows[1]: op_ms is 9, which is not between its quartiles"),
@@ -152,7 +152,7 @@ def test_rows_out_of_range_are_refused(change: dict[str, Any], message: str, tmp
     [
         ('"op_ms": 9.0', '"op_ms": 1e999', "rows[1].op_ms: found inf; expected a finite number"),
         ('"op_ms": 9.0', '"op_ms": NaN', "rows[1].op_ms: found nan; expected a finite number"),
-        ('"op_ms": 9.0', '"op_ms": 9.0, "op_ms": 1.0', "rows[1]: the key 'op_ms' stands there twice"),
+        ('"op_ms": 9.0', '"op_ms": 9.0, "op_ms": 1.0', "rows[1]: the key 'op_ms' occurs twice"),
         ('"op_ms": 9.0', '"op_ms": 9' + "0" * 5000, "rows[1].op_ms: a number of 5,001 characters"),
         ('"op_ms": 9.0', '"op_ms": 9.' + "0" * 5000, "rows[1].op_ms: a number of 5,002 characters"),
         ('"flops": ', '"flops": 9' + "0" * 25, "rows[0].flops: found 9"),
@@ -227,7 +227,7 @@ def test_published_files_are_read() -> None:
 
 def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
     rows = [fake_row("m1/direct", 100, "conv1", 1.0) | {"variant": f"v{n}"} for n in range(201)]
-    assert "201 variants, but a page has room for 200" in refusal(stored(tmp_path, fake_record(rows)))
+    assert "201 variants, but a page can show only 200" in refusal(stored(tmp_path, fake_record(rows)))
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(33 << 20)

@@ -75,7 +75,7 @@ def test_columns_stay_together() -> None:
 
 def test_a_problem_that_is_too_small(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--impl", GEMM, "--shapes", "9,64,9", "--gpus", "2", "--device", "emulator"]) == 2
-    assert "cannot be cut over 2 GPUs, only over 1" in capsys.readouterr().err
+    assert "cannot be divided among 2 GPUs, only 1" in capsys.readouterr().err
 
 
 def test_numpy_runs_on_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:

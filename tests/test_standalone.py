@@ -313,7 +313,7 @@ class TestVerb:
             (["m2"], "--standalone needs --expand"),
             (["m2", "--expand", "--out", "x.cu"], "use only one of them"),
             (["gemm/v5", "--expand", "--arch", "75"], "gemm/v5_mma_async needs 80 or newer"),
-            (["m1", "--expand", "--shapes", "70000,1,1,1,1,1,1"], "needs more blocks than a grid has"),
+            (["m1", "--expand", "--shapes", "70000,1,1,1,1,1,1"], "needs more blocks than a grid can have"),
         ],
     )
     def test_wrong_use(self, tmp_path: Path, capsys: Output, flags: list[str], message: str) -> None:
@@ -323,7 +323,7 @@ class TestVerb:
 
     def test_types_that_the_program_does_not_know(self) -> None:
         variant = replace(find("m1"), scratch=lambda s: {"z": Array((1,), "complex64")})
-        with pytest.raises(UsageError, match="z is complex64; the program knows float16, bfloat16"):
+        with pytest.raises(UsageError, match="z is complex64; the program supports float16, bfloat16"):
             files_of(variant, ConvShape(1, 1, 1, 1, 1, 1, 1))
 
     def test_calls_of_a_library(self, tmp_path: Path) -> None:

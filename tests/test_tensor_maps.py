@@ -238,7 +238,7 @@ def boxes(device: Device, which: int) -> None:
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        (1, r"is stuck.*expects 1000 bytes and is brought 1024"),
+        (1, r"is stuck.*expects 1000 bytes and gets 1024"),
         (
             2,
             r"tensor\.cu:\d+: the address that tensor_load writes is not a multiple of 128 bytes: 16",
@@ -292,15 +292,15 @@ def test_what_nobody_has_written() -> None:
 
 WRONG = [
     (TensorMap("x", (64,)), "has 1 axes; tensor copies move boxes of 2 or 3 axes"),
-    (TensorMap("x", (8, 8, 64)), r"the buffer is \(40, 136\) float16, the box .*: give shape="),
-    (TensorMap("x", (8, 64), dtype="float32"), "give shape="),
-    (TensorMap("x", (8, 64), dtype="int8"), "its elements are int8; give dtype="),
+    (TensorMap("x", (8, 8, 64)), r"the buffer is \(40, 136\) float16, the box .*: pass shape="),
+    (TensorMap("x", (8, 64), dtype="float32"), "pass shape="),
+    (TensorMap("x", (8, 64), dtype="int8"), "its elements are int8; pass dtype="),
     (TensorMap("x", (8, 64), (40,)), "expected 2 sides and 1 strides"),
     (TensorMap("x", (8, 64), (0, 64)), "each side must be in 1 to"),
     (TensorMap("x", (257, 64)), "each side must be in 1 to 256"),
     (TensorMap("x", (8, 60), swizzle=0), "a row of its box .* has 120 bytes; it must be a multiple of 16"),
     (TensorMap("x", (8, 128)), "has 256 bytes, and a swizzle of 128 bytes .*: let the last side be 64"),
-    (TensorMap("x", (8, 32)), "has 64 bytes, and a swizzle of 128 bytes .*: take swizzle=64, or let the"),
+    (TensorMap("x", (8, 32)), "has 64 bytes, and a swizzle of 128 bytes .*: use swizzle=64, or let the"),
     (TensorMap("x", (8, 64), swizzle=16), "its swizzle is 16; expected one of 0, 32, 64, 128"),
     (TensorMap("x", (8, 64), (30, 60), (60,)), "one of 60 elements, 120 bytes; .* padded to a multiple of 8"),
     (TensorMap("x", (8, 64), (41, 136)), "reaches over 11152 bytes of float16, and the buffer has 10880"),

@@ -119,13 +119,13 @@ def test_a_training_that_diverges_stops_with_the_batch() -> None:
 @pytest.mark.parametrize(
     ("settings", "train", "message"),
     [
-        (Settings(epochs=4, batch=16, rate=3e-3, seed=5), TRAIN, "epochs=3; asked for was epochs=4"),
+        (Settings(epochs=4, batch=16, rate=3e-3, seed=5), TRAIN, "epochs=3; requested was epochs=4"),
         (
             Settings(epochs=3, batch=8, rate=3e-3, seed=6),
             TRAIN,
-            "batch=16, seed=5; asked for was batch=8, seed=6",
+            "batch=16, seed=5; requested was batch=8, seed=6",
         ),
-        (SETTINGS, image_set("train", 39), "images=40; asked for was images=39"),
+        (SETTINGS, image_set("train", 39), "images=40; requested was images=39"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(

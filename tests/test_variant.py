@@ -171,10 +171,10 @@ def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("scratch=lambda s: ['col']", r"scratch gives \['col'\]; expected names with shapes"),
+        ("scratch=lambda s: ['col']", r"scratch returned \['col'\]; expected names with shapes"),
         ("scratch=lambda s: {'col': (s.N / 2,)}", r"shapes of integers"),
         ("scratch=lambda s: {'col': 3}", r"shapes of integers"),
-        ("defines=lambda s: ['TILE']", r"defines gives \['TILE'\]; expected names with integers"),
+        ("defines=lambda s: ['TILE']", r"defines returned \['TILE'\]; expected names with integers"),
         ("defines={'TYPE': 'half'}", r"expected names with integers"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_worker_that_ends_is_told_of() -> None:
     network = logits(build(SMALL, rng()))
     with Workers(network, 2, 2, 1) as workers:
         workers._pipes[0].send(("step", "nonsense"))  # its error ends it
-        with pytest.raises(MiniDnnError, match="a process of the training ended by itself"):
+        with pytest.raises(MiniDnnError, match="a process of the training ended unexpectedly"):
             workers.step(np.zeros((2, 2, 8, 8), np.float32), np.zeros(2, np.uint8))
 
 

@@ -128,5 +128,5 @@ def test_images_are_classified_on_the_device(
 
 
 def test_images_are_not_resized_on_the_device(program: Path) -> None:
-    with pytest.raises(UsageError, match="takes images as they are; take --send uint8"):
+    with pytest.raises(UsageError, match="uses images of the original size; use --send uint8"):
         Program.load("synthetic", weights=program, network="vit").images(2, "uint8-28")

@@ -151,9 +151,13 @@ def test_registers(on_hopper: Device) -> None:
 @pytest.mark.parametrize(
     ("which", "threads", "message"),
     [
-        (1, 256, "is for all four warps of a warpgroup, and they have not called the same"),
-        (2, 256, "needs all 32 lanes of a warp; mask 0x0000ffff came"),
-        (0, 224, "is for all four warps of a warpgroup, and a block of 224 threads ends with less"),
+        (1, 256, "is for all four warps of a warpgroup, but they did not call the same"),
+        (2, 256, "needs all 32 lanes of a warp; found mask 0x0000ffff"),
+        (
+            0,
+            224,
+            "is for all four warps of a warpgroup, but the last warpgroup of a block of 224",
+        ),
     ],
 )
 def test_registers_of_a_part(quick_emulator: EmulatorDevice, which: int, threads: int, message: str) -> None:

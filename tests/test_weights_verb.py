@@ -127,11 +127,11 @@ def spoil(name: str, value: float) -> Callable[[Arrays], None]:
         (put("fc.bias", np.zeros(5, np.int64)), "'fc.bias' is int64, which"),
         (
             drop("conv1.weight"),
-            "'conv1.weight' is missing: this is not a residual network.*found are 'bn1.bias'",
+            "'conv1.weight' is missing: this is not a residual network.*found: 'bn1.bias'",
         ),
         (spoil("bn1.weight", np.nan), "'bn1.weight' has NaN or infinite values: 1 of "),
         (spoil("fc.weight", -np.inf), "'fc.weight' has NaN or infinite values: 1 of "),
-        (spoil("bn1.running_var", -1), "'bn1.running_var' holds a variance below 0"),
+        (spoil("bn1.running_var", -1), "'bn1.running_var' has a negative variance"),
         (
             drop(*(name for name in state() if name.startswith("layer4.1"))),
             r"it has 2 \+ 2 \+ 2 \+ 1 blocks in its stages, and resnet18 has 2 \+ 2 \+ 2 \+ 2",
@@ -205,7 +205,10 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         (["convert", "in.safetensors", "none/out.h5"], "there is no folder"),
         (["convert", "in.safetensors", "old.h5"], "old.h5 already exists"),
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
-        (["show", "in.safetensors"], "does not say what it is; 'run.py weights convert' takes state dicts"),
+        (
+            ["show", "in.safetensors"],
+            "it has no 'format'; 'run.py weights convert' converts state dicts",
+        ),
     ],
 )
 def test_flags_without_sense_are_refused(
@@ -247,7 +250,7 @@ def test_a_description_of_another_network_is_refused(source: Path) -> None:
     file = source.parent / "out.h5"
     network, info = MODELS["resnet18"].read(file)
     with pytest.raises(
-        WeightsError, match=r"it is of another network: layer 14 is fc Linear\(8 -> 5\); expected fc"
+        WeightsError, match=r"it is for another network: layer 14 is fc Linear\(8 -> 5\); expected fc"
     ):
         load(
             file, resnet.build(ResNetSizes(32, 3, "small", (4, 4, 6, 8), classes=6), np.random.default_rng(0))

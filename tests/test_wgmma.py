@@ -117,18 +117,22 @@ MISUSES = [
         128,
         "wgmma_m64k16 {} needs the same from all lanes of a warp, and lane 16 passes another descriptor",
     ),
-    (6, 128, "wgmma_wait {} needs all 32 lanes of a warp; mask 0x0000ffff came"),
+    (6, 128, "wgmma_wait {} needs all 32 lanes of a warp; found mask 0x0000ffff"),
     (7, 128, "wgmma_commit {} needs .*, and lane 16 closes a group after 0 products, others after 1"),
     (8, 128, "wgmma_wait {} needs .*, and lane 16 has started 1 products in 1 groups, others 1 in 2"),
     (
         9,
         128,
-        "wgmma_m64k16 {} is a product of all four warps of a warpgroup, and they have not made the same",
+        "wgmma_m64k16 {} is a product of all four warps of a warpgroup, but they did not start the same",
     ),
     (10, 128, "wgmma_wait<0> {}: the sums passed to it are still in flight, in the product of line"),
     (11, 128, "wgmma_wait<1> {}: the sums passed to it are still in flight, in the product of line"),
     (12, 128, "wgmma_m64k16 {}: the block ends without waiting for this product"),
-    (13, 96, "wgmma_m64k16 {} is a product of four warps, and a block of 96 threads ends with less"),
+    (
+        13,
+        96,
+        "wgmma_m64k16 {} is a product of four warps, but the last warpgroup of a block of 96 threads has",
+    ),
 ]
 
 

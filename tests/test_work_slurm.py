@@ -144,7 +144,7 @@ def test_the_words_of_sbatch_are_passed_on(tmp_path: Path, cluster: Path) -> Non
     (cluster / "sbatch").write_text(
         "#!/bin/bash\necho 'error: invalid partition specified: gpu' >&2\nexit 1\n"
     )
-    with pytest.raises(DeviceError, match=r"put the profile right: .*\n*.*invalid partition specified"):
+    with pytest.raises(DeviceError, match=r"correct the profile: .*\n*.*invalid partition specified"):
         run(tmp_path, [7])
 
 
@@ -216,7 +216,7 @@ def test_a_profile_is_read(tmp_path: Path) -> None:
         ("slurm", "gpu = 1", r"\[gpu\] must be a table"),
         ("dask", "resources = 1", "'resources' is 1; expected a number each"),
         ("mpi", "partition = 'gpu'", "unknown key 'partition'"),
-        ("local", "= 1", "is no TOML"),
+        ("local", "= 1", "is not valid TOML"),
     ],
 )
 def test_a_wrong_profile_is_explained(executor: str, text: str, message: str, tmp_path: Path) -> None:

@@ -74,24 +74,24 @@ def load(
 ) -> ImageSet:
     """Load one split of a data set.
 
-    Fashion-MNIST is looked for in `data_dir`, in the folder that the environment variable
-    ``FASHION_MNIST_DIR`` names, under the repository's ``data/``, and on the authors' servers. A folder
-    that somebody named is used or is an error: it is never passed over. CIFAR-10 is looked for in the same
-    way; its variable is ``CIFAR10_DIR``.
+    Fashion-MNIST is searched for in `data_dir`, in the folder that the environment variable
+    ``FASHION_MNIST_DIR`` names, in the repository's ``data/``, and on the authors' servers. If a folder is
+    named, the files must be there: other places are not searched. CIFAR-10 is searched for in the same way;
+    its variable is ``CIFAR10_DIR``.
 
     Parameters
     ----------
     name : {"auto", "fashion-mnist", "synthetic", "cifar10"}
-        "auto" takes Fashion-MNIST, or the drawn set where it can be neither found nor fetched; `note`
-        then says why. To load a second split of the same set, pass the `name` of the first result.
+        "auto" is Fashion-MNIST, or the drawn set if Fashion-MNIST can neither be found nor downloaded; `note`
+        then contains the reason. To load a second split of the same set, pass the `name` of the first result.
     split : {"train", "test"}
         Fashion-MNIST has 60,000 and 10,000 images, the drawn set 10,000 and 10,000, CIFAR-10 50,000 and
         10,000.
     data_dir : Path or str, optional
         A folder with the four files of Fashion-MNIST, packed (``.gz``) or not; or with CIFAR-10's archive.
     side : {86, 28}
-        Of an image of garments. At 28 Fashion-MNIST is as published, and drawn garments are made smaller.
-        CIFAR-10 always has (3, 32, 32).
+        The side of an image of garments. With 28, Fashion-MNIST is as published, and drawn garments are
+        reduced. Images of CIFAR-10 are always (3, 32, 32).
 
     Returns
     -------
@@ -103,7 +103,7 @@ def load(
     UsageError
         Unknown `name`, `split` or `side`, or a `data_dir` for the drawn set.
     DataError
-        A published set was asked for and cannot be had, or a named folder is incomplete or damaged.
+        A published set is not available, or a named folder is incomplete or damaged.
     """
     _check_choice("data set", name, ALL)
     _check_choice("split", split, SPLITS)
@@ -136,7 +136,7 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
     UsageError
         The set was drawn at its full size.
     DataError
-        The published files cannot be had; see `load`.
+        The published files are not available; see `load`.
     """
     if data.name != fashion_mnist.NAME:
         raise UsageError(
@@ -147,7 +147,7 @@ def load_small(data: ImageSet, data_dir: Path | str | None = None) -> np.ndarray
 
 
 def as_sent(data: ImageSet, count: int, send: str, data_dir: Path | str | None = None) -> np.ndarray:
-    """The first ``count`` images of a set in the form in which they go to a device.
+    """The first ``count`` images of a set, in the form in which they are sent to a device.
 
     Parameters
     ----------

@@ -29,11 +29,11 @@ def draw(n: int, seed: int = SEED, split: str = "test") -> Pixels:
     Parameters
     ----------
     n : int
-        How many.
+        The number of garments.
     seed : int
         At least 0.
     split : {"train", "test"}
-        Each draws its images from other seeds.
+        Each split uses different seeds.
 
     Returns
     -------

@@ -12,11 +12,15 @@ __all__ = ["DEVICES", "NO_GPU", "Device", "check_name", "open_device"]
 
 
 def open_device(name: str = "auto", index: int = 0) -> Device:
-    """Open a device: ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
+    """Open a device.
 
-    Of several GPUs it is the one with the number ``index``.
-
-    ``auto`` never hides its choice: the device's ``description`` says what runs, and why no GPU does.
+    Parameters
+    ----------
+    name
+        ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one, and otherwise the emulator. The
+        device's ``description`` says which one was chosen, and why no GPU is used.
+    index
+        The number of the GPU, if there are several.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class Buffer(Protocol):
 
     @property
     def address(self) -> int | None:
-        """Where it begins; None if it was freed."""
+        """The address of its first byte; None if it was freed."""
 
     def free(self) -> None:
         """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
@@ -152,7 +152,7 @@ class Device(Protocol):
     reaches_host: bool  # whether kernels can address all memory of the process that launches them
 
     def compile(self, source: Path, defines: Defines) -> Module:
-        """Compile one ``.cu`` file with preprocessor definitions, or take it from the cache.
+        """Compile one ``.cu`` file with preprocessor definitions, or load it from the cache.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Device(Protocol):
     ) -> Buffer:
         """Allocate a buffer filled with bytes 0xFF: NaN in floating point, so unwritten outputs are seen.
 
-        Without ``fill`` the caller means to `fill` it later.
+        With ``fill=False``, the caller has to `fill` it.
         """
 
     def fill(self, buffer: Buffer) -> None:
@@ -180,21 +180,21 @@ class Device(Protocol):
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
         """Copy a buffer into a C-contiguous host array of its dtype and size, after all work before it.
 
-        Without ``wait`` it may return before the copy is done, if the array is `pinned`.
+        With ``wait=False``, it may return before the copy is complete if the array is `pinned`.
         """
 
     def part(self, buffer: Buffer, first: int, last: int) -> Buffer:
         """Entries ``first`` to ``last - 1`` of the buffer's first axis: the same memory, not a copy."""
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
-        """A host array that the GPU can copy from and to while the host goes on."""
+        """Allocate a page-locked host array, which the GPU can copy while the host continues."""
 
     def shared(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
     ) -> tuple[Buffer, np.ndarray]:
-        """A buffer in host memory, which kernels reach over the bus, and the host array that is the same.
+        """Allocate a buffer in host memory that kernels access over the bus, and the host array of it.
 
-        For what is small and touched once: then the way there is shorter than a copy and a read.
+        It suits small data that a kernel accesses once, for which a copy would take longer.
         """
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
@@ -203,7 +203,7 @@ class Device(Protocol):
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
         """Copy all of ``source``, which another device of the same kind has, to the front of ``target``.
 
-        It has to be there already: work that ``sender`` has been given is not waited for.
+        The data must be complete: the copy does not wait for work of ``sender``.
         """
 
     def launch(
@@ -230,24 +230,24 @@ class Device(Protocol):
         """
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
-        """Compute a matrix product by the device's own library, in the types of the buffers."""
+        """Compute a matrix product with the device's library, in the types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
-        """Let work that is given to the stream from now on wait for the event."""
+        """Let all later work on the stream wait for the event."""
 
     def record(self, stream: int = 0) -> Any:
-        """Record an event: the moment when all work given to the stream so far is done."""
+        """Record an event, which is complete when all earlier work on the stream is."""
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
         """Milliseconds between two recorded events; waits for the second."""
 
     def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
-        """Record the copies and launches that ``work`` gives to the stream, so that they can be replayed.
+        """Record the copies and launches that ``work`` issues on the stream, so that they can be replayed.
 
-        ``work`` may use other streams that wait for this one first, and that this one waits for last. Host
-        arrays in it are `pinned`; it allocates nothing and waits for nothing. A device may run it once
-        before it records it, so what it writes must not matter yet. Arrays and buffers have to live as
-        long as the graph.
+        ``work`` may use other streams if they first wait for this one, and this one waits for them at the
+        end. Its host arrays must be `pinned`, and it must not allocate or synchronise. A device may run it
+        once before it records it, so it must not overwrite data that are still needed. Arrays and buffers
+        must live as long as the graph.
 
         Raises
         ------
@@ -256,10 +256,10 @@ class Device(Protocol):
         """
 
     def flush_cache(self) -> None:
-        """Push everything out of the L2 cache, so that the next run finds its input in memory only."""
+        """Overwrite the L2 cache, so that the next run reads its input from memory."""
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for all work on all streams, or on one, and raise what went wrong in it."""
+        """Wait for all work on all streams, or on one, and raise its errors."""
 
     def free_bytes(self) -> int:
         """Bytes that may still be allocated; the runner splits batches to fit."""
@@ -268,10 +268,10 @@ class Device(Protocol):
         """Release the device. Closing twice is harmless."""
 
     def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentBuffer:
-        """A buffer in memory of somebody else's, who is yet to say where."""
+        """A buffer in memory that another library owns; its address is set later."""
 
     def foreign_stream(self, handle: int) -> ForeignStream:
         """The stream of another library that has this handle; 0 is the default stream."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Inside, this thread works on the device, whatever device it works on outside."""
+        """A context in which this thread works on the device, whichever device it works on otherwise."""

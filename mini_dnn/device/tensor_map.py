@@ -109,7 +109,7 @@ class MapGeometry:
         limits = [MAX_BOX] * len(self.box) if self.windows is None else [MAX_PIXELS, MAX_BOX]
         if not all(1 <= side <= most for side, most in zip(self.box, limits, strict=True)):
             most = " and ".join(f"{limit:,}" for limit in sorted(set(limits)))
-            return f"its box is {self.box}; each side must be in 1 to {most}: take several smaller boxes"
+            return f"its box is {self.box}; each side must be in 1 to {most}: use several smaller boxes"
         row = self.box[-1] * self.itemsize
         if row % UNIT:
             return (
@@ -119,7 +119,7 @@ class MapGeometry:
         if self.swizzle not in SWIZZLES:
             return f"its swizzle is {self.swizzle}; expected one of {', '.join(map(str, SWIZZLES))}"
         if self.swizzle and row != self.swizzle:
-            fits = f"take swizzle={row}, or " if row in SWIZZLES else ""
+            fits = f"use swizzle={row}, or " if row in SWIZZLES else ""
             return (
                 f"a row of its box {self.box} has {row} bytes, and a swizzle of {self.swizzle} bytes is for "
                 f"rows of just that: {fits}let the last side be {self.swizzle // self.itemsize}"
@@ -141,5 +141,5 @@ class MapGeometry:
             return ""
         return (
             f"its shape {self.shape} with the strides {self.strides} reaches over {self.nbytes} bytes of "
-            f"{self.dtype}, and the buffer has {nbytes}: take the shape that the buffer has"
+            f"{self.dtype}, and the buffer has {nbytes}: use the shape of the buffer"
         )

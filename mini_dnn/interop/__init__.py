@@ -1,7 +1,7 @@
-"""Arrays of other libraries: operations of arrays on a GPU, where they lie; CuPy's and PyTorch's own ways.
+"""Arrays of other libraries: operations on arrays of a GPU, in place, and operators for CuPy and PyTorch.
 
-`mini_dnn.interop.function` is what ``from mini_dnn import ...`` gives. `mini_dnn.interop.cupy` and
-`mini_dnn.interop.torch` are imported by those who use them.
+``from mini_dnn import ...`` returns objects of `mini_dnn.interop.function`. `mini_dnn.interop.cupy` and
+`mini_dnn.interop.torch` have to be imported explicitly.
 """
 
 from mini_dnn.interop.calls import release

@@ -1,4 +1,4 @@
-"""Which library's an array is."""
+"""Finds the library to which an array belongs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mini_dnn.interop.protocols import Protocols
 
 
 def kind_of(array: Any) -> Kind | None:
-    """What knows an array that lies on a GPU; None if it lies in host memory, or is no array."""
+    """The `Kind` of an array on a GPU; None for an array in host memory, or for anything else."""
     kind_of_type: Any = _kind_of_type  # to mypy, types have no hash
     kind: Kind | None = kind_of_type(type(array))
     return kind if kind is not None and kind.lies_on_gpu(array) else None
@@ -22,11 +22,11 @@ def kind_of(array: Any) -> Kind | None:
 
 @cache
 def _kind_of_type(kind: type) -> Kind | None:
-    """What may know arrays of this type; None for those of NumPy."""
+    """The `Kind` that arrays of this type may have; None for NumPy arrays."""
     if issubclass(kind, np.ndarray | np.generic):
         return None
     for module, name, known in (("cupy", "ndarray", Cupy), ("torch", "Tensor", Torch)):
-        library = sys.modules.get(module)  # who has such an array has imported it
+        library = sys.modules.get(module)  # a program with such an array has imported its library
         if library is not None and issubclass(kind, getattr(library, name)):
             return known(library)
     return Protocols()

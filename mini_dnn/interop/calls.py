@@ -1,4 +1,4 @@
-"""Calls that are ready to be made again, each thread's own, and the GPUs that they work on."""
+"""Prepared calls of each thread, and the GPUs that they use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mini_dnn.variant import Variant
 
 
 class Calls(threading.local):
-    """What this thread keeps from one call to the next.
+    """The prepared calls of this thread.
 
-    Nothing of it is shared between threads, and a call is prepared for one stream: so no two calls that may
-    overlap have scratch memory or variables of kernels in common.
+    Threads share none of them, and each call is prepared for one stream. Calls that may overlap therefore
+    share neither scratch memory nor variables of kernels.
     """
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class Calls(threading.local):
         self._held: list[tuple[Callable[[], bool], Any]] = []
 
     def device(self, gpu: int) -> Device:
-        """The GPU of that index, opened when it is first asked for."""
+        """The GPU with this index, which is opened on first use."""
         if gpu not in self._devices:
-            if not self._devices:  # while the driver still works; of this thread alone
+            if not self._devices:  # runs while the driver still works; for this thread only
                 atexit.register(self._end)
             self._devices[gpu] = open_gpu(gpu)
         return self._devices[gpu]
@@ -43,12 +43,12 @@ class Calls(threading.local):
         return prepared
 
     def hold(self, is_over: Callable[[], bool], owners: Any) -> None:
-        """Keep the owners of memory that the GPU uses until that is over."""
+        """Keep the owners of memory until the GPU no longer uses it."""
         self._held = [entry for entry in self._held if not entry[0]()]
         self._held.append((is_over, owners))
 
     def release(self) -> None:
-        """Forget all calls, and free what they have, once the GPUs' work is done."""
+        """Free all calls and their memory, after the work of the GPUs."""
         self.ready.clear()
         for device, prepared in self._prepared:
             with device.entered():
@@ -60,12 +60,12 @@ class Calls(threading.local):
         self._held.clear()
 
     def _end(self) -> None:
-        with suppress(DeviceError):  # after a kernel that failed nothing can be freed
+        with suppress(DeviceError):  # after a failed kernel, nothing can be freed
             self.release()
 
 
 def open_gpu(gpu: int) -> Device:
-    """The GPU of that index, without making it the one that this thread works on.
+    """Open the GPU with this index, without making it the current one of this thread.
 
     Raises
     ------
@@ -83,9 +83,9 @@ CALLS = Calls()
 
 
 def release() -> None:
-    """Free what calls with arrays on a GPU keep for the next ones: scratch memory and compiled kernels.
+    """Free what calls with arrays on a GPU keep for further calls: scratch memory and compiled kernels.
 
-    It waits for the GPU, and frees what this thread's calls have. Graphs that were captured of such calls
-    must not be launched any more.
+    It waits for the GPU, and frees what calls of this thread have kept. Graphs that were captured from such
+    calls must not be launched afterwards.
     """
     CALLS.release()

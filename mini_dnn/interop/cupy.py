@@ -1,6 +1,6 @@
 """Variants through CuPy alone: ``cupy.RawModule`` loads their kernels, and CuPy launches them.
 
-PyCUDA is not needed, but nvcc is: some kernels need instructions that CuPy asks no compiler for.
+PyCUDA is not needed, but nvcc is: some kernels need an architecture that CuPy does not request.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from mini_dnn.variant import Variant, find
 from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.tensor_map import TensorMap
 
-SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
+SHARED_BYTES = 48 * 1024  # a larger size must be requested for each kernel
 MAPS = 256  # tensor maps that are kept
 
 
 class Loaded:
-    """A variant for one problem, on the GPU that is CuPy's current one.
+    """A variant that is compiled for one problem, on CuPy's current GPU.
 
-    All work goes to CuPy's current stream, and scratch memory comes from CuPy's pool. Kernels with variables,
-    such as filters in constant memory, share them with all that is loaded of the same variant and problem:
-    such calls belong on one stream.
+    All work goes to CuPy's current stream, and scratch memory comes from CuPy's pool. If kernels have
+    variables, such as filters in constant memory, all objects for the same variant and problem share them.
+    Make such calls on one stream.
 
     Parameters
     ----------
     variant
-        One with kernels.
+        A variant with kernels.
     problem
-        What it is compiled for.
+        The problem that it is compiled for.
 
     Raises
     ------
     VariantError
-        It runs on the host, refuses the problem, or launches in a way that CuPy has no words for.
+        The variant runs on the host, refuses the problem, or needs launches that CuPy does not support.
     DeviceError
-        There is no nvcc, the GPU is too old, or its memory too small.
+        There is no nvcc, the GPU is too old, or its memory is too small.
     """
 
     def __init__(self, variant: Variant, problem: Any) -> None:
         if variant.host is not None:
-            raise VariantError(f"{variant.name} runs on the host; take a variant with kernels")
+            raise VariantError(f"{variant.name} runs on the host; use a variant with kernels")
         gpu = cupy.cuda.Device()
         arch = int(gpu.compute_capability)
         if arch < variant.min_arch:
@@ -65,18 +65,20 @@ class Loaded:
         if not self.planned.fits(gpu.mem_info[0] + cupy.get_default_memory_pool().free_bytes(), True):
             raise DeviceError(
                 f"{variant.name} needs {self.planned.scratch_bytes / 1e6:.1f} MB of scratch memory for "
-                f"{problem}, or more blocks than a grid has; take a smaller batch"
+                f"{problem}, or more blocks than a grid can have; use a smaller batch"
             )
         for launch in self.planned.launches:
             if launch.cluster_sizes != ALONE:
-                raise VariantError(f"{variant.name} launches clusters of blocks, which CuPy has no words for")
+                raise VariantError(
+                    f"{variant.name} launches clusters, which CuPy does not support; use another one"
+                )
         own = Code(self.planned.source, tuple(self.planned.defines.items()))
         self._modules: dict[Code | None, Any] = {None: _module(own, arch)}
         self._modules |= {code: _module(code, arch) for code in self.planned.codes}
         self._arrays = dict(problem.arrays)
         self._given, self._outputs = problem.named("in", "weight"), problem.named("out")
-        self._maps: dict[tuple[TensorMap, int], Any] = {}  # encoded, by where their arrays lie
-        self._cublas: dict[int, tuple[Cublas, Any]] = {}  # by stream, each with memory to work in
+        self._maps: dict[tuple[TensorMap, int], Any] = {}  # encoded maps, by the addresses of their arrays
+        self._cublas: dict[int, tuple[Cublas, Any]] = {}  # by stream, each with its own workspace
         self._kernels: dict[tuple[Code | None, str], Any] = {}
         for launch in self.planned.launches:
             loaded = self._modules[launch.code].get_function(launch.kernel)
@@ -86,12 +88,12 @@ class Loaded:
         self._steps = [self._made_ready(step) for step in (*self.planned.setup, *self.planned.steps)]
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Compute the operation of CuPy's arrays, in the order of the problem's; the result, or all of them.
+        """Compute the operation for CuPy arrays in the order of the problem; return the result or results.
 
         Raises
         ------
         ShapeError
-            An array is not the problem's, not in C order, or at an odd place.
+            An array does not fit the problem, is not in C order, or is not aligned.
         """
         results = out if isinstance(out, tuple) else () if out is None else (out,)
         results = results or tuple(cupy.empty(a.shape, a.dtype) for a in self._outputs.values())
@@ -108,7 +110,7 @@ class Loaded:
         return results if len(results) > 1 else results[0]
 
     def _made_ready(self, step: Step) -> Callable[[dict[str, Any]], None]:
-        """A function that does the step with arrays by their names."""
+        """A function that runs the step with the arrays of these names."""
         match step:
             case Launch():
                 return self._launch(step)
@@ -156,7 +158,7 @@ class Loaded:
         return self._kernels[launch.code, launch.kernel]
 
     def _named(self, buffers: dict[str, Any], what: str, name: str) -> Any:
-        """The array of that name, or another one's memory that goes by it."""
+        """The array with this name, or a view of another array with this name."""
         if name in self.planned.views:
             of, array = self.planned.views[name]
             return self._named(buffers, what, of).reshape(-1)[: prod(array.shape)].reshape(array.shape)
@@ -165,7 +167,7 @@ class Loaded:
         return buffers[name]
 
     def _multiply(self, step: Gemm, buffers: dict[str, Any]) -> None:
-        """By cuBLAS, with a handle for each stream."""
+        """Multiply with cuBLAS, with one handle for each stream."""
         product = step.product
         a, b, c = (self._named(buffers, "the gemm", name) for name in (step.a, step.b, step.c))
         if limit := product.limit_for({"a": a, "b": b, "c": c}):
@@ -179,7 +181,7 @@ class Loaded:
 
 
 def load(impl: str | Variant, problem: Any) -> Loaded:
-    """A variant by its name or path, for a problem, or for one as ``--shapes`` names it.
+    """Load a variant, by its name or path, for a problem or for a text in the form of ``--shapes``.
 
     Raises
     ------
@@ -191,7 +193,7 @@ def load(impl: str | Variant, problem: Any) -> Loaded:
 
 
 def _check(name: str, array: Any, expected: Array) -> None:
-    """Refuse an array that kernels cannot use where it lies."""
+    """Refuse an array that kernels cannot use in place."""
     fits = (array.shape, array.dtype.name) == (expected.shape, expected.dtype)
     if not fits or not array.flags.c_contiguous or array.data.ptr % ALIGNMENT:
         order = "in C order" if array.flags.c_contiguous else "not in C order"
@@ -202,13 +204,13 @@ def _check(name: str, array: Any, expected: Array) -> None:
 
 
 def _passed(arg: Any) -> Any:
-    """A tensor map as CuPy passes it to a kernel: by value, as the bytes that it is."""
+    """A tensor map in the form in which CuPy passes it to a kernel: by value, as bytes."""
     array: Any = arg.buffer
     return np.frombuffer(encoded(*arg.at(array.data.ptr)).tobytes(), "V128")
 
 
 def _no_array(name: object) -> Any:
-    raise AssertionError(f"a scalar is no array: {name!r}")
+    raise AssertionError(f"expected an array, found the scalar {name!r}")
 
 
 def _part(named: Callable[[str], Any], images: Images) -> Any:
@@ -216,7 +218,7 @@ def _part(named: Callable[[str], Any], images: Images) -> Any:
 
 
 def _module(code: Code, arch: int) -> Any:
-    """Kernels, compiled for a GPU, as CuPy loads them."""
+    """Compile kernels for a GPU, and load them with CuPy."""
     cubin = build_cubin(code.source, dict(code.defines), nvcc_arch(arch))
     path = cache_dir() / "cupy" / f"{hashlib.sha256(cubin).hexdigest()[:32]}.cubin"
     if not path.is_file():
@@ -224,7 +226,7 @@ def _module(code: Code, arch: int) -> Any:
             write_atomically(path, cubin)
         except OSError as error:
             raise DeviceError(
-                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; make room "
-                "or set MINI_DNN_CACHE to another folder"
+                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; free "
+                "some space, or set MINI_DNN_CACHE to another folder"
             ) from error
     return cupy.RawModule(path=str(path))

@@ -17,17 +17,17 @@ from mini_dnn.errors import ShapeError
 NAME = b"dltensor"  # of a capsule that nobody has consumed
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13  # kinds of devices
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # codes of types
-LEGACY_STREAM = 1  # the default stream, in this protocol's words
+LEGACY_STREAM = 1  # the default stream in this protocol
 
 
 class CDevice(ctypes.Structure):
-    """Where an array lies."""
+    """The device of an array."""
 
     _fields_ = [("kind", ctypes.c_int32), ("index", ctypes.c_int32)]
 
 
 class CType(ctypes.Structure):
-    """What its elements are."""
+    """The type of its elements."""
 
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
@@ -47,7 +47,7 @@ class CTensor(ctypes.Structure):
 
 
 class CManaged(ctypes.Structure):
-    """An array and how it is let go."""
+    """An array and the function that releases it."""
 
 
 Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(CManaged))
@@ -69,7 +69,7 @@ _exported: dict[int, tuple[Any, ...]] = {}  # by the address of a CManaged: itse
 
 @dataclass(frozen=True)
 class View:
-    """An array that another library has given."""
+    """An array of another library."""
 
     address: int
     shape: tuple[int, ...]
@@ -80,12 +80,12 @@ class View:
 
 
 def imported(capsule: Any) -> View:
-    """What a capsule holds. The capsule is not consumed: its own end lets the memory go.
+    """The array in a capsule. The capsule is not consumed, so its own destructor releases the memory.
 
     Raises
     ------
     ShapeError
-        Its elements are of a type that NumPy has no name for.
+        Its elements have a type that NumPy does not know.
     """
     managed = CManaged.from_address(_pointer(id(capsule), NAME))
     tensor = managed.tensor
@@ -107,12 +107,12 @@ def dense(shape: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
 
 
 def same_order(shape: tuple[int, ...], strides: tuple[int, ...], others: tuple[int, ...]) -> bool:
-    """Whether strides mean the same, that is where an axis has more than one entry."""
+    """Whether strides are equivalent, that is, equal along axes with more than one entry."""
     return all(n == 1 or one == other for n, one, other in zip(shape, strides, others, strict=True))
 
 
 def exported(address: int, shape: tuple[int, ...], dtype: str, device: tuple[int, int], owner: Any) -> Any:
-    """A capsule of an array in C order; ``owner`` is kept until the other side lets it go."""
+    """A capsule of an array in C order. ``owner`` is kept until the consumer releases the array."""
     kind = np.dtype(dtype)
     name = "bfloat" if dtype == "bfloat16" else kind.name.rstrip("0123456789")
     code = next(code for code, known in KINDS.items() if known == name)
@@ -136,12 +136,12 @@ def _dtype(found: CType) -> str:
 
 @Deleter
 def _deleter(managed: Any) -> None:
-    """The other side has no use for the array any more."""
+    """Called when the consumer no longer needs the array."""
     _exported.pop(ctypes.addressof(managed.contents), None)
 
 
 @Destructor
 def _destructor(capsule: int) -> None:
-    """A capsule ends; if nobody consumed it, so does the array."""
+    """Called when a capsule is deleted. If it was not consumed, the array is released."""
     if _is_valid(capsule, NAME):
         _exported.pop(_pointer(capsule, NAME), None)

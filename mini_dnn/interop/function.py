@@ -10,6 +10,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
+from mini_dnn.interop.document import document, signature
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
@@ -20,7 +21,7 @@ from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.variant import Variant, find
 
-PLAIN = (str, int, float, np.generic, type(None))  # what fields of a problem are
+PLAIN = (str, int, float, np.generic, type(None))  # the types of a problem's fields
 
 
 class Ready(NamedTuple):
@@ -36,23 +37,21 @@ class Ready(NamedTuple):
 class Function:
     """An operation as a function of arrays.
 
-    NumPy's arrays, and whatever else lies in host memory, are copied to a device and back: see
-    `mini_dnn.running.compute.compute`. Arrays on a GPU are used where they lie, on the stream that their
-    library works on at the moment; nobody waits, and results are arrays of that library. What a call needs,
-    compiled kernels and scratch memory, is kept for the next one of the same kind: see
-    `mini_dnn.interop.calls`.
+    NumPy arrays, and other arrays in host memory, are copied to a device and back: see
+    `mini_dnn.running.compute.compute`. Arrays on a GPU are used in place, on the current stream of their
+    library. The call does not synchronise, and results are arrays of that library. Compiled kernels and
+    scratch memory are kept for further calls of the same kind: see `mini_dnn.interop.calls`.
 
     Parameters
     ----------
     operation
-        What it computes.
+        The operation. Its arguments are those of the function ``of``; see `mini_dnn.interop.document`.
     """
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
-        more = f"\n\n{operation.notes}" if operation.notes else ""
-        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`.{more}"
+        self.__doc__, self.__signature__ = document(operation), signature(operation)
         self._signature = signature_of(operation)
         self._names = self._signature.arrays
         self._count = -1 if self._signature.many else len(self._names)
@@ -66,7 +65,7 @@ class Function:
         Parameters
         ----------
         given
-            The arrays, in the operation's order. After them, or by name:
+            The arrays, in the operation's order. After them, or as keyword arguments:
 
             impl
                 A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
@@ -75,13 +74,13 @@ class Function:
                 For arrays in host memory ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device. Arrays on
                 a GPU are computed there.
         options
-            What the arrays do not tell of the problem, such as ``pool=2``; arrays that may be left out; and
-            ``out``, an array for the result (a tuple where there are several). It is none of the others.
+            Fields of the problem that the arrays do not determine, such as ``pool=2``; optional arrays; and
+            ``out``, an array for the result (a tuple if there are several), which overlaps no other array.
 
         Returns
         -------
-        The output; a tuple where there are several. It is ``out`` if that is given. Where arrays are given
-        without the batch's axis, it has none.
+        The output, or a tuple if there are several. It is ``out`` if that is an array. If arrays are given
+        without the axis of the batch, it has none.
 
         Raises
         ------
@@ -94,7 +93,7 @@ class Function:
         return self._on_host(given, options) if kind is None else self._in_place(kind, given, options)
 
     def _in_place(self, kind: Kind, arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The call with arrays on a GPU. What it does each time is measured: `benchmarks/calls.py`."""
+        """The call with arrays on a GPU. `benchmarks/calls.py` measures the time of its steps."""
         names = self._names if len(arrays) == self._count else self._signature.names(len(arrays))
         impl: Any = None
         made: tuple[Any, ...] = ()
@@ -130,9 +129,9 @@ class Function:
     def _sorted(
         self, arrays: tuple[Any, ...], names: tuple[str, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[str, ...], Any, tuple[Any, ...]]:
-        """All arrays, what they are called, the variant, and those that are for results.
+        """All arrays and their names, the variant, and the arrays for results.
 
-        What stays in ``options`` are fields of the problem.
+        The remaining ``options`` are fields of the problem.
         """
         impl, out = options.pop("impl", None), options.pop("out", None)
         if "device" in options:
@@ -146,8 +145,10 @@ class Function:
         elif out is not None:
             results = out if isinstance(out, tuple) else (out,)
         for name, value in options.items():
-            if not isinstance(value, PLAIN):  # it may change, and would be the same object to a kept call
-                raise ShapeError(f"{name} is {describe(value)}; expected a number or a word of Python's")
+            if not isinstance(
+                value, PLAIN
+            ):  # it may change, but a prepared call would not notice, because it is the same object
+                raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
         return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
 
     def _prepare(
@@ -159,9 +160,9 @@ class Function:
         seen: Gathered,
         fields: dict[str, Any],
     ) -> Ready:
-        """Everything of a call that the next one like it need not do again.
+        """The part of a call that further calls of the same kind do not have to repeat.
 
-        ``results`` of the arrays, the last ones, are those that it writes to.
+        The last ``results`` of the arrays are those that the call writes.
         """
         self._signature.check(self.__name__, fields)
         gpu, stream, flat, _, _ = seen
@@ -194,13 +195,13 @@ class Function:
         )
 
     def _arrays_by_place(self, given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-        """The arrays in their order, where some are given by name, or options by place."""
+        """The arrays in order, if some are keyword arguments, or if options are positional arguments."""
         names, count = self._names, self._count if self._count >= 0 else max(1, len(given))
         by_place = ("impl", "device")
         if len(given) > count + len(by_place):
             raise UsageError(
-                f"{self.__name__} takes {', '.join((*names, *by_place))} by place, and the rest by name; "
-                f"found {len(given)} by place"
+                f"{self.__name__} takes {', '.join((*names, *by_place))} as positional arguments, and all "
+                f"others as keyword arguments; found {len(given)} positional arguments"
             )
         for name, value in zip(by_place, given[count:], strict=False):
             options.setdefault(name, value)
@@ -243,7 +244,7 @@ class Function:
 
 
 def _key(impl: Any) -> Any:
-    """A variant itself is known by its identity: the call that is kept holds it."""
+    """The key of a variant object is its identity: the prepared call keeps the object alive."""
     if type(impl) is str:
         return impl
     check_impl(impl)
@@ -253,7 +254,7 @@ def _key(impl: Any) -> Any:
 def _by_protocol(
     ready: Ready, addresses: list[int], results: tuple[Any, ...], more: More, new: bool
 ) -> tuple[Any, ...]:
-    """Give a call to a stream where its arrays' libraries neither know the stream nor wait for it."""
+    """Issue a call on a stream that the libraries of its arrays neither know nor wait for."""
     with ready.site.device.entered():
         for other in more.others:
             ready.prepared.stream.follow(other)

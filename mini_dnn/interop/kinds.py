@@ -1,4 +1,4 @@
-"""Arrays on a GPU: what is asked of each library's, and what is said of those that cannot be used."""
+"""Arrays on a GPU: the interface to each library, and the messages about arrays that cannot be used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PROTOCOLS = ("shape", "__dlpack__", "__cuda_array_interface__")  # of which ever
 
 
 class More(NamedTuple):
-    """What a call with arrays of `mini_dnn.interop.protocols` has to mind."""
+    """Further data that a call with arrays of `mini_dnn.interop.protocols` needs."""
 
-    others: tuple[int, ...]  # handles of streams whose work has to be done before
-    owners: tuple[Any, ...]  # what must live until the call's work is done
+    others: tuple[int, ...]  # handles of streams whose work must be complete before the call
+    owners: tuple[Any, ...]  # objects that must live until the work of the call is complete
 
 
 # of arrays: their GPU, the handle of the stream that their library works on at the moment, the shape and the
@@ -39,33 +39,33 @@ class Kind(Protocol):
     by_protocol: bool  # whether it is known by what it speaks alone: see `mini_dnn.interop.protocols`
 
     def lies_on_gpu(self, array: Any) -> bool:
-        """Whether the array does, and not in host memory."""
+        """Whether the array is on a GPU and not in host memory."""
 
     def gather(self, names: Sequence[str], arrays: Sequence[Any]) -> Gathered:
-        """Where the arrays lie, and on which stream; each call does this.
+        """The addresses of the arrays, and their stream. Every call does this.
 
         Raises
         ------
         ShapeError
-            They cannot be used where they lie: not in C order, not on one GPU, of different libraries, or
-            with a gradient.
+            They cannot be used in place: they are not in C order, not on one GPU, of different libraries, or
+            require a gradient.
         """
 
     def dtype(self, dtype: Any) -> str:
-        """NumPy's name of the library's dtype."""
+        """The NumPy name of the library's dtype."""
 
     def maker(self, shape: tuple[int, ...], dtype: str, site: Site) -> Callable[[], Any]:
-        """What allocates an array on the current stream, its dtype by NumPy's name."""
+        """A function that allocates an array on the current stream. The dtype has its NumPy name."""
 
     def address(self, array: Any) -> int:
-        """Where an array that was made lies."""
+        """The address of an array that was allocated."""
 
     def written(self, arrays: Sequence[Any]) -> None:
-        """Told of arrays that a call was given to write to."""
+        """Called with the arrays that a call will write."""
 
 
 def refuse_order(names: Sequence[str], arrays: Sequence[Any], array: Any, cure: str) -> NoReturn:
-    """Raise, as an array is not in C order. The cure may have ``{name}`` in it."""
+    """Raise an error because an array is not in C order. The cure may contain ``{name}``."""
     name = name_of(names, arrays, array)
     raise ShapeError(
         f"{name} {tuple(array.shape)} is not contiguous in C order, and arrays on a GPU are not copied; "
@@ -74,20 +74,20 @@ def refuse_order(names: Sequence[str], arrays: Sequence[Any], array: Any, cure: 
 
 
 def refuse_mixed(names: Sequence[str], arrays: Sequence[Any]) -> NoReturn:
-    """Raise, as arrays are not all of one library and in one place, or are no arrays."""
+    """Raise an error because arrays belong to different libraries or places, or are not arrays."""
     for name, array in zip(names, arrays, strict=True):
         if isinstance(array, type) or not any(hasattr(array, protocol) for protocol in PROTOCOLS):
             more = ', or the name of a type, such as "fp16"' if name == "out" else ""
             raise ShapeError(f"{name} is {describe(array)}; expected an array{more}")
     found = ", ".join(f"{name} is {describe(array)}" for name, array in zip(names, arrays, strict=True))
     raise ShapeError(
-        f"{found}: arrays of one call are of one library, and all on a GPU or all in host memory; convert "
-        "some of them"
+        f"{found}: the arrays of one call must be of one library, and all on a GPU or all in host memory; "
+        "convert some of them"
     )
 
 
 def describe(value: Any) -> str:
-    """The type of an array, or of something else, and where it lies: ``torch.Tensor on cpu``."""
+    """The type and the device of an array, or the type of another object: ``torch.Tensor on cpu``."""
     is_type = isinstance(value, type)
     kind, device = (value, None) if is_type else (type(value), getattr(value, "device", None))
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -96,11 +96,11 @@ def describe(value: Any) -> str:
 
 
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:
-    """Raise, as arrays are not on one GPU."""
+    """Raise an error because arrays are not on one GPU."""
     found = ", ".join(f"{name} lies on GPU {gpu}" for name, gpu in zip(names, gpus, strict=True))
-    raise ShapeError(f"{found}: arrays of one call lie on one GPU; copy some of them there")
+    raise ShapeError(f"{found}: the arrays of one call must be on one GPU; copy some of them there")
 
 
 def name_of(names: Sequence[str], arrays: Sequence[Any], array: Any) -> str:
-    """What one of the arrays is called."""
+    """The name of one of the arrays."""
     return next(name for name, other in zip(names, arrays, strict=True) if other is array)

@@ -12,7 +12,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.interop.kinds import Gathered, Site, name_of, refuse_gpus, refuse_mixed, refuse_order
 
 TORCH_CURE = "{name}.contiguous()"
-NEGATIVE_CURE = "{name}.resolve_neg().contiguous()"  # a view that only says that its numbers are negative
+NEGATIVE_CURE = "{name}.resolve_neg().contiguous()"  # a view whose numbers are negated when they are read
 
 
 class Cupy:
@@ -25,7 +25,7 @@ class Cupy:
         self._stream, self._current = cupy.cuda.get_current_stream, cupy.cuda.get_device_id
 
     def lies_on_gpu(self, array: Any) -> bool:
-        """All do."""
+        """True for all CuPy arrays."""
         return True
 
     def gather(self, names: Sequence[str], arrays: Sequence[Any]) -> Gathered:
@@ -84,7 +84,7 @@ class Torch:
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._tracks = torch, torch.is_grad_enabled
-        # what PyTorch's own compiler asks: a tenth of what the public function takes
+        # as PyTorch's own compiler does it: ten times as fast as the public function
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._stream = raw or (lambda gpu: torch.cuda.current_stream(gpu).cuda_stream)
 
@@ -133,7 +133,7 @@ class Torch:
         return address
 
     def written(self, arrays: Sequence[Any]) -> None:
-        """Tell autograd, which may hold one of them for a backward pass."""
+        """Notify autograd, which may have saved one of them for a backward pass."""
         for array in arrays:
             if not array.is_inference():  # of those it holds none
                 self._torch.autograd.graph.increment_version(array)
@@ -146,7 +146,7 @@ class Torch:
 
 
 def refuse_gradient(name: str) -> NoReturn:
-    """Raise, as a tensor requires a gradient."""
+    """Raise an error because a tensor requires a gradient."""
     raise ShapeError(
         f"{name} requires a gradient, but there is no backward pass; pass {name}.detach(), or call "
         "within torch.no_grad()"

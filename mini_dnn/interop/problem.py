@@ -1,4 +1,4 @@
-"""The problem that arrays on a GPU are: an operation is asked by arrays in host memory that nobody reads."""
+"""Finds the problem of arrays on a GPU: the operation gets arrays in host memory that are never read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # what opera
 
 
 class Asked(NamedTuple):
-    """What is asked for."""
+    """A problem, and the arrays that belong to it."""
 
     problem: Any
     which: dict[str, int]  # for each of the problem's given arrays, which one it is
@@ -27,19 +27,19 @@ class Asked(NamedTuple):
 def problem_of(
     operation: Operation, names: Sequence[str], metas: Sequence[Meta], fields: Mapping[str, Any]
 ) -> Asked:
-    """The problem that arrays of these shapes and types are.
+    """The problem for arrays with these shapes and types.
 
     Parameters
     ----------
     names, metas
-        Of each array what the operation calls it, its shape and its type.
+        The name, and the shape and type, of each array.
     fields
-        What arrays do not tell of the problem.
+        Fields of the problem that arrays do not determine.
 
     Raises
     ------
     ShapeError
-        They are no problem of the operation, or would have to be converted.
+        The arrays do not fit the operation, or would have to be converted.
     """
     optional = signature_of(operation).optional
     stand_ins = [_stand_in(name, *meta) for name, meta in zip(names, metas, strict=True)]
@@ -53,7 +53,7 @@ def problem_of(
         if (array.ctypes.data, array.dtype) not in places:
             expected = problem.arrays[name]
             raise ShapeError(
-                f"{name} is to be {expected.dtype} {expected.shape} for {problem}, and arrays on a GPU are "
+                f"{name} must be {expected.dtype} {expected.shape} for {problem}, and arrays on a GPU are "
                 f"not converted; found {_listed(names, metas)}. Convert {name} first"
             )
         which[name] = places.index((array.ctypes.data, array.dtype))
@@ -64,12 +64,12 @@ def problem_of(
 
 
 def check_results(asked: Asked, found: Sequence[Meta]) -> None:
-    """Check that arrays are what a problem's results can be written to.
+    """Check that the results of a problem can be written to these arrays.
 
     Raises
     ------
     ShapeError
-        They are not.
+        The shape or type of an array is wrong.
     """
     expected = list(asked.results.values())
     if list(found) != expected:
@@ -80,16 +80,16 @@ def check_results(asked: Asked, found: Sequence[Meta]) -> None:
 
 
 def word_of(dtype: str) -> str:
-    """What operations call a type: ``"fp16"`` for ``"float16"``."""
+    """The name of a type in operations: ``"fp16"`` for ``"float16"``."""
     return WORDS.get(dtype, dtype)
 
 
 def _stand_in(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Memory that is never touched, so that it costs none."""
+    """An array whose memory is never accessed, so that none is allocated."""
     try:
         return np.empty(shape, np.dtype(dtype))
     except TypeError as error:
-        raise ShapeError(f"{name} is {dtype}, a type that no operation here takes") from error
+        raise ShapeError(f"{name} is {dtype}, a type that no operation supports") from error
 
 
 def _listed(names: Sequence[str], metas: Sequence[Meta]) -> str:

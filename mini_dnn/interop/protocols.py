@@ -1,4 +1,4 @@
-"""Arrays of all libraries that speak ``__dlpack__`` or ``__cuda_array_interface__``, and one of our own."""
+"""Arrays of libraries with ``__dlpack__`` or ``__cuda_array_interface__``, and an array class with both."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ GPUS = (dlpack.CUDA, dlpack.CUDA_MANAGED)
 
 
 class Protocols:
-    """Arrays that are known by what they speak alone, such as Numba's and JAX's.
+    """Arrays that are accessed only through a protocol, such as those of Numba and JAX.
 
-    Of one that speaks both, ``__dlpack__`` is taken, as it orders the streams of both sides. A call works on
-    the stream that the first ``__cuda_array_interface__`` names, and on the default stream where none does.
+    If an array has both protocols, ``__dlpack__`` is used, because it orders the streams of both sides. A
+    call uses the stream that the first ``__cuda_array_interface__`` names, or else the default stream.
     """
 
     by_protocol = True
 
     def lies_on_gpu(self, array: Any) -> bool:
-        """Whether what it speaks says so."""
+        """Whether its protocol says that it is on a GPU."""
         if hasattr(array, "__dlpack_device__"):
             return array.__dlpack_device__()[0] in GPUS
         return hasattr(array, INTERFACE)
@@ -48,7 +48,8 @@ class Protocols:
         gpus = {view.device[1] for view in views}
         if len(gpus) > 1:
             raise ShapeError(
-                f"{', '.join(names)} lie on the GPUs {sorted(gpus)}; arrays of one call lie on one GPU"
+                f"{', '.join(names)} are on the GPUs {sorted(gpus)}; the arrays of one call must be on one "
+                "GPU"
             )
         metas = [meta for view in views for meta in (view.shape, view.dtype)]
         others = tuple(dict.fromkeys(other for other in streams if other != stream))
@@ -64,7 +65,7 @@ class Protocols:
         return lambda: DeviceArray(shape, dtype, site)
 
     def address(self, array: Any) -> int:
-        """Where one that was made lies."""
+        """The address of an array that was allocated."""
         return int(array.address)
 
     def written(self, arrays: Sequence[Any]) -> None:
@@ -72,15 +73,16 @@ class Protocols:
 
 
 class DeviceArray:
-    """An array on a GPU that other libraries take as it is: it speaks both protocols.
+    """An array on a GPU that other libraries can use in place, through either of two protocols.
 
     Parameters
     ----------
     shape, dtype
-        Entries along each axis, and the name of NumPy's type. Nothing is written to it.
+        Entries along each axis, and the name of the NumPy type.
     site
-        Where it lies, and the stream that writes it. Who takes it by ``__dlpack__`` has a stream that waits
-        for that one; who takes it by ``__cuda_array_interface__`` is told it, and waits.
+        Its GPU, and the stream that writes it. A consumer that uses ``__dlpack__`` passes a stream, which
+        waits for that stream. A consumer that uses ``__cuda_array_interface__`` gets the stream, and has to
+        wait itself.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: str, site: Site) -> None:
@@ -94,7 +96,7 @@ class DeviceArray:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of its first element."""
         assert self._buffer.address is not None, "it is never freed"
         return self._buffer.address
 
@@ -102,7 +104,7 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         """Its version 3: https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html."""
         if self.dtype.kind == "V":
-            raise AttributeError(f"{INTERFACE} has no word for {self.dtype.name}; take it by __dlpack__")
+            raise AttributeError(f"{INTERFACE} has no name for {self.dtype.name}; use __dlpack__")
         return {
             "version": 3,
             "shape": self.shape,
@@ -117,7 +119,7 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
         if asked.get("copy") or asked.get("dl_device") not in (None, self.__dlpack_device__()):
-            raise BufferError("a result of mini_dnn is not copied, nor moved to another device")
+            raise BufferError("a result of mini_dnn cannot be copied or moved to another device this way")
         device, own = self._site.device, self._site.stream
         consumer = dlpack.LEGACY_STREAM if stream is None else stream
         if consumer not in (-1, own):
@@ -127,18 +129,18 @@ class DeviceArray:
 
 
 def handed_over(array: DeviceArray, like: Any) -> Any:
-    """A result as an array of the library of another one, where that has a name for itself; or as it is.
+    """A result as an array of the input's library, if that has an array namespace; otherwise unchanged.
 
-    A library that has none, such as Numba, takes it by ``__cuda_array_interface__``.
+    A library without one, such as Numba, can use the result through ``__cuda_array_interface__``.
     """
     namespace = getattr(like, "__array_namespace__", None)
     return array if namespace is None else namespace().from_dlpack(array)
 
 
 def _interface(name: str, array: Any) -> Mapping[str, Any] | None:
-    """What an array says by ``__cuda_array_interface__``; None if it is to be taken by ``__dlpack__``.
+    """The ``__cuda_array_interface__`` of an array; None if ``__dlpack__`` should be used.
 
-    An array that is written to is taken by the former alone, which tells whether it may be.
+    Arrays for results need the former, because only it says whether an array may be written.
     """
     if hasattr(array, "__dlpack__") and name != "out":
         return None
@@ -146,10 +148,10 @@ def _interface(name: str, array: Any) -> Mapping[str, Any] | None:
     if found is None or (name == "out" and found["data"][1]):
         raise ShapeError(
             f"{name} is {describe(array)}, which is read-only; pass an array of CuPy, PyTorch or "
-            "Numba, or leave out= out"
+            "Numba, or omit out="
         )
     if found.get("mask") is not None:
-        raise ShapeError(f"{name} has a mask, which is not taken; pass the array without it")
+        raise ShapeError(f"{name} has a mask, which is not supported; pass the array without it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Arguments of a call that are refused, and what is said of them."""
+"""Checks of a call's arguments, and their messages."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from mini_dnn.variant import Variant
 
 
 def check_impl(impl: Any) -> None:
-    """Refuse what names no variant, and is none."""
+    """Refuse a value that is neither the name of a variant nor a variant."""
     if not isinstance(impl, str | Path | Variant):
         raise UsageError(
-            f"impl is {describe(impl)}; expected the name of a variant, or the path of its folder. Arrays "
-            "that may be left out are passed by name"
+            f"impl is {describe(impl)}; expected the name of a variant, or the path of its folder. Optional "
+            "arrays are keyword arguments"
         )
 
 
 def check_writable(results: tuple[Any, ...]) -> None:
-    """Refuse what is no array of NumPy that may be written."""
+    """Refuse a value that is not a writable NumPy array."""
     for array in results:
         if not isinstance(array, np.ndarray):
             raise ShapeError(
-                f"out= is {describe(array)}; expected an array of NumPy, as all others are, or the name of a "
+                f"out= is {describe(array)}; expected a NumPy array, like all others, or the name of a "
                 'type, such as "fp16"'
             )
         if not array.flags.writeable:
-            raise ShapeError("out= is read-only; pass an array that may be written, such as out.copy()")
+            raise ShapeError("out= is read-only; pass a writable array, such as out.copy()")
 
 
 def check_device(device: Any) -> None:
@@ -43,24 +43,24 @@ def check_device(device: Any) -> None:
     name = device if isinstance(device, str) else getattr(device, "name", "")
     if name not in ("auto", "cuda"):
         raise UsageError(
-            f"the arrays lie on a GPU, and device is {name or describe(device)}; leave device out, or pass "
+            f"the arrays are on a GPU, and device is {name or describe(device)}; leave device out, or pass "
             "arrays of NumPy"
         )
 
 
 def refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
-    """Raise, as kernels cannot load from one of the arrays in one go."""
+    """Raise an error because one of the arrays is not aligned for the loads of kernels."""
     name, at = next(entry for entry in zip(names, addresses, strict=False) if entry[1] % ALIGNMENT)
     raise ShapeError(
-        f"{name} begins {at % ALIGNMENT} bytes behind a multiple of {ALIGNMENT}, as parts of arrays may, and "
-        f"kernels load up to {ALIGNMENT} bytes at once; pass a copy of it"
+        f"{name} begins {at % ALIGNMENT} bytes after a multiple of {ALIGNMENT}, as a part of an array can, "
+        f"and kernels load up to {ALIGNMENT} bytes at once; pass a copy of it"
     )
 
 
 def check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence[int], results: int) -> None:
-    """Refuse results that overlap what is read."""
+    """Refuse results that overlap an input."""
     count = len(names) - results
     for out, size in zip(addresses[count:], nbytes[count:], strict=True):
         for name, at, length in zip(names, addresses[:count], nbytes, strict=False):
             if at < out + size and out < at + length:
-                raise ShapeError(f"out= overlaps {name}, which is read meanwhile; pass another array")
+                raise ShapeError(f"out= overlaps {name}, which is read at the same time; pass another array")

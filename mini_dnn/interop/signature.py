@@ -1,4 +1,4 @@
-"""What an operation takes, read from its function ``of``: arrays, arrays that may be left out, and fields."""
+"""The arguments of an operation, from its function ``of``: arrays, optional arrays, and fields."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mini_dnn.errors import ShapeError, UsageError, meant
 from mini_dnn.ops import Operation
 
 OPTIONAL_ARRAY = np.ndarray | None
-OTHERS = ("impl", "device", "out")  # what every operation takes by name
-# What a field of each type may be, in Python and in words
+OTHERS = ("impl", "device", "out")  # keyword arguments of all operations
+# The accepted Python types of a field of each type, and their description
 TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a word in quotes"),
     bool: ((bool, np.bool_, int), "True or False"),
@@ -27,7 +27,7 @@ TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """What arrays do not tell of a problem."""
+    """A field of a problem that arrays do not determine."""
 
     type: Any  # of Python: float, float | None, str ...
     default: Any  # inspect.Parameter.empty where there is none
@@ -35,18 +35,18 @@ class Field:
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operation takes.
+    """The arguments of an operation.
 
     Parameters
     ----------
     arrays
-        Names of the arrays that are given by place, in their order.
+        Names of the positional arrays, in order.
     many
-        The name of those that follow, as many as there are; empty if none do.
+        The name of the variable number of arrays that follow; empty if none do.
     optional
-        Names of arrays that are given by name, if at all.
+        Names of optional arrays, which are keyword arguments.
     fields
-        The rest, by name.
+        All other keyword arguments.
     """
 
     arrays: tuple[str, ...]
@@ -55,24 +55,24 @@ class Signature:
     fields: Mapping[str, Field]
 
     def names(self, count: int) -> tuple[str, ...]:
-        """What ``count`` arrays that are given by place are called."""
+        """The names of ``count`` positional arrays."""
         more = range(count - len(self.arrays))
         return (*self.arrays, *(f"{self.many}[{i}]" for i in more))[:count]
 
     @property
     def by_place(self) -> str:
-        """The arrays that are given by place, in words."""
+        """The positional arrays, as text."""
         return ", ".join((*self.arrays, *([f"*{self.many}"] if self.many else [])))
 
     def check(self, operation: str, given: Mapping[str, Any]) -> None:
-        """Check the fields that a call gives.
+        """Check the fields that a call passes.
 
         Raises
         ------
         UsageError
-            A field is missing, or there is none of that name.
+            A field is missing or unknown.
         ShapeError
-            The value of a field is of another type.
+            The value of a field has another type.
         """
         for name, value in given.items():
             if name not in self.fields:
@@ -88,7 +88,7 @@ class Signature:
                 raise UsageError(f"{operation} needs {name}=, {TYPES[field.type][1]}")
 
     def _unknown(self, operation: str, name: str) -> str:
-        """What is said of an argument that the operation does not have."""
+        """The message about an argument that the operation does not have."""
         if name == "out":
             return f"{operation} has results of one type, so out= is an array for them, and not a word"
         known = [*self.optional, *self.fields, *(other for other in OTHERS if other not in self.fields)]
@@ -111,5 +111,5 @@ def _read(of: Any) -> Signature:
 
 
 def signature_of(operation: Operation) -> Signature:
-    """What the operation takes."""
+    """The arguments of the operation."""
     return _read(operation.of)

@@ -1,9 +1,9 @@
-"""Each operation as an operator of PyTorch, which `torch.compile` takes: ``torch.ops.mini_dnn`` has them.
+"""Each operation as an operator of PyTorch, ``torch.ops.mini_dnn``, which `torch.compile` supports.
 
-``import mini_dnn.interop.torch`` makes them. They take and return tensors. Arrays that may be left out come
-after the others, and what a call of `mini_dnn` takes by name, they take by name. CUDA tensors are used where
-they lie; those in host memory are computed as arrays of NumPy are. There is no backward pass: tensors that
-require a gradient are refused, unless gradients are off.
+``import mini_dnn.interop.torch`` registers them. They take and return tensors. Optional arrays come after the
+required ones, and all other arguments are keyword arguments. CUDA tensors are used in place; tensors in host
+memory are treated like NumPy arrays. There is no backward pass: tensors that require a gradient are refused,
+unless gradients are disabled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPES = {str: "str", float: "float", int: "int", bool: "bool"}
 
 
 def schema_of(operation: Operation) -> str:
-    """An operation's signature in PyTorch's words: ``(Tensor x, *, str impl="") -> Tensor``."""
+    """An operation's signature in PyTorch's notation: ``(Tensor x, *, str impl="") -> Tensor``."""
     signature = signature_of(operation)
     arrays = [f"Tensor {name}" for name in signature.arrays]
     arrays += [f"Tensor[] {signature.many}"] if signature.many else []
@@ -41,7 +41,7 @@ def schema_of(operation: Operation) -> str:
 
 
 def _field(name: str, field: Field) -> str:
-    """A field in PyTorch's words: ``float alpha=1.0``, ``float? beta=None``."""
+    """A field in PyTorch's notation: ``float alpha=1.0``, ``float? beta=None``."""
     word = next(
         f"{word}{mark}"
         for kind, word in TYPES.items()
@@ -55,10 +55,10 @@ def _field(name: str, field: Field) -> str:
 
 
 class Operator:
-    """What PyTorch calls for an operation.
+    """The functions that PyTorch calls for an operation.
 
-    Each method takes the arrays, those that may be left out after the others, and by name a variant (none:
-    the best one) and the fields of the problem.
+    Each method takes the arrays, with optional ones after the others, and as keyword arguments a variant
+    (empty: the best one) and the fields of the problem.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -81,7 +81,7 @@ class Operator:
         return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
     def fake(self, *given: Any, impl: str = "", **fields: Any) -> Any:
-        """With tensors that have no memory: what the results would be like."""
+        """With tensors that have no memory: the shapes and types of the results."""
         names, tensors, _ = self._sorted(given)
         _check(names, tensors)
         metas = [(tuple(map(int, t.shape)), str(t.dtype).removeprefix("torch.")) for t in tensors]
@@ -93,7 +93,7 @@ class Operator:
         return found if len(found) > 1 else found[0]
 
     def _sorted(self, given: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Any, ...], int]:
-        """Names of all arrays, these, and how many of them are always given."""
+        """The names of all arrays, the arrays, and the number of required ones."""
         count = len(self._signature.arrays)
         arrays, rest = tuple(given[:count]), given[count:]
         if self._signature.many:
@@ -105,7 +105,7 @@ class Operator:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """A tensor in host memory as an array of NumPy."""
+    """A tensor in host memory as a NumPy array."""
     values = tensor.detach()
     if values.dtype != torch.bfloat16:
         return np.asarray(values.numpy())
@@ -113,14 +113,14 @@ def array_of(tensor: Any) -> np.ndarray:
 
 
 def tensor_of(array: np.ndarray) -> Any:
-    """An array of NumPy as a tensor in host memory."""
+    """A NumPy array as a tensor in host memory."""
     if array.dtype.name != "bfloat16":
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
 
 
 def _check(names: Sequence[str], tensors: Sequence[Any]) -> None:
-    """Refuse what the call itself would refuse, too."""
+    """Refuse arguments that the call itself would refuse."""
     for name, tensor in zip(names, tensors, strict=True):
         if tensor.requires_grad and torch.is_grad_enabled():
             refuse_gradient(name)
@@ -129,7 +129,7 @@ def _check(names: Sequence[str], tensors: Sequence[Any]) -> None:
 
 
 def _define(operation: Operation) -> None:
-    """Make the operator of an operation."""
+    """Define the operator of an operation."""
     name, operator = f"{NAMESPACE}::{operation.name}", Operator(operation)
     # compiled programs pass tensors that lie as they do without a compiler
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)

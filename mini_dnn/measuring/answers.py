@@ -208,8 +208,8 @@ class Kept:
     def __init__(self, folder: Path | None, about: object) -> None:
         if folder and folder.exists() and not folder.is_dir():
             raise UsageError(
-                f"{folder} is in the way: finished shards are kept in a folder of that name until all are "
-                "done; move it, or give the results another name"
+                f"{folder} is not a folder, but complete shards are stored in a folder of this name until "
+                "all are complete; move the file, or give the results another name"
             )
         self._folder, self.about = folder, about
         self._files: dict[int, Path] = {}  # of shards that were asked for and are not done

@@ -154,7 +154,7 @@ class BatchesFile:
         programs = {row.program for row in self.rows}
         if len(programs) > MOST_PROGRAMS:
             raise ValueError(
-                f"{len(programs)} programs, but a page has room for {MOST_PROGRAMS}; measure fewer per file"
+                f"{len(programs)} programs, but a page can show only {MOST_PROGRAMS}; measure fewer per file"
             )
 
     @property

@@ -118,7 +118,7 @@ class Measurements:
             some = "; ".join(list(found.failures.values())[:MOST_NAMED])
             kind = CheckError if some.startswith(CheckError.__name__) else MiniDnnError
             raise kind(
-                f"{len(found.failures)} of {len(self.items)} measurements failed; the same command goes on "
+                f"{len(found.failures)} of {len(self.items)} measurements failed; the same command continues "
                 f"with them: {some}"
             )
         return self._joined([found.results[item.name].value for item in self.items])
@@ -127,8 +127,8 @@ class Measurements:
         devices = sorted({value["head"]["device"]["name"] for value in values})
         if len(devices) > 1:
             raise MiniDnnError(
-                f"the workers have different devices, whose times do not compare: {'; '.join(devices)}. Ask "
-                "for one kind in the profile (constraint), and name another file"
+                f"the workers have different devices, whose times cannot be compared: {'; '.join(devices)}. "
+                "Request one kind in the profile (constraint), and name another file"
             )
         record = dict(values[0]["head"])
         for kind in ("rows", "skipped"):

@@ -76,7 +76,8 @@ class Elsewhere:
         if found.failures:
             some = "; ".join(f"{n}: {why}" for n, why in list(found.failures.items())[:MOST_NAMED])
             raise MiniDnnError(
-                f"{len(found.failures)} of {len(items)} shards are not done; the same command goes on: {some}"
+                f"{len(found.failures)} of {len(items)} shards are not complete; the same command "
+                f"continues: {some}"
             )
         for item in items:
             value = found.results[item.name].value
@@ -148,7 +149,9 @@ def plain(source: Source) -> list[Any]:
             return ["member", source.name, str(archive.absolute()), offset, size]
         case PictureError():
             return ["broken", source.name, str(source.source)]
-    raise UsageError(f"{source.name} is read here, and not where an executor runs; name a file")
+    raise UsageError(
+        f"{source.name} can be read only here, and not by the workers of an executor; name a file"
+    )
 
 
 def source_of(words: Sequence[Any]) -> Source:

@@ -72,7 +72,7 @@ def _plain(value: Any) -> str:
     """A string of a class of its own, as PyTorch's version is, as a string."""
     if isinstance(value, str):
         return str.__str__(value)
-    raise TypeError(f"{value!r} has no place in a results file")
+    raise TypeError(f"{value!r} cannot be stored in a results file")
 
 
 def read_json(file: Path) -> Fields:
@@ -96,7 +96,7 @@ def read_json(file: Path) -> Fields:
     if CHECKSUM in content:
         rest = {name: value for name, value in content.items() if name != CHECKSUM}
         if content[CHECKSUM] != strict.checksum(rest):
-            refuse(file, f"its content was changed after it was written, as {CHECKSUM} is of another content")
+            refuse(file, f"its content was changed after it was written: {CHECKSUM} does not match it")
     elif content.get("schema") not in WITHOUT_CHECKSUM:
         refuse(
             file,

@@ -125,8 +125,8 @@ class Program:
         if weights is None and not file.is_file():
             train = f"run.py train --network {network} --data {images.name}"
             raise UsageError(
-                f"no weights of {model.title} for the data set '{images.name}' are shipped: make them by "
-                f"'{train}', and give the file by --weights"
+                f"no weights of {model.title} for the data set '{images.name}' are shipped: create them "
+                f"with '{train}', and name the file with --weights"
             )
         built, info = model.read(file, images.name)
         return cls(built, info, file, images, data_dir, model)
@@ -171,8 +171,8 @@ class Program:
         found = available_bytes()
         if needed > found:
             raise UsageError(
-                f"--batch {batch}: it takes up to {needed / 1e9:.2g} GB of memory, and this process may take "
-                f"{found / 1e9:.2g} GB more; take a smaller --batch, or leave the machine more"
+                f"--batch {batch}: it needs up to {needed / 1e9:.2g} GB of memory, and this process can use "
+                f"{found / 1e9:.2g} GB more; use a smaller --batch, or free some memory"
             )
 
     def probabilities(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> np.ndarray:
@@ -219,7 +219,9 @@ class Program:
             The network has images of that size anyway.
         """
         if self.model.name != NETWORK and send == "uint8-28":
-            raise UsageError(f"--send {send}: {self.model.title} takes images as they are; take --send uint8")
+            raise UsageError(
+                f"--send {send}: {self.model.title} uses images of the original size; use --send uint8"
+            )
         return datasets.as_sent(self.data, batch, send, self.data_dir)
 
     def problem(self, images: np.ndarray) -> LenetBatch | VitShape | ResNetShape:

@@ -68,7 +68,7 @@ class Layerwise:
                 continue
             if not all(np.isfinite(array).all() for array in arrays.values()):
                 raise VariantError(
-                    f"{self.variant.name} takes {self.words[1]} in {dtype}, which cannot hold all numbers"
+                    f"{self.variant.name} uses {self.words[1]} in {dtype}, whose range some numbers exceed"
                 )
             return problem, arrays
         raise VariantError(f"{self.variant.name} does not support {self.words[0]}: {limits[0]}")

@@ -38,15 +38,15 @@ def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if not np.isfinite(probabilities.sum(axis=1)).all():
         raise MiniDnnError(
-            "the network gives probabilities that are no numbers: its weights are damaged, or out of the "
-            "range of the variant's precision. Give other weights (--weights), or another variant (--impl)"
+            "the network computes probabilities that are not numbers: its weights are damaged, or out of the "
+            "range of the variant's precision. Use other weights (--weights), or another variant (--impl)"
         )
     found, likeliest = (_few if count <= FEW else _many)(probabilities, count)
     wrong = likeliest[(likeliest < 0) | (likeliest > 1 + ROUNDING)]
     if wrong.size:
         raise MiniDnnError(
-            f"the network gives probabilities outside 0 to 1, such as {wrong[0]:.6g}: the variant that runs "
-            "it is wrong. 'run.py check' compares it with float64; or use another variant (--impl)"
+            f"the network computes probabilities outside 0 to 1, such as {wrong[0]:.6g}: the variant that "
+            "runs it is wrong. 'run.py check' compares it with float64; or use another variant (--impl)"
         )
     return found, likeliest
 

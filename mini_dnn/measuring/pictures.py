@@ -153,8 +153,8 @@ class Classifier:
         file = weights or model.weights(SHIPPED)
         if weights is None and not file.is_file():
             raise UsageError(
-                f"no weights of {model.title} are shipped: make them by 'run.py train --network {name}', and "
-                "give the file by --weights"
+                f"no weights of {model.title} are shipped: create them with 'run.py train --network {name}', "
+                "and name the file with --weights"
             )
         network, info = model.read(file)
         known = _OPERATIONS[name](network, info)
@@ -162,7 +162,7 @@ class Classifier:
         if (recipe.crop, recipe.channels) != (known.sizes.image, known.sizes.channels):
             raise UsageError(
                 f"the recipe gives pictures of {recipe.crop} pixels in {recipe.channels} channels, and "
-                f"{file} is of a network for {known.sizes.image} pixels in {known.sizes.channels}; change "
+                f"{file} is for a network of {known.sizes.image} pixels in {known.sizes.channels}; change "
                 "the recipe"
             )
         classes = names.class_names(info.dataset, known.sizes.classes)
@@ -223,7 +223,7 @@ class Classifier:
         """
         images, limit = self._form_for(variant)
         if limit:
-            raise UsageError(f"{variant.name} does not take these pictures: {limit}; take another --impl")
+            raise UsageError(f"{variant.name} does not support these pictures: {limit}; use another --impl")
         problem = self.known.problem_of(images).with_batch(batch)
         weights = {name: self.weights[name] for name in problem.named("weight")}
         (output,) = problem.named("out")

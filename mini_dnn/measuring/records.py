@@ -75,7 +75,7 @@ def check_order(values: Sequence[float | None], what: str) -> None:
     """
     known = [value for value in values if value is not None]
     if any(one > next_one for one, next_one in pairwise(known)):
-        raise ValueError(f"{what} do not rise: {', '.join(f'{value:g}' for value in known)}")
+        raise ValueError(f"{what} are not in increasing order: {', '.join(f'{value:g}' for value in known)}")
 
 
 def check_quartiles(op_ms: float | None, quartiles: Sequence[float] | None) -> None:
@@ -225,7 +225,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         if [len(line) for line in self.op_ms] != [len(self.x_values)] * len(self.y_values):
-            raise ValueError("op_ms has other lengths than x_values and y_values")
+            raise ValueError("op_ms does not have the lengths of x_values and y_values")
         if all(value is None for line in self.op_ms for value in line):
             raise ValueError("op_ms holds no time")
 

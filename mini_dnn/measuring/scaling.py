@@ -130,7 +130,7 @@ class Serving:
             if batch > resident.problem.batch:
                 raise DeviceError(
                     f"{service.variant.name} has room for {SLOTS} batches of {resident.problem.batch:,} "
-                    f"entries here, not of {batch:,}; take a smaller --batch"
+                    f"entries here, not of {batch:,}; use a smaller --batch"
                 )
             expected, *_ = resident.serve([entries] * SLOTS)  # from here on each pinned array holds them
             error = service.check(expected, self.checked)
@@ -144,7 +144,9 @@ class Serving:
                     last = found
                 end = time.monotonic()
                 if not np.array_equal(last, expected):
-                    raise CheckError(f"{service.variant.name}: the same entries gave other outputs later on")
+                    raise CheckError(
+                        f"{service.variant.name}: the same entries gave different outputs in a later run"
+                    )
                 return Lap(begin, end, digest, error)
 
             yield work
@@ -156,7 +158,7 @@ def rates(team: Team, batch: int, gpus: Sequence[int]) -> Iterator[Rate]:
     Raises
     ------
     CheckError
-        GPUs give different outputs of the same entries.
+        GPUs give different outputs for the same entries.
     """
     for count in gpus:
         trial = _laps(team, count, TRIAL)
@@ -166,7 +168,7 @@ def rates(team: Team, batch: int, gpus: Sequence[int]) -> Iterator[Rate]:
         for _ in range(PASSES):
             laps = _laps(team, count, batches)
             if len({lap.outputs for lap in laps}) > 1:
-                raise CheckError("GPUs give different outputs of the same entries")
+                raise CheckError("GPUs give different outputs for the same entries")
             wall = max(lap.end_s for lap in laps) - min(lap.begin_s for lap in laps)
             passes.append(count * batches * batch / wall)
         each = [batches * batch / (lap.end_s - lap.begin_s) for lap in laps]

@@ -190,7 +190,7 @@ class ServingBench:
             if batch > resident.problem.batch:
                 raise DeviceError(
                     f"{service.variant.name} has room for {SLOTS} batches of {resident.problem.batch:,} "
-                    f"entries here, not of {batch:,}; take a smaller --batch"
+                    f"entries here, not of {batch:,}; use a smaller --batch"
                 )
             op = _op(service.variant, resident.time(self.setting.timing))
             expected, *_ = resident.serve([entries] * SLOTS)  # from here on each pinned array holds them

@@ -78,7 +78,7 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         case dict() | list() if depth == DEEPEST:
             raise Odd(f"{where}nested too deeply: at most {DEEPEST} levels are expected")
         case _Twice():
-            raise Odd(f"{where}the key {value.key!a:.60} stands there twice")
+            raise Odd(f"{where}the key {value.key!a:.60} occurs twice")
         case dict():
             for key, part in value.items():
                 check(key, f"{place}, a key" if place else "a key")

@@ -100,7 +100,7 @@ def check_log(path: Path) -> None:
         except OSError as error:
             raise UsageError(f"--log {path} cannot be read: {error.strerror}; name another file") from error
         if content and not _has_mark(content):
-            raise UsageError(f"--log {path} is not a work log, and it is left as it is; name another file")
+            raise UsageError(f"--log {path} is not a work log, and was not changed; name another file")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise UsageError(f"--log {path} cannot be written: permission denied; name another file")
 
@@ -163,7 +163,7 @@ def read(path: Path) -> WorkLog:
     log = parse(path, content)
     if not log.entries and not _has_mark(content):
         raise DataError(
-            f"--log {path} holds no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
+            f"--log {path} has no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
         )
     return log
 

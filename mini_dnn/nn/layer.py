@@ -28,41 +28,41 @@ class Parameter:
 
 
 class Running(Parameter):
-    """A mean of what batches show, such as a batch norm's: no loss trains it.
+    """A running mean of a statistic of batches, such as that of a batch norm. The loss does not train it.
 
-    After a pass in training ``grad`` is the value less the batch's own, so that the sum over the parts of a
-    batch, each with its share, is that of the batch; `follow` moves the value.
+    After a training pass, ``grad`` is the value minus that of the batch. The weighted sum over the parts of a
+    batch is therefore the one of the whole batch. `follow` moves the value.
     """
 
     MOMENTUM = 0.1  # share of the newest batch
 
     def follow(self) -> None:
-        """Move toward what the last batch showed."""
+        """Move toward the value of the last batch."""
         self.value -= self.value.dtype.type(self.MOMENTUM) * self.grad
 
 
 class Layer:
-    """Base of all layers; one without parameters overrides the first three methods.
+    """Base class of all layers; one without parameters overrides the first three methods.
 
-    A layer that is made of others names them in `inner`, and has their parameters.
+    A layer that consists of others returns them in `inner`, and has their parameters.
     """
 
     _saved: Any = None  # what the next backward pass needs
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Shape of the output for an input of that shape.
+        """The shape of the output for an input of this shape.
 
         Raises
         ------
         ShapeError
-            The layer cannot take such an input.
+            The layer does not accept such an input.
         """
         raise NotImplementedError
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """Compute the output; keep what `backward` needs if ``training``.
 
-        With ``overwrite`` the caller gives x away: the layer may put its output there.
+        With ``overwrite``, the layer may write its output to the memory of x.
         """
         raise NotImplementedError
 
@@ -71,10 +71,10 @@ class Layer:
         raise NotImplementedError
 
     def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of the parameters only: all that a network's first layer owes."""
+        """Store only the gradients of the parameters: the first layer of a network needs no more."""
 
     def inner(self) -> Mapping[str, Layer]:
-        """The layers that it is made of, by name."""
+        """The layers that it consists of, by name."""
         return {}
 
     def parameters(self) -> dict[str, Parameter]:
@@ -88,12 +88,12 @@ class Layer:
     def _take_saved(self) -> Any:
         saved, self._saved = self._saved, None
         if saved is None:
-            raise MiniDnnError(f"{self!r}: backward() needs a forward(x, training=True) of its own before it")
+            raise MiniDnnError(f"{self!r}: backward() must follow a call of forward(x, training=True)")
         return saved
 
 
 def walk(layers: Mapping[str, Layer], prefix: str = "") -> Iterator[tuple[str, Layer]]:
-    """All layers and those that they are made of, by name: ``attention1``, ``attention1.norm`` and so on."""
+    """All layers and their inner layers, by name: ``attention1``, ``attention1.norm`` and so on."""
     for name, layer in layers.items():
         yield f"{prefix}{name}", layer
         yield from walk(layer.inner(), f"{prefix}{name}.")

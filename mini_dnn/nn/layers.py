@@ -40,7 +40,7 @@ class Conv2d(Layer):
     kernel_size
         R and S, the rows and columns of a filter.
     rng
-        Draws the initial filters; a bias starts at 0.
+        The generator that draws the initial filters; a bias starts at 0.
     dtype
         Of the filters: float32 or float64.
     stride
@@ -53,7 +53,7 @@ class Conv2d(Layer):
     Raises
     ------
     ShapeError
-        Stride or padding make no sense.
+        The stride or the padding is not valid.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Conv2d(Layer):
             padded = f" with its padding of {self.padding}" if self.padding else ""
             raise ShapeError(
                 f"the filter {R} x {S} is larger than the image {H} x {W}{padded}; a valid convolution needs "
-                "R <= H and S <= W: pad the image or take a smaller filter"
+                "R <= H and S <= W: pad the image or use a smaller filter"
             )
         return (N, M, P, Q)
 
@@ -152,19 +152,19 @@ class ReLU(Layer):
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """Clear what is negative, in place with ``overwrite``."""
+        """Replace negative values by 0, in place with ``overwrite``."""
         y = np.maximum(x, 0, out=x if overwrite else None)
         if training:
             self._saved = y > 0
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Let through dy where x was positive; the gradient at 0 is 0."""
+        """Pass dy where x was positive; the gradient at 0 is 0."""
         return dy * self._take_saved()
 
 
 class Flatten(Layer):
-    """All axes but the first into one."""
+    """Merge all axes but the first into one."""
 
     def __repr__(self) -> str:
         return "Flatten"
@@ -194,7 +194,7 @@ class Linear(Layer):
     in_features, out_features
         Length of a line of x, and of y.
     rng
-        Draws the initial weights; the bias starts at 0.
+        The generator that draws the initial weights; the bias starts at 0.
     dtype
         Of weights and bias: float32 or float64.
     gain
@@ -225,7 +225,7 @@ class Linear(Layer):
         return *shape[:-1], outputs
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(..., in_features) to (..., out_features), through `multiply`, which takes and gives matrices."""
+        """(..., in_features) to (..., out_features), through `multiply`, a function of matrices."""
         shape = self.output_shape(x.shape)
         lines = x.reshape(-1, x.shape[-1])
         if training:

@@ -26,7 +26,7 @@ def softmax_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[float
     Raises
     ------
     ShapeError
-        The two do not fit together, or a label is no class.
+        The two do not fit together, or a label is not a class.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
         raise ShapeError(

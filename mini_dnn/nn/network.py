@@ -31,12 +31,12 @@ class LayerTime:
 
 
 class Network:
-    """Layers in a row.
+    """A sequence of layers.
 
     Parameters
     ----------
     layers
-        By name, in the order in which they run.
+        The layers by name, in the order in which they run.
     """
 
     def __init__(self, layers: Mapping[str, Layer]) -> None:
@@ -44,7 +44,7 @@ class Network:
 
     @property
     def architecture(self) -> str:
-        """All layers for people: ``conv1 Conv2d(1 -> 4, 7x7), relu1 ReLU, ...``."""
+        """All layers in readable form: ``conv1 Conv2d(1 -> 4, 7x7), relu1 ReLU, ...``."""
         return ", ".join(f"{name} {layer!r}" for name, layer in self.layers.items())
 
     def parameters(self) -> dict[str, Parameter]:
@@ -74,13 +74,13 @@ class Network:
                 layer.convolve = partial(_padded, convolve, layer.stride, layer.padding, name)
 
     def multiply_with(self, multiply: NamedMultiply) -> None:
-        """Let ``multiply(x, w, name)`` give x wᵀ in the forward pass of every linear layer from now on."""
+        """Let ``multiply(x, w, name)`` compute x wᵀ in the forward pass of every linear layer from now on."""
         for name, layer in walk(self.layers):
             if isinstance(layer, Linear):
                 layer.multiply = partial(_named, multiply, name)
 
     def attend_with(self, attend: NamedAttend) -> None:
-        """Let ``attend(qkv, scale, name)`` be every layer's attention from now on, outside of training."""
+        """Let ``attend(qkv, scale, name)`` compute each layer's attention from now on, except in training."""
         for name, layer in walk(self.layers):
             if isinstance(layer, MultiHeadAttention):
                 layer.attend = partial(_named, attend, name)
@@ -91,11 +91,12 @@ class Network:
         Raises
         ------
         ShapeError
-            Names the first layer that does not fit, what it takes and what it would get.
+            Names the first layer that does not fit, what it accepts and what it would get.
         """
         if not np.issubdtype(x.dtype, np.floating):
             raise ShapeError(
-                f"a network takes floating-point input; found {x.dtype}. Next: datasets.to_float"
+                f"a network takes floating-point input; found {x.dtype}. Next: convert it with "
+                "datasets.to_float"
             )
         if x.shape[:1] == (0,):
             raise ShapeError(f"a network takes a batch of one or more; found {x.shape}")
@@ -115,7 +116,7 @@ class Network:
         """Run all layers.
 
         Outside training, layers work in place where they can and each intermediate array is freed as
-        soon as the next one stands, so that a batch of 10,000 needs little more than its largest two.
+        soon as the next one is complete, so that a batch of 10,000 needs little more than its largest two.
 
         Parameters
         ----------
@@ -153,7 +154,7 @@ class Network:
         first.backward_parameters(dy)
 
     def predict(self, x: np.ndarray, on_layer: Callable[[LayerTime], None] | None = None) -> np.ndarray:
-        """Classes (N,) int64 that the network holds for most likely."""
+        """The most likely classes, (N,) int64."""
         return self.forward(x, on_layer=on_layer).argmax(axis=1)
 
 

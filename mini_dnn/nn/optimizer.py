@@ -54,8 +54,8 @@ class Adam:
     epsilon
         Added to the root of the second mean.
     decay
-        Share of each weight that a step takes away, times the rate; arrays of one axis, such as biases,
-        keep theirs.
+        The weight decay: a step subtracts this fraction of each weight, times the rate. Arrays of one axis,
+        such as biases, have no decay.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Adam:
 
 
 class Muon:
-    """Momentum whose steps are made orthogonal, for matrices between hidden layers; AdamW for all else.
+    """Momentum with orthogonalised steps for matrices between hidden layers; AdamW for all others.
 
-    A step's singular values are all made about 1, so that directions with small gradients are learned, too.
+    All singular values of a step become about 1, so that directions with small gradients are learned, too.
     Its length is that of an AdamW step, with the same rate and decay.
 
     K. Jordan et al., https://kellerjordan.github.io/posts/muon (2024); J. Liu et al., "Muon is Scalable for

@@ -28,8 +28,8 @@ class MaxPool2d(Layer):
     stride
         Between windows; by default their size.
     padding
-        Rows and columns beyond each edge that windows may reach into; at most half the size. Nothing there
-        is a maximum.
+        Rows and columns beyond each edge that windows may reach into; at most half the size. Elements there
+        are never a maximum.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class MaxPool2d(Layer):
         return y if self._is_apart else channels_second(y)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Send each dy to its window's maximum, of equal ones to one only."""
+        """Pass each dy to the maximum of its window; if there are several, to one of them."""
         x, y = self._take_saved()
         if self._is_apart:
             return max_pool_backward(x, y, dy, self.size)
@@ -153,7 +153,7 @@ class AdaptiveAvgPool2d(Layer):
     Parameters
     ----------
     size
-        Rows and columns that come out.
+        Rows and columns of the output.
     """
 
     def __init__(self, size: int) -> None:

@@ -20,10 +20,10 @@ EPSILON = 1e-5  # added to a variance
 
 
 class BatchNorm2d(Layer):
-    """Each channel less its mean, over its standard deviation; then times a weight, plus a bias.
+    """Subtract the mean of each channel, divide by its standard deviation, apply a weight and a bias.
 
-    In training, mean and variance are the batch's, and running means of both are kept, which are used from
-    then on. Where a batch is worked on in parts, each part has its own.
+    In training, mean and variance are those of the batch, and running means of both are kept. Otherwise, the
+    running means are used. If a batch is processed in parts, each part has its own mean and variance.
 
     S. Ioffe, C. Szegedy, "Batch Normalization", arXiv:1502.03167.
 
@@ -34,7 +34,7 @@ class BatchNorm2d(Layer):
     dtype
         Of weight and bias, which start at 1 and 0.
     gain
-        What the weight starts at instead.
+        The initial value of the weight.
     """
 
     def __init__(self, channels: int, dtype: npt.DTypeLike = np.float32, gain: float = 1.0) -> None:
@@ -130,12 +130,12 @@ def _sum(lines: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 class Row(Layer):
-    """Layers in a row, as one.
+    """A sequence of layers that acts as one layer.
 
     Parameters
     ----------
     layers
-        By name, in the order in which they run.
+        The layers by name, in the order in which they run.
     """
 
     def __init__(self, layers: Mapping[str, Layer]) -> None:
@@ -149,7 +149,7 @@ class Row(Layer):
         return self.layers
 
     def output_shape(self, shape: Shape) -> Shape:
-        """What the last layer makes of it."""
+        """The shape of the last layer's output."""
         for layer in self.layers.values():
             shape = layer.output_shape(shape)
         return shape
@@ -176,7 +176,7 @@ class Row(Layer):
 class BasicBlock(Layer):
     """relu(branch(x) + x): two 3×3 convolutions, each with a batch norm, and a shortcut around them.
 
-    Where the shape changes, the shortcut is a 1×1 convolution with a batch norm, ``downsample``.
+    If the shape changes, the shortcut is a 1×1 convolution with a batch norm, ``downsample``.
 
     Parameters
     ----------

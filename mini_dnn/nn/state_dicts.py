@@ -136,7 +136,7 @@ def fetch(network: str, folder: Path) -> tuple[StateDict, Published]:
     """
     if network not in PUBLISHED:
         raise WeightsError(
-            f"no address of weights of {network} is known here, but of {', '.join(PUBLISHED)}. Next: "
+            f"no address of weights of {network} is known, only of {', '.join(PUBLISHED)}. Next: "
             "download a state dict of torchvision or timm as safetensors, and convert it: "
             "'run.py weights convert'"
         )
@@ -147,8 +147,8 @@ def fetch(network: str, folder: Path) -> tuple[StateDict, Published]:
             return read(place / published.name, network), published
     except DataError as error:
         raise WeightsError(
-            f"the weights of {network} cannot be downloaded: {error}. Next: where there is a network, get "
-            f"{published.folder}{published.name} (SHA-256 {published.sha256}; {published.page}), bring it "
+            f"the weights of {network} cannot be downloaded: {error}. Next: on a machine with a network, get "
+            f"{published.folder}{published.name} (SHA-256 {published.sha256}; {published.page}), copy it "
             f"here, and run 'run.py weights convert {published.name} {network}-{published.dataset}.h5'"
         ) from error
 
@@ -165,14 +165,14 @@ def _sizes(path: Path, network: str, found: Mapping[str, Described], image: int 
     try:
         sizes = sizes_of({name: shape for name, (shape, _) in found.items()}, image)
     except ShapeError as error:
-        raise _error(path, f"{error}; found are {_some(list(found))}") from None
+        raise _error(path, f"{error}; found: {_some(list(found))}") from None
     wanted = resnet.PRESETS[network].blocks
     if sizes.blocks != wanted:
         fits = [name for name in ("resnet18", "resnet34") if resnet.PRESETS[name].blocks == sizes.blocks]
         stages = " + ".join(map(str, sizes.blocks))
         raise _error(
             path,
-            f"it is of another network: it has {stages} blocks in its stages, and {network} has "
+            f"it is for another network: it has {stages} blocks in its stages, and {network} has "
             f"{' + '.join(map(str, wanted))}{f'; it fits --network {fits[0]}' if fits else ''}",
         )
     return sizes
@@ -209,7 +209,7 @@ def _check_numbers(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             count = np.count_nonzero(~np.isfinite(array))
             raise _error(path, f"'{name}' has NaN or infinite values: {count:,} of {array.size:,}")
         if name.endswith("running_var") and (array < 0).any():
-            raise _error(path, f"'{name}' holds a variance below 0")
+            raise _error(path, f"'{name}' has a negative variance")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def opened(path: Path) -> Iterator[Store]:
         except library.SafetensorError as error:
             raise OSError(str(error)) from error
     else:
-        raise OSError("it begins as no such file does")
+        raise OSError("its first bytes are not those of such a file")
 
 
 def kind_of(path: Path) -> str:
@@ -169,7 +169,7 @@ class _Npz:
         if f"{ATTRIBUTES}.npy" not in self.archive.namelist():
             return {}
         if self._header(ATTRIBUTES)[0] > (MOST_ATTRIBUTE_BYTES,):
-            raise OSError("it says more about itself than it has arrays")
+            raise OSError("its description is longer than its arrays")
         return _attributes(self.read(ATTRIBUTES).tobytes())
 
     def arrays(self) -> dict[str, Described]:
@@ -181,7 +181,8 @@ class _Npz:
         unpacked, packed = sum(info.file_size for info in self.archive.infolist()), self.path.stat().st_size
         if unpacked > MOST_PACKING * packed:
             raise OSError(
-                f"its arrays take {unpacked:,} bytes, and {packed:,} in the file: no weights are so"
+                f"its arrays take {unpacked:,} bytes, and {packed:,} in the file: weights cannot be "
+                "compressed that much"
             )
         names = [name.removesuffix(".npy") for name in members]
         return {name: self._header(name)[:2] for name in names if name != ATTRIBUTES}
@@ -245,7 +246,7 @@ def _safetensors() -> ModuleType:
         import safetensors.numpy
     except ImportError:
         raise UsageError(
-            "safetensors files need the library of that name: pip install safetensors; or take NPZ or HDF5"
+            "safetensors files need the library of that name: pip install safetensors; or use NPZ or HDF5"
         ) from None
     return safetensors
 

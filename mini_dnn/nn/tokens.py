@@ -86,14 +86,15 @@ class PatchEmbedding(Layer):
 
 
 class Positions(Layer):
-    """Puts the class token before the others, and adds a learned position to each.
+    """Prepends the class token, and adds a learned position to each token.
 
-    Patches of a square image start with sines and cosines of their rows and columns, others with 0.
+    The positions of patches of a square image are initialised with sines and cosines of rows and columns, and
+    other positions with 0.
 
     Parameters
     ----------
     tokens
-        How many come out, with the class token.
+        The number of tokens in the output, including the class token.
     width
         Length of a token.
     rng, dtype
@@ -104,7 +105,7 @@ class Positions(Layer):
         self, tokens: int, width: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
     ) -> None:
         if width % 4:
-            raise ShapeError(f"positions of a width of {width}: take a multiple of 4")
+            raise ShapeError(f"positions need a width that is a multiple of 4; found {width}")
         self.class_token = Parameter.of((rng.standard_normal(width) * SPREAD).astype(dtype))
         self.position = Parameter.of(np.zeros((tokens, width), dtype))
         side = isqrt(tokens - 1)
@@ -154,7 +155,7 @@ def _waves(side: int, width: int) -> np.ndarray:
 
 
 class ClassToken(Layer):
-    """Takes the first token of each image, and leaves the others."""
+    """Selects the first token of each image."""
 
     def __repr__(self) -> str:
         return "ClassToken"

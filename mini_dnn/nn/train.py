@@ -27,7 +27,7 @@ PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the outcome of a training, besides the network and the images."""
+    """Everything that determines the outcome of a training, besides the network and the images."""
 
     epochs: int = 12
     batch: int = 128
@@ -59,8 +59,8 @@ class EpochResult:
 class Trainer:
     """Trains a network whose last layer is a `Softmax`.
 
-    All chance (order of the images, flips) comes from one generator, which starts where drawing the
-    initial parameters left it. Its state is part of a checkpoint, so a resumed training gives the same
+    All random numbers (order of the images, flips) come from one generator, which continues after the
+    initial parameters were drawn. Its state is part of a checkpoint, so a resumed training gives the same
     bits as an uninterrupted one, on the same machine and number of threads.
 
     Parameters
@@ -68,7 +68,7 @@ class Trainer:
     network
         Freshly built; trained in place.
     train, test
-        Images to learn from, and images that the accuracy is measured on.
+        Images for training, and images for which the accuracy is measured.
     settings
         See `Settings`.
     rng
@@ -104,14 +104,14 @@ class Trainer:
         on_batch: Callable[[int], None] | None = None,
         on_epoch: Callable[[EpochResult], None] | None = None,
     ) -> None:
-        """Train the epochs that are left.
+        """Train the remaining epochs.
 
         Parameters
         ----------
         checkpoint
             Written after each epoch.
         on_batch
-            Called after each batch, with the number of batches since the training's first.
+            Called after each batch, with the number of batches since the start of the training.
         on_epoch
             Called after each epoch and its checkpoint.
 
@@ -164,18 +164,18 @@ class Trainer:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """What a checkpoint takes on disk, about."""
+        """The approximate size of a checkpoint on disk, in bytes."""
         return sum(array.nbytes for array in self._arrays().values()) + CHECKPOINT_MORE_BYTES
 
     def restore(self, path: Path) -> None:
-        """Go on where a checkpoint of the same training stands.
+        """Continue from a checkpoint of the same training.
 
         Raises
         ------
         WeightsError
-            The file is missing, damaged or of another network.
+            The file is missing, damaged, or for another network.
         UsageError
-            It is of a training with other settings or other images.
+            It belongs to a training with other settings or images.
         """
         arrays = {name: array.copy() for name, array in self._arrays().items()}
         attributes = read_arrays(path, "checkpoint", self.network.architecture, arrays)
@@ -186,7 +186,7 @@ class Trainer:
             self._rng.bit_generator.state = state["generator"]
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise WeightsError(
-                f"cannot use {path} as checkpoint: its state makes no sense ({error!r}). "
+                f"cannot use {path} as checkpoint: its state is not valid ({error!r}). "
                 "Next: train from the start without --resume"
             ) from error
         self.history = history
@@ -196,15 +196,15 @@ class Trainer:
     def _check_identity(self, path: Path, found: dict[str, str | int | float]) -> None:
         wanted = self._identity()
         if not isinstance(found, dict) or "epochs" not in found:
-            raise TypeError(f"no settings, but {found!r}")
+            raise TypeError(f"expected settings, found {found!r}")
         differing = [key for key in wanted if found.get(key) != wanted[key]]
         if differing:
             theirs, ours = (
                 ", ".join(f"{key}={which.get(key)}" for key in differing) for which in (found, wanted)
             )
             raise UsageError(
-                f"the checkpoint {path} is of a training with {theirs}; asked for was {ours}. "
-                "Next: ask for the same, or train from the start without --resume"
+                f"the checkpoint {path} belongs to a training with {theirs}; requested was {ours}. "
+                "Next: request the same, or train from the start without --resume"
             )
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -269,7 +269,7 @@ def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
 
 
 def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Images (N, C, H, W), each moved by up to so many pixels down and across; what is bared is 0."""
+    """Images (N, C, H, W), each shifted by up to so many pixels down and across; uncovered pixels are 0."""
     N, _, H, W = images.shape
     padded = np.pad(images, ((0, 0), (0, 0), (most, most), (most, most)))
     down, across = rng.integers(0, 2 * most + 1, (2, N))

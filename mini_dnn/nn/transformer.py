@@ -20,7 +20,7 @@ CUBIC = 0.044715  # of GELU's tanh form
 
 
 class LayerNorm(Layer):
-    """Each line less its mean, over its standard deviation; then times a weight, plus a bias.
+    """Subtract the mean of each line, divide by its standard deviation, apply a weight and a bias.
 
     J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", arXiv:1607.06450.
 
@@ -98,7 +98,7 @@ class GELU(Layer):
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """Elementwise; in training the slope is computed beside it, as most of both is the same."""
+        """Elementwise. In training, the slope is computed too, because both share most of the work."""
         root = sqrt(2 / pi)
         square = x * x
         t = square * (root * CUBIC)
@@ -120,7 +120,7 @@ class GELU(Layer):
         return np.multiply(t, x, out=t)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Dy times the slope."""
+        """The product of dy and the slope."""
         return np.asarray(dy * self._take_saved())
 
 
@@ -132,7 +132,7 @@ class MultiHeadAttention(Layer):
     width
         Length of a token.
     heads
-        How many share it.
+        The number of heads.
     rng, dtype
         As for `Linear`.
     """
@@ -141,7 +141,7 @@ class MultiHeadAttention(Layer):
         self, width: int, heads: int, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32
     ) -> None:
         if heads < 1 or width % heads:
-            raise ShapeError(f"{heads} heads cannot share a width of {width}: take a divisor of it")
+            raise ShapeError(f"{heads} heads cannot share a width of {width}: use a divisor of it")
         self.heads, self.head_width = heads, width // heads
         self.qkv = Linear(width, 3 * width, rng, dtype, gain=1)
         self.out = Linear(width, width, rng, dtype, gain=1)
@@ -190,12 +190,12 @@ def _attend(qkv: np.ndarray, scale: float) -> np.ndarray:
 
 
 class Residual(Layer):
-    """x plus what a row of layers makes of it.
+    """x plus the output of a sequence of layers.
 
     Parameters
     ----------
     layers
-        By name, in the order in which they run; together they keep the shape.
+        The layers by name, in the order in which they run. The output has the shape of the input.
     """
 
     def __init__(self, layers: Mapping[str, Layer]) -> None:
@@ -205,7 +205,7 @@ class Residual(Layer):
         return f"Residual({', '.join(f'{name} {layer!r}' for name, layer in self.layers.items())})"
 
     def inner(self) -> Mapping[str, Layer]:
-        """The row of layers."""
+        """The sequence of layers."""
         return self.layers
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -218,7 +218,7 @@ class Residual(Layer):
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """X plus the branch; x's memory is used for it with ``overwrite``."""
+        """The sum of x and the branch, in the memory of x with ``overwrite``."""
         y = x
         for layer in self.layers.values():
             y = layer.forward(y, training, overwrite=not (training or np.may_share_memory(x, y)))

@@ -34,7 +34,7 @@ PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
 TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
 _NEXT_STEP = {
     "weights": "give a file that 'run.py train' wrote; 'git checkout data' brings the shipped ones back",
-    "checkpoint": "give the file that the stopped training wrote, or train from the start without --resume",
+    "checkpoint": "name the file that the stopped training wrote, or train from the start without --resume",
 }
 
 Attributes = Mapping[str, str | int | float]
@@ -42,7 +42,7 @@ Attributes = Mapping[str, str | int | float]
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """What a weights file says about itself."""
+    """The attributes of a weights file."""
 
     dataset: str  # "fashion-mnist" or "synthetic"
     accuracies: Mapping[int, float]  # on the first n test images, for n of `TEST_COUNTS` that there were
@@ -76,7 +76,7 @@ def save(path: Path, network: Network, info: WeightsInfo) -> None:
 
 
 def load(path: Path, network: Network) -> WeightsInfo:
-    """Fill a network's parameters from a file; nothing is changed unless all of the file is good.
+    """Fill a network's parameters from a file. If a part of the file is not valid, nothing is changed.
 
     Raises
     ------
@@ -99,16 +99,16 @@ def load(path: Path, network: Network) -> WeightsInfo:
             description=str(attributes.get("description", "")),
         )
     except (KeyError, ValueError, OverflowError) as error:
-        raise _error(path, "weights", f"an attribute is missing or makes no sense ({error})") from error
+        raise _error(path, "weights", f"an attribute is missing or not valid ({error})") from error
 
 
 def describe(path: Path) -> dict[str, str | int | float]:
-    """What a file says about itself, without reading its arrays, and how many numbers these are.
+    """The attributes of a file and the number of its array elements, without reading the arrays.
 
     Raises
     ------
     WeightsError
-        The file is missing or damaged, or says nothing.
+        The file is missing or damaged, or has no attributes.
     """
     try:
         with stores.opened(path) as store:
@@ -121,9 +121,7 @@ def describe(path: Path) -> dict[str, str | int | float]:
     except stores.DAMAGED as error:
         raise _damaged(path, "weights", error) from error
     if attributes.get("format") != FORMAT:
-        raise _error(
-            path, "weights", "it does not say what it is; 'run.py weights convert' takes state dicts"
-        )
+        raise _error(path, "weights", "it has no 'format'; 'run.py weights convert' converts state dicts")
     return attributes | {"numbers": count}
 
 
@@ -170,7 +168,7 @@ def write_arrays(
 
 
 def check_room(path: Path, kind: str, nbytes: int) -> None:
-    """Make sure, before the work that a file is to hold, that a file of so many bytes can be written there.
+    """Check that a file of so many bytes can be written, before its content is computed.
 
     Raises
     ------
@@ -194,12 +192,12 @@ def read_arrays(
 ) -> dict[str, str | int | float]:
     """Fill the arrays ``into`` from a file that `write_arrays` made, and return its attributes.
 
-    Nothing is filled unless every array and the checksum are good.
+    Nothing is filled unless every array and the checksum are valid.
 
     Raises
     ------
     WeightsError
-        The file is missing, damaged, of another kind or of another network.
+        The file is missing, damaged, of another kind, or for another network.
     """
     try:
         _check_size(path, kind, into)
@@ -253,7 +251,7 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
     pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
     for number, (one, other) in enumerate(pairs, 1):
         if one != other:
-            raise _error(path, kind, f"it is of another network: layer {number} is {one}; expected {other}")
+            raise _error(path, kind, f"it is for another network: layer {number} is {one}; expected {other}")
 
 
 def _read(

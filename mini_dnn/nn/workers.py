@@ -128,8 +128,8 @@ class Workers:
             return [pipe.recv() for pipe in self._pipes]
         except (EOFError, OSError) as error:
             raise MiniDnnError(
-                "a process of the training ended by itself; where memory is short, train with a smaller "
-                "--batch; --resume goes on"
+                "a process of the training ended unexpectedly; if memory is short, train with a smaller "
+                "--batch; --resume continues"
             ) from error
 
 

@@ -54,8 +54,8 @@ class AttentionShape(Problem):
             raise ShapeError(f"attention needs every size to be at least 1, but {', '.join(small)}")
         if self.d not in WIDTHS:
             raise ShapeError(
-                f"d is {self.d}; expected {', '.join(map(str, WIDTHS))}: add zeros to each q, k and v up to "
-                "the next of them, and give the scale, which depends on d otherwise"
+                f"d is {self.d}; expected {', '.join(map(str, WIDTHS))}: pad each q, k and v with zeros to "
+                "the next of them, and pass scale, because its default depends on d"
             )
         for name, allowed in (("dtype", tuple(CODES)), ("layout", LAYOUTS)):
             if self.fields[name] not in allowed:
@@ -158,7 +158,18 @@ def arrays_of(
 ) -> tuple[AttentionShape, Arrays]:
     """The problem that arrays are: ``q, k, v (B,H,T,d)``, or one array ``(B,T,3,H,d)`` with all of them.
 
-    The arrays of a single entry may also be given without the batch's axis. All are fp16, else fp32.
+    The arrays of a single entry may also be given without the batch's axis.
+
+    Parameters
+    ----------
+    q, kv
+        Queries, keys and values, (B, H, T, d) each, with d = 32, 64 or 128; or one array (B, T, 3, H, d) with
+        all three. They are computed as fp16 if all are float16, and otherwise as fp32. The output is
+        (B, H, T, d), or (B, T, H, d) for one array.
+    causal
+        Whether a token attends only to itself and the tokens before it.
+    scale
+        Factor of the scores; 0 stands for 1 / sqrt(d).
 
     Raises
     ------
@@ -177,7 +188,7 @@ def arrays_of(
         raise ShapeError(f"found {shapes}; expected {axes}, or a single entry without its first axis")
     found = [array if array.ndim == rank else array[None] for array in found]
     if len({array.shape for array in found}) > 1:
-        raise ShapeError(f"q, k and v have the shapes {shapes}; expected the same {axes} of all")
+        raise ShapeError(f"q, k and v have the shapes {shapes}; expected the same {axes} for all")
     dtype = "fp16" if {array.dtype for array in found} == {np.dtype(np.float16)} else "fp32"
     if rank == 5:
         B, T, three, H, d = found[0].shape
@@ -196,6 +207,6 @@ def _as_given(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
     if not np.can_cast(array.dtype, TYPES[dtype], "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which {TYPES[dtype]} cannot hold exactly; "
-            f"convert {name} to {TYPES[dtype]} if the loss is meant"
+            f"convert {name} to {TYPES[dtype]} if the loss is intended"
         )
     return np.ascontiguousarray(array, dtype=TYPES[dtype])

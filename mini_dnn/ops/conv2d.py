@@ -48,7 +48,7 @@ class ConvShape(Problem):
         if self.R > self.H or self.S > self.W:
             raise ShapeError(
                 f"the filter {self.R} x {self.S} is larger than the image {self.H} x {self.W}; "
-                "a valid convolution needs R <= H and S <= W: pad the image or take a smaller filter"
+                "a valid convolution needs R <= H and S <= W: pad the image or use a smaller filter"
             )
 
     @classmethod
@@ -131,6 +131,13 @@ OVERFLOWS_HALF = 10.0  # values about this large: their products fit a half, and
 
 def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
     """The shape of convolving an input with filters, and both as contiguous float32.
+
+    Parameters
+    ----------
+    x
+        Images, (N, C, H, W) float32, or any type that float32 holds exactly.
+    w
+        Filters, (M, C, R, S) float32. The output is (N, M, H - R + 1, W - S + 1) float32.
 
     Raises
     ------

@@ -71,7 +71,7 @@ class PaddedShape(Problem):
         if min(self.H, self.W) + 2 * self.padding < self.R:
             raise ShapeError(
                 f"the filter {self.R} x {self.R} is larger than the image {self.H} x {self.W} with padding "
-                f"{self.padding}; take a smaller filter or more padding"
+                f"{self.padding}; use a smaller filter or more padding"
             )
 
     @property
@@ -160,6 +160,22 @@ def arrays_of(
     layout: str = "nchw",
 ) -> tuple[PaddedShape, Arrays]:
     """The problem that x, the residual if there is one, w and bias are: those of a `PaddedShape`.
+
+    Parameters
+    ----------
+    x
+        Images, (N, C, H, W) float32 or float16; (N, H, W, C) with ``layout="nhwc"``.
+    others
+        With ``residual=True``, an array like the output, which is added to it. Then filters, (K, C, R, R), or
+        (K, R, R, C) with ``layout="nhwc"``, and the bias, (K,) float32.
+    stride, padding
+        Rows and columns between windows, and zeros on each side of an image, fewer than R.
+    relu
+        Whether negative results become 0.
+    residual
+        Whether an array is added, before ReLU.
+    layout
+        ``"nchw"`` or ``"nhwc"``. The output is (N, K, P, Q) or (N, P, Q, K), in the type of x.
 
     Raises
     ------

@@ -43,6 +43,16 @@ def pooled(y: np.ndarray, pool: int) -> np.ndarray:
 def arrays_of(x: np.ndarray, w: np.ndarray, *, pool: int) -> tuple[ConvPoolShape, Arrays]:
     """The problem of these arrays, ``(N,C,H,W)`` and ``(M,C,R,S)``, and a pool.
 
+    Parameters
+    ----------
+    x
+        Images, (N, C, H, W) float32.
+    w
+        Filters, (M, C, R, S) float32.
+    pool
+        Rows and columns of a window of the pool. With P = H - R + 1 and Q = W - S + 1, the output is
+        (N, M, ceil(P / pool), ceil(Q / pool)) float32.
+
     Raises
     ------
     ShapeError

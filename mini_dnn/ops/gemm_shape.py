@@ -168,9 +168,24 @@ def arrays_of(
 ) -> tuple[GemmShape, Arrays]:
     """The problem that arrays are: ``a (batch,m,k)`` and ``b (batch,k,n)`` where nothing is transposed.
 
-    All arrays of a single product may also be given without the batch's axis. Operands are fp16 if both are,
-    bf16 if both are, else fp32. ``beta`` is 1 if ``c0 (batch,m,n)`` is given, else 0. For ``constant``, see
-    `GemmShape`.
+    All arrays of a single product may also be given without the batch's axis.
+
+    Parameters
+    ----------
+    a, b
+        Operands, (batch, m, k) and (batch, k, n). They are multiplied as fp16 if both are float16, as bf16 if
+        both are bfloat16, and otherwise as fp32.
+    c0
+        An array like the result, (batch, m, n), which is multiplied by ``beta`` and added.
+    out
+        Type of the result: ``"fp32"``, ``"fp16"`` or ``"bf16"``; or an array for the result.
+    layout
+        A letter for a and one for b: ``"n"`` is row by row, and ``"t"`` is transposed, (batch, k, m) for a
+        and (batch, n, k) for b.
+    alpha, beta
+        Factors of the product and of c0. ``beta`` is 1 by default if c0 is given.
+    constant
+        ``"b"`` promises that no work that may still run when the product starts writes b.
 
     Raises
     ------
@@ -179,7 +194,7 @@ def arrays_of(
     """
     beta = float(c0 is not None) if beta is None else float(beta)
     if (c0 is None) != (beta == 0):
-        raise ShapeError(f"beta is {beta:g} and c0 is {c0 if c0 is None else 'given'}; give both or neither")
+        raise ShapeError(f"beta is {beta:g} and c0 is {c0 if c0 is None else 'given'}; pass both or neither")
     given = {"a": np.asarray(a), "b": np.asarray(b)} | ({} if c0 is None else {"c0": np.asarray(c0)})
     given = _batches(given)
     kinds = {given["a"].dtype, given["b"].dtype}
@@ -208,6 +223,6 @@ def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
     if not np.can_cast(array.dtype, expected.dtype, "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
-            f"convert {name} to {expected.dtype} if the loss is meant"
+            f"convert {name} to {expected.dtype} if the loss is intended"
         )
     return np.ascontiguousarray(array, dtype=expected.dtype)

@@ -95,6 +95,13 @@ class LenetBatch(Problem):
 def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arrays]:
     """The problem of images ``(N, 1, side, side)`` and the weights in the order of `WEIGHTS`.
 
+    Parameters
+    ----------
+    images
+        (N, 1, 86, 86) float32 or uint8, or (N, 1, 28, 28) uint8. Bytes are divided by 255.
+    weights
+        The arrays of `WEIGHTS`, float32. The output is (N, 10) float32: probabilities.
+
     Raises
     ------
     ShapeError

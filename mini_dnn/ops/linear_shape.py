@@ -154,6 +154,16 @@ def arrays_of(
 
     The lines of a single entry may also be given without the first axis.
 
+    Parameters
+    ----------
+    x
+        Lines, (N, T, k) float16.
+    others
+        In this order: the moments of x with ``norm=True``, the residual if there is one, weights (n, k)
+        float16, and the bias (n,) float32. The output is (N, T, n) float16 or float32.
+    act, residual, norm, moments, out
+        See `LinearShape`.
+
     Raises
     ------
     ShapeError

@@ -30,11 +30,11 @@ class Array:
     dtype
         Name of NumPy's type.
     role
-        ``"in"``: given with each call; ``"weight"``: given once, before the first call; ``"out"``.
+        ``"in"``: passed in each call; ``"weight"``: passed once, before the first call; ``"out"``: a result.
     axes
         A letter for each axis, for messages: ``c[m=0, n=3]``.
     split
-        Whether its first axis is the one along which a batch is cut.
+        Whether a batch is divided along its first axis.
     gap
         Unused elements at the end of each line of the last axis. Their values do not matter, and they are not
         written.
@@ -76,14 +76,14 @@ class Array:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a problem, which can be computed beside the others.
+    """A part of a problem, which can be computed independently of the others.
 
     Parameters
     ----------
     problem
         The part, a problem of its own.
     index
-        Where its arrays lie in those of the whole, by name. An array that is not there is needed as a whole.
+        The parts of the whole problem's arrays, by name. An array without an entry is needed as a whole.
     """
 
     problem: Any
@@ -119,7 +119,7 @@ class Problem:
         raise NotImplementedError
 
     def shares(self, count: int) -> list[Share]:
-        """So many parts of about the same size, or fewer where there is too little: entries of the batch."""
+        """So many parts of about the same size, along the batch, or fewer if there are too few entries."""
         found = []
         for first, last in spans(self.batch, count):
             index = {name: (slice(first, last),) for name, array in self.arrays.items() if array.split}
@@ -148,7 +148,7 @@ class Problem:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Names of arrays that nothing writes which may still run when a kernel starts: its weights."""
+        """Names of arrays that no work still running at the start of a kernel may write: the weights."""
         return tuple(self.named("weight"))
 
     def named(self, *roles: str) -> dict[str, Array]:
@@ -157,7 +157,7 @@ class Problem:
 
 
 def spans(length: int, count: int, unit: int = 1) -> list[tuple[int, int]]:
-    """First and last of each of so many parts of a length, in whole units; parts without any are left out."""
+    """First and last index of each of so many parts of a length, in whole units; empty parts are omitted."""
     units = -(-length // unit)
     ends = [min(length, part * units // count * unit) for part in range(count + 1)]
     return [(first, last) for first, last in pairwise(ends) if first < last]
@@ -188,6 +188,6 @@ def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
     if not np.can_cast(array.dtype, np.float32, "safe"):
         raise ShapeError(
             f"{name} is {array.dtype}, which float32 cannot hold exactly; "
-            f"convert {name} to float32 if the loss is meant"
+            f"convert {name} to float32 if the loss is intended"
         )
     return np.ascontiguousarray(array, dtype=np.float32)

@@ -143,8 +143,12 @@ def arrays_of(
 
     Parameters
     ----------
+    images
+        (N, channels, side, side) float32 or float16, which are normalised, or uint8.
+    weights
+        See above, float32. The output is (N, classes) float32: scores.
     blocks, strides
-        See `ResNetShape`: how many blocks there are tells which array is which.
+        See `ResNetShape`. The number of blocks determines which array is which.
 
     Raises
     ------

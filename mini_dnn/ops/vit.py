@@ -154,8 +154,10 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
 
     Parameters
     ----------
+    images, weights
+        See above, float32; images may be float16 or uint8. The output is (N, classes) float32: probabilities.
     heads
-        Of each block, which the weights do not tell.
+        The number of heads of each block, which the weights do not determine.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
     for what, most in MOST.items():
         if len(found[what]) > most:
             raise DataError(
-                f"{', '.join(map(str, files))}: {len(found[what]):,} {what}, but a page has room for "
+                f"{', '.join(map(str, files))}: {len(found[what]):,} {what}, but a page can show only "
                 f"{most}; name fewer files, or measure fewer problems per file"
             )
 

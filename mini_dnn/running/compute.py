@@ -15,12 +15,12 @@ from mini_dnn.variant import Variant, default_of, find, preferred
 
 
 def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
-    """Compute an operation of arrays: what the functions of `mini_dnn` call.
+    """Compute an operation of arrays in host memory, for the functions of `mini_dnn`.
 
     Parameters
     ----------
     given
-        The arrays, in the operation's order. After them, or by name:
+        The arrays, in the operation's order. After them, or as keyword arguments:
 
         impl
             A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
@@ -28,11 +28,12 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
         device
             ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
     fields
-        What the arrays do not tell of the problem, such as ``pool=2``.
+        Fields of the problem that the arrays do not determine, such as ``pool=2``.
 
     Returns
     -------
-    The output; a tuple where there are several. Where arrays are given without the batch's axis, it has none.
+    The output, or a tuple if there are several. If arrays are given without the axis of the batch, it has
+    none.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
 
 
 def best(operation: Operation, problem: Any, device: Device) -> Variant:
-    """The variant that is taken where none is named: see `Operation.preferred`."""
+    """The variant that is used if none is named: see `Operation.preferred`."""
     for variant in preferred(operation):
         if not variant.limit_for(problem) and runs_on(variant, device):
             return variant

@@ -37,14 +37,14 @@ class Execution:
     Parameters
     ----------
     planned
-        What to run.
+        The plan to run.
     module
         The compiled kernels.
     device
-        Where.
+        The device that runs it.
     stream
-        Stands for stream 0 of the plan, and the plan's others follow it. Two executions at once have
-        streams of their own, so that neither waits for the other.
+        The device's stream that serves as stream 0 of the plan; the plan's other streams follow it. Two
+        executions at the same time use different streams, so that neither waits for the other.
     others
         The compiled kernels of other variants that the plan needs; compiled here if None.
     """
@@ -91,7 +91,7 @@ class Execution:
         return self._device.empty(name, array.shape, array.dtype, fill=False)
 
     def fill(self) -> None:
-        """Fill all buffers with NaN, so that an element that nobody wrote is seen."""
+        """Fill all buffers with NaN, so that elements that were not written are visible."""
         for buffer in self.buffers.values():
             self._device.fill(buffer)
 
@@ -101,8 +101,8 @@ class Execution:
             buffer.free()
 
     def set_up(self) -> None:
-        """Do the work that is done once: after the weights came to their buffers."""
-        self._device.synchronize()  # the weights are there, on whichever stream a step is
+        """Run the steps of the set-up, once, after the weights have been copied."""
+        self._device.synchronize()  # the weights have been copied, whichever stream a step uses
         for step in self._set_up:
             self._run(step, {})
         if self._set_up:
@@ -110,14 +110,14 @@ class Execution:
 
     @property
     def calls(self) -> int:
-        """Calls of the driver in one op, which Python makes one by one: launches, and their tensor maps."""
+        """The number of driver calls in one op, which Python issues one by one: launches and tensor maps."""
         launches = [step for step in self._steps if isinstance(step, Launch)]
         return sum(1 + sum(isinstance(arg, TensorMap) for arg in launch.args) for launch in launches)
 
     def kernels(self) -> None:
-        """Give the device all steps but the set-up and copies from and to the host: one op.
+        """Issue all steps except the set-up and the copies from and to the host: one op.
 
-        Work on further streams starts after what the first one has been given, and that one waits for it.
+        Work on other streams starts after earlier work of the first stream, which waits for them at the end.
         """
         self._fork()
         for step in self._steps:
@@ -126,7 +126,7 @@ class Execution:
         self._join()
 
     def everything(self, host: Arrays) -> None:
-        """Give the device all steps, with the copies that the plan makes from and to pinned arrays."""
+        """Issue all steps, including the plan's copies from and to pinned arrays."""
         self._fork()
         for step in self._steps:
             self._run(step, host)
@@ -195,7 +195,7 @@ class Execution:
         return self._device.part(buffer, images.first, images.last)
 
     def _on_the_host(self, name: str) -> np.ndarray:
-        """Pinned memory for a buffer's way there and back."""
+        """Pinned memory for the round trip of a buffer."""
         buffer = self._named(name, "a round trip")
         return self._device.pinned(buffer.shape, buffer.dtype)
 
@@ -221,19 +221,19 @@ class Execution:
 def argument(
     value: Argument, what: str, named: Callable[[str], Buffer], part: Callable[[Images], Buffer]
 ) -> Buffer | Scalar | MappedBuffer:
-    """An argument of a launch as the device takes it.
+    """An argument of a launch, in the form that the device expects.
 
     Parameters
     ----------
     what
-        What messages call the launch.
+        The name of the launch in messages.
     named, part
-        Give the buffer of a name, and entries of one.
+        Functions that return the buffer of a name, and entries of a buffer.
 
     Raises
     ------
     VariantError
-        It is none.
+        It is not a valid argument.
     """
     match value:
         case np.generic():
@@ -261,7 +261,7 @@ def argument(
 
 
 def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
-    """What is said of a step that names a buffer which is not there."""
+    """The message for a step that names a buffer that does not exist."""
     return VariantError(
         f"{what} names a buffer '{name}'; expected one of {', '.join(known)} "
         "(scratch= in variant.py adds more)"

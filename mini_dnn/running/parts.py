@@ -1,4 +1,4 @@
-"""Batches in parts, so that each fits the device."""
+"""Splits batches into parts that fit in the device's memory."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def largest_part(
     most: int | None = None,
     scratch_alone: bool = False,
 ) -> int:
-    """Most entries of the batch that one part may have, so that it fits the device.
+    """The largest number of entries for which one part fits in the device's memory.
 
     Parameters
     ----------
     plan
-        Gives the plan for so many entries.
+        Returns the plan for so many entries.
     free
-        Bytes of the device's memory.
+        Free bytes of the device's memory.
     most
-        Not more than so many.
+        An upper limit for the result.
     scratch_alone
-        The problem's arrays are on the device already.
+        Whether only scratch memory counts, because the problem's arrays are already on the device.
 
     Raises
     ------
     DeviceError
-        Not even one fits.
+        Not even one entry fits.
     """
     high = min(problem.batch, most or problem.batch)
     if plan(high).fits(free, scratch_alone):
@@ -68,6 +68,6 @@ def cut(batch: int, size: int) -> list[tuple[int, int]]:
 
 
 def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
-    """Entries of the batch of those arrays that are cut along it; the others whole."""
+    """Entries of the arrays that are divided along the batch; other arrays as a whole."""
     known = problem.arrays
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}

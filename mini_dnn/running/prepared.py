@@ -1,7 +1,7 @@
-"""A variant's call that is made ready once, and then given to a stream often: for arrays on the device.
+"""A call of a variant for arrays on the device, which is prepared once and then issued many times.
 
-Nothing is copied between host and device, and nobody waits: a call says where its arrays lie, and gives the
-stream its launches.
+Nothing is copied between host and device, and no call synchronises: it gets the addresses of its arrays, and
+issues launches on a stream.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from mini_dnn.variant.plan import (
     Wait,
 )
 
-ALIGNMENT = 16  # bytes: what kernels load and store at once, at most
+ALIGNMENT = 16  # bytes: the largest piece that kernels load and store at once
 
 
 class Prepared:
     """A call of one variant with one problem on one stream.
 
-    Its compiled kernels with their variables, and its scratch memory, are its own. So calls of two such
-    objects may overlap, and calls of one may not: all of them are given to its stream, by one thread.
+    It owns its compiled kernels, with their variables, and its scratch memory. Calls of two objects may
+    therefore overlap, and calls of one object must not: one thread issues all of them on its stream.
 
     Parameters
     ----------
     variant, problem
-        What is done.
+        The variant, and the problem that it solves.
     device
-        Where; this thread has entered it.
+        The device, which this thread has entered.
     stream
-        On which. All steps of a plan go there, in their order: other streams of a plan serve its copies from
-        and to the host, and there are none.
+        The stream. All steps of the plan are issued on it, in order: a plan uses other streams only for
+        copies from and to the host, and there are none here.
 
     Raises
     ------
@@ -85,13 +85,13 @@ class Prepared:
         self._places = [(b.lie_at, self.names.index(key[0]), key[1]) for key, b in self._moving.items()]
 
     def __call__(self, addresses: Sequence[int]) -> None:
-        """Give the stream all work of a call.
+        """Issue all work of a call on the stream.
 
         Parameters
         ----------
         addresses
-            Where the arrays lie, in the order of `names`: on the device, in C order, at multiples of
-            `ALIGNMENT`. They stay there until the work is done.
+            The addresses of the arrays on the device, in the order of `names`. Arrays are in C order, at
+            multiples of `ALIGNMENT`, and must live until the work is complete.
         """
         if self.stream.is_current():
             self._give(addresses)
@@ -100,7 +100,7 @@ class Prepared:
                 self._give(addresses)
 
     def free(self) -> None:
-        """Free what it has on the device, once all work there is done; it must not be called again."""
+        """Free the memory on the device, after all work there. The object must not be called again."""
         self._device.synchronize()
         self.stream.free()
         for buffer in self._scratch.values():
@@ -110,7 +110,7 @@ class Prepared:
     def _give(self, addresses: Sequence[int]) -> None:
         number = self.stream.number()
         if number is not None and number != self._number:
-            self._device.synchronize()  # another stream has the handle now, and the first one may still work
+            self._device.synchronize()  # the handle may belong to a new stream, while the old one still works
             self._number = number
         for lie_at, which, offset in self._places:
             lie_at(addresses[which] + offset)
@@ -118,7 +118,7 @@ class Prepared:
             give()
 
     def _made_ready(self) -> Iterator[Work]:
-        """All work of a call: for each size of its parts what is done once, then the parts."""
+        """All work of a call: for each size of its parts the set-up, then the parts."""
         sizes, first = self._sizes(), 0
         for size in dict.fromkeys(sizes):
             planned = self._plan(size)
@@ -139,7 +139,7 @@ class Prepared:
         return self.variant.planned(self.problem.with_batch(n), self._device.max_shared_bytes)
 
     def _sizes(self) -> list[int]:
-        """Entries of the batch in each part: all of them, where scratch memory and grids allow it."""
+        """The entries of each part of the batch: all of them, if scratch memory and grids allow it."""
         batch, free = self.problem.batch, self._device.free_bytes()
         if self._plan(batch).fits(free, scratch_alone=True):
             return [batch]
@@ -152,7 +152,7 @@ class Prepared:
             raise DeviceError(
                 f"{self.variant.name} needs {self._plan(unit).scratch_bytes / 1e6:.1f} MB for {unit} entries "
                 f"of the batch of {self.problem}, so that parts begin at multiples of {ALIGNMENT} bytes; the "
-                f"device has {free / 1e6:.1f} MB for that. Free memory, or take a variant that needs less"
+                f"device has {free / 1e6:.1f} MB for that. Free memory, or use a variant that needs less"
             )
         full, rest = divmod(batch, size)
         return [size] * full + [rest] * (rest > 0)
@@ -160,7 +160,7 @@ class Prepared:
     def _steps(
         self, steps: Sequence[Step], planned: Planned, modules: Mapping[Code | None, Module], first: int
     ) -> Iterator[Work]:
-        """Steps of a part that begins at entry ``first`` of the batch, made ready."""
+        """The prepared steps of a part that begins at entry ``first`` of the batch."""
         for step in steps:
             match step:
                 case Launch():
@@ -208,7 +208,7 @@ class Prepared:
 
 
 def _after_weights(planned: Planned) -> tuple[Step, ...]:
-    """The steps of a call; later launches may load weights at once, so the first waits for who wrote them."""
+    """The steps of a call. The first launch waits for earlier work, as others may load weights early."""
     first, *others = planned.steps
     if isinstance(first, Launch) and (planned.setup or planned.problem.named("weight")):
         first = replace(first, early=False)

@@ -1,8 +1,7 @@
-"""An operation with weights, such as a whole network, that stays on a device: inputs in, outputs out.
+"""An operation with weights, such as a whole network, that stays on a device.
 
-Weights are copied once. All that a batch takes, its copies and kernels, is recorded when the operation is
-opened, and replayed as one for each batch. Batches that follow each other overlap: while one is computed, the
-next one is copied in (`Resident.serve`).
+Weights are copied once. The copies and kernels of a batch are recorded once, as a graph that is replayed for
+each batch. Consecutive batches overlap: while one is computed, the next one is copied (`Resident.serve`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,19 @@ from mini_dnn.running.runner import Progress, check_runnable
 from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 
-SLOTS = 4  # batches under way at once: copied, computed, its last kernel waiting for room, on the host
+SLOTS = (
+    4  # batches in flight: being copied, computed, waiting with its last kernel for room, read by the host
+)
 
-Fill = Callable[[np.ndarray], int]  # writes entries to the front of an array; how many, 0 for no more
+Fill = Callable[
+    [np.ndarray], int
+]  # writes entries to the front of an array and returns their number; 0 at the end
 Served = Generator[np.ndarray, None, None]
-Written = Callable[[np.ndarray], None]  # waits until all that was begun to be written into an array is there
+Written = Callable[[np.ndarray], None]  # waits until everything has been written to an array
 
 
 class _Slot:
-    """One batch under way: streams, buffers on the device, and pinned arrays on the host."""
+    """One batch in flight: streams, buffers on the device, and pinned arrays on the host."""
 
     def __init__(
         self, planned: Planned, device: Device, weights: Arrays, stream: int, use_graph: bool
@@ -46,7 +49,7 @@ class _Slot:
         for name, value in weights.items():
             device.copy_in(self.execution.buffers[name], value, stream)
         self.execution.set_up()
-        # one entry is on the GPU sooner when its kernels fetch it than when a copy engine brings it
+        # for one entry, loads by its kernels are faster than a copy
         alone = planned.problem.batch == 1
         host_array = self._shared if alone else lambda name, array: device.pinned(array.shape, array.dtype)
         self.inputs, self._outputs = host_array(self._in, given), host_array(self._out, found)
@@ -56,14 +59,14 @@ class _Slot:
         self._graph = device.capture(self._work, stream) if use_graph else None
 
     def _shared(self, name: str, array: Any) -> np.ndarray:
-        """A buffer itself, which comes to lie in host memory."""
+        """Move a buffer to host memory that the device can access."""
         buffers = self.execution.buffers
         buffers[name].free()
         buffers[name], found = self._device.shared(name, array.shape, array.dtype)
         return found
 
     def submit(self, count: int) -> None:
-        """Give the device the first ``count`` of `inputs`; what lies behind them is computed and not read."""
+        """Issue the first ``count`` entries of `inputs`. The others are also computed, but not read."""
         self._count = count
         if self._graph:
             self._graph.replay()
@@ -75,18 +78,18 @@ class _Slot:
         self._device.synchronize(self._stream)
 
     def result(self) -> np.ndarray:
-        """The outputs of the batch, which is done."""
+        """The outputs of the batch, which must be complete."""
         return self._outputs[: self._count].copy()
 
     def free(self) -> None:
-        """Free what lies on the device, and pinned memory, which can only go while the device is in use."""
+        """Free the memory on the device, and the pinned memory, for which the device must still be open."""
         if self._graph:
             self._graph.free()
         self.execution.free()
         self.inputs = self._outputs = np.empty(0)
 
     def _with_copies(self) -> None:
-        """All that the device does for a batch, from pinned inputs to pinned outputs."""
+        """The work for a batch, from pinned inputs to pinned outputs."""
         buffers = self.execution.buffers
         self._device.copy_in(buffers[self._in], self.inputs, self._stream)
         self.execution.kernels()
@@ -94,28 +97,28 @@ class _Slot:
 
 
 class Resident:
-    """An operation on a device, its weights copied once.
+    """An operation on a device, whose weights are copied there once.
 
     Parameters
     ----------
     variant
-        What computes it. The operation has one input and one output beside its weights.
+        The variant that computes it. The operation must have weights, one input and one output.
     problem
-        Most entries of the batch at a time (fewer where the device's memory is small), and what they are.
+        The largest batch at a time, and its sizes. If the device has too little memory, batches are smaller.
     weights
-        Arrays of the role "weight" by name.
+        The arrays with the role "weight", by name.
     device
-        Where.
+        The device that computes.
     use_graph
-        Whether a batch is one replay of a graph; otherwise each copy and launch is given to the device by
-        itself, as when measuring what the graph saves.
+        Whether a batch is one replay of a graph. Otherwise, each copy and each launch is issued separately,
+        for example to measure the gain of the graph.
     slots
-        Batches under way at once, half of which may still be written on the host.
+        The number of batches in flight, half of which may still be written by the host.
 
     Raises
     ------
     ShapeError
-        The weights are of another problem.
+        The weights do not fit the problem.
     VariantError, DeviceError
         See `mini_dnn.errors`.
     """
@@ -144,7 +147,7 @@ class Resident:
 
         planned = plan(largest_part(plan, problem, device.free_bytes() // slots))
         self.problem = planned.problem
-        self.device_s = 0.0  # in which batches were given to the device, and waited for
+        self.device_s = 0.0  # the order in which batches were issued, and are waited for
         self._device = device
         self._slots: list[_Slot] = []
         try:
@@ -157,17 +160,17 @@ class Resident:
     def serve(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """The outputs of each batch, in order; batch i + 1 is copied while i is computed.
 
-        Until all of them are there, nothing else is asked of this operation.
+        Nothing else may be computed with this object until all outputs have been returned.
 
         Parameters
         ----------
         batches
-            Each of the promised kind, with at most ``problem.batch`` entries.
+            Arrays like the input of ``problem``, with at most ``problem.batch`` entries each.
 
         Raises
         ------
         ShapeError
-            A batch is larger, or of another kind.
+            A batch is too large, or has another shape or type.
         """
         source = iter(batches)
 
@@ -178,22 +181,22 @@ class Resident:
         return self.serve_in_place(fill)
 
     def serve_in_place(self, fill: Fill, written: Written = lambda inputs: None) -> Served:
-        """Like `serve`, of inputs that come to pinned memory straight away: the host copies nothing.
+        """Like `serve`, for inputs that are written directly to pinned memory: the host copies nothing.
 
         Parameters
         ----------
         fill
-            Called when there is room for a batch, with a pinned array that the device reads from: it writes
-            entries to its front and returns how many, or 0 when no more come. There are as many such arrays
-            as slots, in turn; each still holds what was last written into it.
+            Called when there is room for a batch, with a pinned array that the device will read. It writes
+            entries to the front of the array and returns their number, or 0 at the end. There are as many
+            arrays as slots, which are used in turn, and each still has its earlier content.
         written
-            Called with each array before the device reads it, for a ``fill`` that only begins to write: other
-            threads may write a batch while this one waits for the device.
+            Called with each array before the device reads it, for a ``fill`` that returns before it has
+            written everything: other threads may write a batch while this one waits for the device.
 
         Raises
         ------
         ShapeError
-            ``fill`` returned more entries than the array has room for.
+            ``fill`` returned a number that exceeds the size of the array.
         """
         slots, more, most = cycle(self._slots), True, len(self._slots)
         filling: deque[tuple[_Slot, int]] = deque()
@@ -224,20 +227,22 @@ class Resident:
                     self.device_s += time.perf_counter() - start
                     yield slot.result()
         finally:
-            for slot in waiting:  # nobody asked for these; the device reads their inputs until they are done
+            for slot in (
+                waiting
+            ):  # their outputs are not needed, but the device reads their inputs until they are complete
                 slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
-        """The outputs of one batch, as soon as they are there: see `serve`."""
+        """The outputs of one batch, as soon as they are complete: see `serve`."""
         slot = self._slots[0]
         slot.submit(self._put(batch, slot.inputs))
         slot.wait()
         return slot.result()
 
     def predict(self, inputs: np.ndarray, progress: Progress = lambda done: None) -> np.ndarray:
-        """The outputs of any number of entries, in as many batches as they need.
+        """The outputs for any number of entries, in as many batches as necessary.
 
-        ``progress`` is called after each batch with the entries done so far.
+        ``progress`` is called after each batch with the number of entries that are complete.
         """
         N = self.problem.batch
         parts: list[np.ndarray] = []
@@ -247,17 +252,17 @@ class Resident:
         return np.concatenate(parts)
 
     def time(self, timing: Timing) -> Timed:
-        """Time all kernels of a full batch; no samples without a clock."""
+        """Time all kernels of a full batch. On a device without a clock, there are no samples."""
         return time_op(self._slots[0].execution.kernels, self._device, timing)
 
     def close(self) -> None:
-        """Free what lies on the device."""
+        """Free the memory on the device."""
         for slot in self._slots:
             slot.free()
 
     @staticmethod
     def _put(batch: np.ndarray, inputs: np.ndarray) -> int:
-        """Copy a batch to the front of a slot's inputs; how many entries it has."""
+        """Copy a batch to the front of a slot's inputs, and return the number of its entries."""
         kind = batch.shape[1:] == inputs.shape[1:] and batch.dtype == inputs.dtype
         if not kind or not 0 < len(batch) <= len(inputs):
             raise ShapeError(
@@ -279,7 +284,7 @@ def _ends(problem: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
     inputs, outputs = problem.named("in"), problem.named("out")
     if len(inputs) != 1 or len(outputs) != 1:
         raise ShapeError(
-            f"{problem} has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}; what stays "
-            "on a device has one of each, and all else is weights"
+            f"{problem} has the inputs {', '.join(inputs)} and the outputs {', '.join(outputs)}; a resident "
+            "variant has one of each, and all other arrays are weights"
         )
     return next(iter(inputs.items())), next(iter(outputs.items()))

@@ -20,7 +20,7 @@ from mini_dnn.running.spans import Span
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
 
-OVERLAPPED_RUNS = 5  # of which the median is the layer time
+OVERLAPPED_RUNS = 5  # runs; the layer time is their median
 QUEUED = (
     12  # launches that Python issues while the cache is flushed; with more, the GPU would wait for Python
 )
@@ -30,13 +30,13 @@ Progress = Callable[[int], None]  # entries of the batch done so far
 
 @dataclass(frozen=True)
 class Result:
-    """What one problem gave, and how long it took."""
+    """The outputs and times of one problem."""
 
     outputs: Arrays
-    op_ms: float | None  # the launches alone: median of the timed runs; None where none was timed
+    op_ms: float | None  # only the launches: the median of the timed runs; None if none was timed
     layer_ms: float  # allocation, both copies and one op, by the wall clock
-    compile_ms: float  # compiling and loading, or taking from the cache
-    steps: int  # parts that the batch was split into to fit the device
+    compile_ms: float  # compiling and loading, or loading from the cache
+    steps: int  # the number of parts into which the batch was split to fit in memory
     timed: Timed = NOT_TIMED  # the timed runs; of a batch in several parts those of the last one
     spans: tuple[Span, ...] = ()  # of a plan that overlaps copies with kernels
 
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def op_samples_ms(self) -> tuple[float, ...]:
-        """One a timed run; empty for a batch in several parts."""
+        """One for each timed run; empty for a batch in several parts."""
         return self.timed.samples_ms if self.steps == 1 else ()
 
 
@@ -69,9 +69,9 @@ def run(
     device
         Not used by a variant that runs on the host.
     timing
-        How the launches are timed; without a clock on the device there is no op time.
+        How the launches are timed. If the device has no clock, there is no op time.
     most
-        Split the batch into parts of at most so many entries, even where more would fit.
+        Split the batch into parts of at most so many entries, even if more would fit.
     progress
         Called after each part.
 
@@ -109,7 +109,7 @@ def run_plans(
     Parameters
     ----------
     plan
-        Gives the plan for so many entries of the batch.
+        Returns the plan for so many entries of the batch.
     problem, arrays, device, timing, most, progress
         As those of `run`.
     """
@@ -153,7 +153,7 @@ def run_planned(
     module
         The compiled kernels; compiled here if None.
     outputs
-        Where the results go, C-contiguous; new arrays if None.
+        C-contiguous arrays for the results; new arrays if None.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def run_planned(
 
 
 def _slow(planned: Planned, device: Device) -> str:
-    """What is said of a plan that runs for long, with the next step."""
+    """The message for a plan that runs for a long time, with the next step."""
     stop = "Ctrl-\\" if device.has_clock else "Ctrl-C"  # nothing interrupts a wait for a GPU
     return (
         f"the kernels of {planned.name} have run for {SILENCE_S:.0f} s on {planned.problem} and have not "
@@ -209,7 +209,7 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
     Raises
     ------
     DeviceError
-        It cannot; the message says what it would take.
+        It cannot; the message says what is needed.
     """
     if isinstance(variant, Variant) and variant.host is not None:
         return
@@ -236,7 +236,7 @@ def runs_on(variant: Variant, device: Device) -> bool:
 def _run_host(
     variant: Variant, problem: Any, arrays: Arrays, timing: Timing, most: int, progress: Progress | None
 ) -> Result:
-    """The host's op time is its wall clock's."""
+    """Run on the host, where the op time is wall-clock time."""
     outputs = empty_outputs(problem)
     parts = cut(problem.batch, most)
 
@@ -257,7 +257,7 @@ def _run_host(
 def _run_once(
     outputs: Arrays, execution: Execution, device: Device, timing: Timing
 ) -> tuple[float, Timed, tuple[Span, ...]]:
-    """The timed runs, then one whose results are copied out; seconds that this one took."""
+    """Make the timed runs, then one whose results are copied out; return the seconds that this one took."""
     if execution.calls > QUEUED and timing.repeats and device.has_clock:
         graph = device.capture(execution.kernels)
         timed = time_op(graph.replay, device, timing)

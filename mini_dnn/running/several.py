@@ -1,7 +1,7 @@
-"""One problem cut over several GPUs of this host, a part each, in one process.
+"""One problem on several GPUs of this host, one part on each, in one process.
 
-What all parts need comes over the bus once, to the first GPU, and from there to the others by the driver's
-peer copies. What only one part needs goes straight to its GPU, and its results straight back.
+Data that all parts need are copied once from the host to the first GPU, and from there to the others by the
+driver's peer copies. Data of one part, and its results, are copied directly.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from mini_dnn.variant import Variant
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one GPU got from another."""
+    """The data that one GPU received from another."""
 
     nbytes: int = 0
     ms: float | None = None  # on a device with a clock
 
     @property
     def gb_per_s(self) -> float | None:
-        """Of the copies, one after the other."""
+        """The rate of the copies, one after the other."""
         return self.nbytes / self.ms / 1e6 if self.ms else None
 
 
 @dataclass(frozen=True)
 class Several(Result):
-    """What several GPUs gave. The op time is that of the slowest one, while all others work too."""
+    """The results of several GPUs. The op time is that of the slowest one, while all of them work."""
 
     each_ms: tuple[float, ...] = ()  # median op time of each GPU
-    exchanges: tuple[Exchange, ...] = ()  # what each got from the first one
+    exchanges: tuple[Exchange, ...] = ()  # what each GPU received from the first one
     shares: tuple[Any, ...] = ()  # the problem of each
 
 
@@ -61,7 +61,7 @@ class _Member:
 
     @contextmanager
     def working(self) -> Iterator[Device]:
-        """Inside, this thread works on the GPU; errors name it."""
+        """A context in which this thread works on the GPU; errors name the GPU."""
         try:
             with self.device.entered():
                 yield self.device
@@ -93,19 +93,21 @@ def run_on_several(
     Raises
     ------
     UsageError
-        The problem is too small for that, or the variant copies its images by itself.
+        The problem is too small, or the plan of the variant contains copies.
     ShapeError, VariantError, DeviceError
-        See `mini_dnn.errors`; what a GPU does wrong names it.
+        See `mini_dnn.errors`. The message names the GPU that failed.
     """
     shares = problem.shares(len(gpus))
     if len(shares) < len(gpus):
         raise UsageError(
-            f"{problem} cannot be cut over {len(gpus)} GPUs, only over {len(shares)}: take fewer GPUs, or a "
+            f"{problem} cannot be divided among {len(gpus)} GPUs, only {len(shares)}: use fewer GPUs, or a "
             "larger problem"
         )
     outputs = empty_outputs(problem)
     for output in outputs.values():
-        output.reshape(-1).view(np.uint8).fill(0xFF)  # as on a device: gaps between lines are in no part
+        output.reshape(-1).view(np.uint8).fill(
+            0xFF
+        )  # the bytes on a device: gaps between lines belong to no part
     with ExitStack() as stack:
         members = []
         for (name, device), share in zip(gpus, shares, strict=True):
@@ -133,7 +135,7 @@ def run_on_several(
 
 
 def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Member:
-    """Compiled, with buffers that hold nothing yet."""
+    """Compile, and allocate buffers."""
     if limit := variant.limit_for(share.problem):
         raise VariantError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
     check_runnable(variant, device)
@@ -148,7 +150,7 @@ def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Mem
 
 
 def _send(members: Sequence[_Member], arrays: Arrays) -> None:
-    """Bring all inputs to the GPUs, and do what plans do once."""
+    """Copy all inputs to the GPUs, and run the set-up of the plans."""
     first = members[0]
     for member in members:
         with member.working() as device:
@@ -167,7 +169,7 @@ def _send(members: Sequence[_Member], arrays: Arrays) -> None:
 
 
 def _received(member: _Member, first: _Member) -> Exchange:
-    """Fetch what the first GPU has for all."""
+    """Copy the data that all GPUs need from the first GPU."""
     device = member.device
     names = [n for n in member.share.problem.named("in", "weight") if n not in member.share.index]
     start = device.record()

@@ -17,7 +17,7 @@ class Span:
 
 
 def hidden_fraction(spans: list[Span]) -> float:
-    """How much of the shorter of copies and kernels ran while the other did: 1 is perfect overlap."""
+    """The overlap of copies and kernels, as a fraction of the shorter of the two: 1 is complete overlap."""
     copies = _union([s for s in spans if s.kind != "kernel"])
     kernels = _union([s for s in spans if s.kind == "kernel"])
     shorter = min(_length(copies), _length(kernels))

@@ -1,8 +1,8 @@
-"""A process for each GPU of this host: items of work are dealt out to them, and come back in order.
+"""A process for each GPU of this host: they compute items of work, whose results are returned in order.
 
-The processes are those of `concurrent.futures`, an executor of one process for each GPU, so that it is known
-which GPU has which item. A GPU whose process ends, or whose driver reports an error, is named and gets no
-more work; its items are given to the others.
+Each GPU has an executor of `concurrent.futures` with one process, so that it is known which GPU has which
+item. If the process of a GPU ends, or its driver reports an error, the GPU is named and gets no more work.
+Its items are given to the others.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mini_dnn.device.gpus import Place
 from mini_dnn.errors import DeviceError
 from mini_dnn.work.children import end_with_parent
 
-DEPTH = 2  # items that a process has at a time: the second one is there when the first is done
-AHEAD = 4  # times the number of processes: items that are dealt out before the oldest one is done
+DEPTH = 2  # items that a process has at a time, so that the second one is ready when the first is complete
+AHEAD = 4  # times the number of processes: items that are issued before the oldest one is complete
 TRIES = 2  # GPUs that may fail with one item, before the item is thought to be the cause
 
 Work = Callable[[Any], Any]  # done for each item, in a GPU's process
 Opener = Callable[[Device], AbstractContextManager[Work]]  # hashable, and can be pickled
-FAILURES = (DeviceError, BrokenProcessPool, MemoryError)  # that are a GPU's or its process's
+FAILURES = (DeviceError, BrokenProcessPool, MemoryError)  # errors of a GPU or its process
 
 
 @dataclass(frozen=True)
 class Done:
-    """An item that is done: its result, and where it was computed; nowhere if it was known before."""
+    """A complete item: its result, and where it was computed, or an empty place if it was known before."""
 
     item: Any
     result: Any
@@ -54,24 +54,24 @@ class _Member:
 
 
 class Team:
-    """A process for each place, which opens its device once and then does items of work.
+    """A process for each place, which opens its device once and then computes items.
 
     Parameters
     ----------
     places
         See `mini_dnn.device.gpus.places`.
     opener
-        Called in each process with the device that it has opened; gives what does the work. It is pickled,
-        and so are items and results.
+        Called in each process with its open device; returns the function that computes an item. It is
+        pickled, and so are items and results.
     told
-        Called with a line for people when a GPU fails.
+        Called with a message when a GPU fails.
 
     Raises
     ------
     DeviceError
         None of the devices can be opened.
     MiniDnnError
-        The opener's.
+        The opener failed.
     """
 
     def __init__(self, places: Sequence[Place], opener: Opener, told: Callable[[str], None]) -> None:
@@ -87,26 +87,26 @@ class Team:
 
     @property
     def pids(self) -> dict[int, Place]:
-        """The processes that work, by their ids."""
+        """The ids of the processes."""
         return {member.pid: member.place for member in self._members}
 
     @property
     def kind(self) -> str:
-        """What the devices are: ``"cuda"`` or ``"emulator"``."""
+        """The kind of the devices: ``"cuda"`` or ``"emulator"``."""
         return next(iter(self._descriptions)).device
 
     @property
     def description(self) -> str:
-        """The devices, for people."""
+        """A description of the devices."""
         return "; ".join(f"{place}: {text}" for place, text in self._descriptions.items())
 
     def map(self, items: Iterable[Any], known: Callable[[Any], Any] = lambda item: None) -> Iterator[Done]:
-        """The result of each item, in the order of the items, of which few are taken ahead.
+        """The result of each item, in order. Only a few items are taken in advance.
 
         Parameters
         ----------
         known
-            Gives the result of an item that needs no work, and None for the others.
+            Returns the result of an item that needs no work, and None for other items.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Team:
         again: deque[tuple[int, Any]] = deque()  # of GPUs that failed
         done: dict[int, Done] = {}
         failed: dict[int, list[str]] = {}
-        first, taken = 0, 0  # the oldest item that was not given back, and how many were taken
+        first, taken = 0, 0  # the oldest item without a result, and how many items were taken
 
         def following() -> tuple[int, Any] | None:
             nonlocal taken
@@ -144,13 +144,13 @@ class Team:
                 first += 1
 
     def each(self, item: Any, count: int | None = None) -> list[Any]:
-        """The result of one item in all processes, or the first so many, at the same time; none may fail."""
+        """The results of one item in all processes, or the first so many, at the same time. None may fail."""
         some = self._members[:count]
         futures = [member.pool.submit(_do, member.place, self._opener, item) for member in some]
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """End all processes, also those that work."""
+        """End all processes, including those that are working."""
         for member in self._members:
             _end(member, self._opener)
         self._members = []
@@ -176,7 +176,7 @@ class Team:
             raise errors[0]
 
     def _deal(self, again: deque[tuple[int, Any]], following: Callable[[], tuple[int, Any] | None]) -> None:
-        """Give each process its items, those first that other GPUs have failed with."""
+        """Give items to each process, beginning with those that failed on other GPUs."""
         for _ in range(DEPTH):
             for member in [m for m in self._members if len(m.items) < DEPTH]:
                 item = again.popleft() if again else following()
@@ -184,7 +184,7 @@ class Team:
                     return
                 try:
                     future = member.pool.submit(_do, member.place, self._opener, item[1])
-                except BrokenProcessPool as error:  # it ended since it was asked last
+                except BrokenProcessPool as error:  # it has ended since the last call
                     future = Future()
                     future.set_exception(error)
                 member.items[future] = item
@@ -196,9 +196,9 @@ class Team:
         again: deque[tuple[int, Any]],
         failed: dict[int, list[str]],
     ) -> None:
-        """Take the results of a GPU's items in the order in which it got them, or learn that it failed.
+        """Take the results of a GPU's items in the order in which it got them, or detect that it failed.
 
-        The order tells which item the GPU worked on when it failed: the first one that has no result.
+        The order shows which item the GPU was working on when it failed: the first one without a result.
         """
         while member.items and (future := next(iter(member.items))).done():
             number, item = member.items[future]
@@ -224,7 +224,7 @@ class Team:
 def _end(member: _Member, opener: Opener) -> None:
     if member.pid and any(not future.done() for future in member.items):
         with suppress(ProcessLookupError):
-            os.kill(member.pid, signal.SIGKILL)  # nobody waits for what it works on
+            os.kill(member.pid, signal.SIGKILL)  # its result is not needed
     elif member.pid:
         with suppress(Exception):  # it has ended, or cannot close what has failed
             member.pool.submit(_close, member.place, opener).result()
@@ -240,7 +240,7 @@ def _words(error: BaseException) -> str:
 
 @cache
 def _opened(place: Place, opener: Opener) -> tuple[Device, Work, ExitStack]:
-    """The device and the work of this process, and what closes both; they are made once."""
+    """The device and the function of this process, and what closes both. They are created once."""
     place.settle()
     with ExitStack() as stack:
         device = place.open()
@@ -250,7 +250,7 @@ def _opened(place: Place, opener: Opener) -> tuple[Device, Work, ExitStack]:
 
 
 def _close(place: Place, opener: Opener) -> None:
-    """Before the process ends: Python would wait for processes that the work has started."""
+    """Close both before the process ends. Otherwise Python would wait for processes that the work started."""
     _opened(place, opener)[2].close()
 
 

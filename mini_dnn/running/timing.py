@@ -1,4 +1,4 @@
-"""Honest op times: warm-up, cold cache, events, and repeats until the median stands still."""
+"""Honest op times: warm-up, cold cache, events, and repeats until the median is known precisely."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from msgspec import Meta
 from mini_dnn.device.base import Device
 
 WINDOW = 5  # runs whose median tells whether op times still change
-SETTLED = 0.01  # how far the medians of two windows may lie apart, as a fraction
-WARM_UP_S = 2.0  # after which timing starts all the same, and says so
+SETTLED = 0.01  # the largest difference between the medians of two windows, as a fraction
+WARM_UP_S = 2.0  # after which timing starts anyway, and the result says so
 
 _Count = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -27,13 +27,13 @@ class Timing:
     Parameters
     ----------
     warm_up
-        Fewest runs before the timed ones. More are made until op times settle: until the medians of two
-        windows in a row agree, or `WARM_UP_S` are over.
+        The minimum number of runs before the timed ones. More are made until op times settle: until the
+        medians of two consecutive windows agree, or `WARM_UP_S` have passed.
     repeats
-        Fewest timed runs; 0 times nothing.
+        The minimum number of timed runs; with 0, nothing is timed.
     max_repeats
-        Most timed runs. More than ``repeats`` are made until the error of the median is below
-        ``precision``, or ``budget_s`` is spent.
+        The maximum number of timed runs. After ``repeats``, more are made until the error of the median is
+        below ``precision``, or ``budget_s`` is spent.
     precision
         Half the 95 % confidence interval of the median, as a fraction of it.
     budget_s
@@ -56,7 +56,7 @@ NO_TIMING = Timing(warm_up=0, repeats=0, max_repeats=0)
 
 @dataclass(frozen=True)
 class Timed:
-    """Milliseconds of each timed run; whether op times had settled before the first of them."""
+    """The milliseconds of each timed run, and whether op times had settled before the first one."""
 
     samples_ms: tuple[float, ...] = ()
     settled: bool = True
@@ -68,7 +68,7 @@ NOT_TIMED = Timed()
 def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:
     """Time ``op`` between events on the device.
 
-    No samples where nothing is to be timed, or the device has no clock.
+    There are no samples if nothing is to be timed, or if the device has no clock.
     """
 
     def once() -> float:
@@ -86,7 +86,7 @@ def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:
 
 
 def warm_up(once: Callable[[], float], timing: Timing) -> bool:
-    """Run until op times settle; whether they did. A GPU that was idle raises its clock only under load."""
+    """Run until op times settle; return whether they did. An idle GPU raises its clock only under load."""
     if timing.warm_up == 0:
         return True
     for _ in range(timing.warm_up):
@@ -102,7 +102,7 @@ def warm_up(once: Callable[[], float], timing: Timing) -> bool:
 
 
 def time_on_host(op: Callable[[], None], timing: Timing) -> Timed:
-    """Milliseconds of each run of ``op`` by the wall clock: at least one, as its result is wanted anyway."""
+    """Wall-clock milliseconds of each run of ``op``; at least one, because its result is needed anyway."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -113,7 +113,7 @@ def time_on_host(op: Callable[[], None], timing: Timing) -> Timed:
 
 
 def repeat(once: Callable[[], float], timing: Timing) -> list[float]:
-    """Call ``once`` until the median of what it returns stands still, as ``timing`` says."""
+    """Call ``once`` until the median of its results is known with the precision of ``timing``."""
     samples: list[float] = []
     since = time.perf_counter()
     while len(samples) < timing.max_repeats:
@@ -129,7 +129,7 @@ def median_error(samples: Sequence[float]) -> float:
     """Half the 95 % confidence interval of the median, as a fraction of the median; infinite below 6 samples.
 
     The interval lies between two order statistics, whose ranks follow from the binomial distribution
-    alone: nothing is assumed of how the times are distributed.
+    alone: nothing is assumed about the distribution of the times.
     """
     n = len(samples)
     if n < 6:

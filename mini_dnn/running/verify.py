@@ -1,6 +1,6 @@
 """Results against float64: in parts, so that the memory stays bounded, and from both ends of the batch.
 
-What would take a minute is compared in a part, chosen by chance, and audited as a whole: see
+If a comparison would take a minute, only a random part is compared, and the whole is audited: see
 `Operation.sample`.
 """
 
@@ -17,7 +17,7 @@ from mini_dnn.ops.compare import Comparison, compare_all, merged
 from mini_dnn.ops.hints import hint
 
 PART = 250  # entries of the batch that are compared at a time
-MOST_FLOPS = 2e10  # of what is compared element by element, where there is another way: a second or two
+MOST_FLOPS = 2e10  # work of the element-by-element comparison if there is an audit: a second or two
 
 
 def verify(
@@ -29,14 +29,14 @@ def verify(
     entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare outputs with float64; `Comparison.how` says so where it is not all of them.
+    """Compare outputs with float64; if not all elements are compared, `Comparison.how` says so.
 
     Parameters
     ----------
     arrays, outputs
-        What was given, and the results that are to be checked, by name.
+        The inputs, and the results to be checked, by name.
     precision
-        What the variant claims: see `Operation.bound`.
+        The precision of the variant: see `Operation.bound`.
     entries
         Compare only so many entries of the batch, half of them from each end; all if None.
     progress
@@ -69,7 +69,7 @@ def compare_entries(
     Parameters
     ----------
     part
-        Which entries: their numbers along the batch.
+        The numbers of the entries along the batch.
 
     Others are those of `verify`.
     """
@@ -82,13 +82,12 @@ def compare_entries(
 def explained(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, found: Comparison
 ) -> str:
-    """The mistake that gives such a wrong result, as ``": this is what one gets when ..."``; or nothing.
+    """The mistake that causes such a result, as ``": this is what one gets when ..."``; or an empty text.
 
     Parameters
     ----------
     found
-        The comparison that failed. The entries of the batch round the first element that is wrong are
-        looked at.
+        The comparison that failed. The entries around the first wrong element are examined.
 
     Others are those of `verify`.
     """
@@ -125,10 +124,10 @@ def _placed(result: Comparison, axis: int, where: np.ndarray) -> Comparison:
 def _sampled(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
 ) -> Comparison:
-    """A part compared element by element, and all of it audited."""
+    """Compare a part element by element, and audit the whole."""
     assert operation.sample, "the caller looks"
     assert operation.audit, "an operation with samples has an audit"
-    rng = np.random.default_rng()  # of the system's entropy: nobody can know the part
+    rng = np.random.default_rng()  # from the system's entropy, so that nobody can predict the part
     some = operation.sample(problem, arrays, outputs, MOST_FLOPS / problem.flops / 4, rng)
     expected = operation.answer(some.problem, some.arrays)
     bound = operation.bound(some.problem, some.arrays, precision)
@@ -141,7 +140,7 @@ def _sampled(
 
 
 def _all_finite(problem: Any, arrays: Arrays, outputs: Arrays) -> bool:
-    """Whether an audit can tell anything: infinities and NaN have to be compared one by one."""
+    """Whether an audit is possible: infinities and NaN have to be compared one by one."""
     known = problem.arrays
     return all(
         np.isfinite(known[name].without_gap(y)).all() for name, y in (*arrays.items(), *outputs.items())

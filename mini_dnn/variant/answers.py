@@ -1,4 +1,4 @@
-"""Inputs that a program anywhere can draw again, and some of the answers to them."""
+"""Inputs that a program on another machine can generate again, and some of the answers to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BITS = 24  # of a value: as many as a float holds
 
 @dataclass(frozen=True)
 class Span:
-    """From where on and below what the values of an array lie; both are numbers of float32."""
+    """The range of an array's values: from the first number on, and below the second; both are float32."""
 
     low: float
     high: float
@@ -36,10 +36,10 @@ class Exercise:
     Parameters
     ----------
     spans
-        Of the arrays that are given, by name and in their order: the first one has sequence 1, and so on.
+        The ranges of the inputs by name, in order: the first one has sequence 1, and so on.
     answers
-        By the name of an output: records of `ANSWER`. Each has an element's index in C order, its value in
-        float64, and the most that it may be off.
+        For each output by name, records of `ANSWER`: an element's index in C order, its value in float64, and
+        its error bound.
     """
 
     spans: Mapping[str, Span]
@@ -47,7 +47,7 @@ class Exercise:
 
 
 def uniform(sequence: int, index: np.ndarray) -> np.ndarray:
-    """Elements of a sequence of random numbers in [0, 1), in float64: 24 bits of a hash of both."""
+    """Elements of a sequence of random numbers in [0, 1), float64: 24 bits of a hash of sequence and index."""
     hashed = index.astype(np.uint64)
     hashed += np.uint64(sequence << SEQUENCE_BITS)
     for factor in FACTORS:
@@ -58,7 +58,7 @@ def uniform(sequence: int, index: np.ndarray) -> np.ndarray:
 
 
 def drawn(array: Array, sequence: int, span: Span, entries: np.ndarray | None = None) -> np.ndarray:
-    """Some entries of an array's first axis, or all of them, with the values that a sequence gives it.
+    """Some entries of an array's first axis, or all of them, with the values of a sequence.
 
     Gaps hold NaN.
     """
@@ -72,17 +72,17 @@ def drawn(array: Array, sequence: int, span: Span, entries: np.ndarray | None = 
 
 
 def exercise(operation: Operation, problem: Any, precision: str) -> Exercise:
-    """Inputs of a problem, spread as the operation draws them, and some of its answers.
+    """Inputs of a problem, distributed like those that the operation draws, and some of its answers.
 
     Parameters
     ----------
     precision
-        What is claimed of results: see `Operation.bound`.
+        The precision of the results: see `Operation.bound`.
 
     Raises
     ------
     UsageError
-        An input has a type whose values are not drawn.
+        An input has a type for which no values can be drawn.
     """
     entries = np.unique(np.linspace(0, problem.batch - 1, ENTRIES).astype(np.int64))
     cut = problem.with_batch(len(entries))
@@ -111,14 +111,14 @@ def _answers(
 
 
 def _indices(array: Array, entries: np.ndarray | None) -> np.ndarray:
-    """Where each element of some entries lies in the whole array, in C order."""
+    """The index of each element of some entries in the whole array, in C order."""
     chosen = np.arange(array.shape[0]) if entries is None else entries
     size = int(np.prod(array.shape[1:], dtype=np.int64))
     return (chosen[:, None] * size + np.arange(size)).reshape(len(chosen), *array.shape[1:])
 
 
 def _span(name: str, values: np.ndarray) -> Span:
-    """Where uniform values have about the mean square of these, and are positive where these are."""
+    """The range of uniform values with about the same mean square, which are positive if these are."""
     if values.dtype.kind in "iu":
         return Span(float(values.min()), float(values.max()) + 1)
     if not np.can_cast(values.dtype, np.float64):
@@ -131,7 +131,7 @@ def _span(name: str, values: np.ndarray) -> Span:
 def _some(
     array: Array, at: np.ndarray, expected: np.ndarray, bound: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Elements by chance, without those in gaps and those that the output's type cannot hold."""
+    """Random elements, without those in gaps and those beyond the range of the output's type."""
     found = [array.without_gap(values).ravel() for values in (at, expected, np.broadcast_to(bound, at.shape))]
     held = np.abs(found[1]) + found[2] <= largest(array.dtype)
     answers = np.empty(int(held.sum()), ANSWER)

@@ -1,4 +1,4 @@
-"""Problems that other variants solve: their launches take the place of the steps `Call` and `Gemm`."""
+"""Problems that other variants solve: their launches replace the steps `Call` and `Gemm`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = {long: short for short, long in TYPES.items()}
 def with_calls(
     planned: Planned, steps: Sequence[WrittenStep], find: Callable[[str], Any], max_shared_bytes: int
 ) -> Planned:
-    """The plan with these steps, and with the launches of other variants in the place of those that they do.
+    """The plan with these steps, in which the launches of other variants replace `Call` and `Gemm`.
 
     The arrays of such a variant are views of the plan's buffers. Its scratch buffers join the plan's.
 
@@ -28,15 +28,15 @@ def with_calls(
     planned
         The plan without steps.
     find
-        Gives the variant of a name.
+        Returns the variant of a name.
     max_shared_bytes
         See `Variant.planned`.
 
     Raises
     ------
     VariantError
-        A variant computes something else, does not take the problem, or its plan is more than launches; or
-        a buffer is not what the problem's array is.
+        A variant computes another operation, does not support the problem, or has a plan with other steps
+        than launches; or a buffer does not fit the problem's array.
     """
     buffers = planned.arrays
     _check_constants(planned.name, steps)
@@ -49,24 +49,24 @@ def with_calls(
 
 
 def without_calls(name: str, steps: Sequence[WrittenStep]) -> tuple[Step, ...]:
-    """The steps of a setup, which other variants have no part in.
+    """The steps of a setup, which must not use other variants.
 
     Raises
     ------
     VariantError
-        They have.
+        A step uses another variant.
     """
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Call) or (isinstance(step, Gemm) and step.impl):
             word = type(step).__name__
-            raise VariantError(f"{name}: a {word} of setup has impl=; only one of plan may have it")
+            raise VariantError(f"{name}: a {word} of setup has impl=, but only steps of the plan may have it")
         found.append(step)
     return tuple(found)
 
 
 def _check_constants(name: str, steps: Sequence[WrittenStep]) -> None:
-    """See that no step writes what another one calls constant, and may therefore read too early."""
+    """Check that no step writes an array that another step calls constant, and may therefore read early."""
     writers: dict[str, str] = {}  # by buffer
     for step in steps:
         if isinstance(step, Gemm):
@@ -83,7 +83,7 @@ def _check_constants(name: str, steps: Sequence[WrittenStep]) -> None:
                 raise VariantError(
                     f"{name}: in Call({step.impl!r}), {array} is constant, but {writers[of]} of the same "
                     f"plan writes its buffer '{of}', and the kernel may start before that has ended; "
-                    "leave out constant= in the problem, or write the buffer in setup"
+                    "omit constant= in the problem, or write the buffer in setup"
                 )
 
 
@@ -97,7 +97,7 @@ def _with_call(
     problem = call.problem
     inner = variant.planned(problem, max_shared_bytes)
     if inner.setup or inner.streams > 1 or not all(isinstance(s, Launch | Gemm) for s in inner.steps):
-        raise VariantError(f"{what}: its plan copies by itself, or has a setup or several streams")
+        raise VariantError(f"{what}: its plan has copies, a setup or several streams; expected launches only")
     own = {name: f"{word}_{len(planned.steps)}_{name}" for name in (*inner.arrays, *inner.views)}
     code = Code(inner.source, tuple(inner.defines.items()))
     views = {own[name]: (call.arrays[name], array) for name, array in problem.arrays.items()}
@@ -113,7 +113,7 @@ def _with_call(
 
 
 def _check(call: Call, buffers: Mapping[str, Array], variant: Any, what: str) -> None:
-    """See that the problem is one of the variant's operation, and that its arrays lie in buffers."""
+    """Check that the problem belongs to the variant's operation, and that its arrays fit in the buffers."""
     problem = call.problem
     if type(problem) is not variant.operation.problem:
         raise VariantError(
@@ -132,7 +132,7 @@ def _check(call: Call, buffers: Mapping[str, Array], variant: Any, what: str) ->
         buffer = buffers[of]
         if buffer.dtype != array.dtype:
             raise VariantError(f"{what}: {name} is {array.dtype}, and the buffer '{of}' {buffer.dtype}")
-        reach = prod(array.shape) - array.gap  # nobody asks for what is behind the last line
+        reach = prod(array.shape) - array.gap  # elements after the last line are not accessed
         if reach > prod(buffer.shape):
             raise VariantError(
                 f"{what}: {name} {array.shape} reaches {reach:,} elements of the buffer '{of}', which has "
@@ -141,18 +141,18 @@ def _check(call: Call, buffers: Mapping[str, Array], variant: Any, what: str) ->
 
 
 def _product(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -> Call:
-    """The call that a product is."""
+    """The call that computes a product."""
     names = {"a": step.a, "b": step.b, "c": step.c}
     return Call(step.impl, _problem(step, arrays, variant, what), names, step.stream)
 
 
 def _problem(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -> Any:
-    """The variant's problem that the step is."""
+    """The variant's problem for the step."""
     sizes = {field.name: getattr(step.product, field.name) for field in fields(step.product)}
     if not sizes.keys() <= set(variant.operation.fields):
-        raise VariantError(f"{what}: it computes {variant.op}, and no matrix product")
+        raise VariantError(f"{what}: it computes {variant.op}, which is not a matrix product")
     if step.beta:
-        raise VariantError(f"{what} has beta {step.beta:g}; it adds to no array, so leave beta out")
+        raise VariantError(f"{what} has beta {step.beta:g}; the product is added to no array, so omit beta")
     for name in (step.a, step.b, step.c):
         if name not in arrays:
             raise VariantError(f"{what} names a buffer '{name}'; expected one of {', '.join(arrays)}")
@@ -166,7 +166,7 @@ def _problem(step: Gemm, arrays: Mapping[str, Array], variant: Any, what: str) -
 
 
 def _renamed(step: Step, own: Mapping[str, str], code: Code, stream: int) -> Step:
-    """A step of the variant as one of the plan that it is in."""
+    """A step of the called variant as a step of the calling plan."""
     if isinstance(step, Gemm):
         return replace(step, a=own[step.a], b=own[step.b], c=own[step.c], stream=stream)
     assert isinstance(step, Launch), "the caller looks"

@@ -1,4 +1,4 @@
-"""What one variant changes in another, file by file."""
+"""The changes from one variant to another, file by file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FILES = ("kernel.cu", "variant.py")
 
 
 def compare(old: Variant, new: Variant, file: str, heads: bool = True) -> list[str]:
-    """Lines of a unified diff of one file of two variants; a sentence where there is none.
+    """The lines of a unified diff of one file of two variants, or a sentence if the files are equal.
 
     Parameters
     ----------
     heads
-        Compare the comment or docstring at the top of the file too.
+        Whether to compare the comment or docstring at the top of the file, too.
     """
     for variant in (old, new):
         if not (variant.folder / file).is_file():

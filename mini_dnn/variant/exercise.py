@@ -7,8 +7,8 @@ A variant's folder may hold ``exercise.toml``::
     ask = "Which threads have no output?"
     hints = ["...", "...", "..."]             # the last one may be the answer
 
-`make` replaces each of these pieces by ``BLANK_1``, ``BLANK_2`` and so on, which no compiler takes, with the
-question above it. The head of the kernel asks what its sections tell.
+`make` replaces each of these pieces by ``BLANK_1``, ``BLANK_2`` and so on, which do not compile, and puts the
+question above it. Sections of the header are also replaced by questions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WIDTH = 118
 
 @dataclass(frozen=True)
 class Blank:
-    """A piece of a kernel that the reader writes."""
+    """A piece of a kernel that the student writes."""
 
     code: str
     ask: str
@@ -58,9 +58,9 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
     Raises
     ------
     UsageError
-        It has none.
+        The variant has no exercise.
     VariantError
-        A piece does not stand in the kernel exactly once.
+        A piece does not occur in the kernel exactly once.
     """
     file = variant.folder / FILE
     if not file.is_file():
@@ -76,7 +76,7 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
     for blank in found:
         if kernel.count(blank.code) != 1:
             raise VariantError(
-                f"{file}: '{blank.code}' stands {kernel.count(blank.code)} times in the kernel"
+                f"{file}: '{blank.code}' occurs {kernel.count(blank.code)} times in the kernel"
             )
     return found
 
@@ -92,7 +92,7 @@ def make(folder: Path, variant: Variant) -> None:
 
 
 def next_hint(folder: Path) -> list[str]:
-    """The next hint for the first blank that is left, in lines; what to do when none is left."""
+    """The lines of the next hint for the first remaining blank, or the next step if no blank remains."""
     try:
         state = json.loads((folder / STATE).read_text())
         source, read = find(str(state["of"])), [int(count) for count in state["read"]]
@@ -120,12 +120,12 @@ def left(folder: Path) -> bool:
 
 
 def require_filled(folder: Path, hint: str) -> None:
-    """Refuse an exercise that has blanks, which a compiler would only call unknown names.
+    """Refuse an exercise that still has blanks, which a compiler would only report as unknown names.
 
     Raises
     ------
     UsageError
-        It has; the message names them, and ``hint``, the command that prints hints.
+        It has blanks. The message names them, and ``hint``, the command that prints hints.
     """
     lines = (folder / "kernel.cu").read_text(errors="replace").splitlines() if reference(folder) else []
     found = [
@@ -141,7 +141,7 @@ def require_filled(folder: Path, hint: str) -> None:
 
 
 def reference(folder: Path) -> str:
-    """The variant that an exercise is of; empty for a folder that is no exercise."""
+    """The variant of an exercise; empty if the folder is not an exercise."""
     try:
         return str(json.loads((folder / STATE).read_text())["of"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -166,7 +166,7 @@ def _blanked(kernel: str, number: int, blank: Blank) -> str:
 
 
 def _asked(kernel: str, parent: str) -> str:
-    """The kernel with questions instead of the answers that sections of its head give."""
+    """The kernel with questions in place of those sections of its header that contain answers."""
     lines, found, hidden = kernel.splitlines(), [], False
     head = next(i for i, line in enumerate(lines) if not line.startswith("//"))
     for line in lines[:head]:

@@ -39,25 +39,25 @@ SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 
 def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, arch: int = 90) -> str:
-    """The variant's kernel file with nothing missing: it compiles as it is, by nvcc and by the emulator.
+    """The variant's kernel file with all that it includes: it compiles with nvcc and in the emulator.
 
     Parameters
     ----------
     problem
-        For which the definitions and the launches are written out.
+        The problem for which the definitions and the launches are written.
     title
-        What the head calls it.
+        The name of the problem in the header.
     max_shared_bytes
-        Of shared memory that a block may have, see `Variant.planned`.
+        The shared memory that a block may use: see `Variant.planned`.
     arch
-        Compute capability, times ten, of the GPU that the head compiles it for.
+        The compute capability, times ten, of the GPU in the compile command of the header.
 
     Raises
     ------
     UsageError
         The variant runs on the host.
     VariantError
-        It refuses the problem, or includes a file that is not there.
+        It refuses the problem, or includes a file that does not exist.
     """
     if variant.plan is None:
         raise UsageError(
@@ -75,14 +75,14 @@ def expand(variant: Variant, problem: Any, title: str, max_shared_bytes: int, ar
 
 
 def _defined(macros: Mapping[str, int | str], text: str, guards: Iterable[str] = ()) -> str:
-    """The text with these definitions, which end with it: short names would break other headers."""
+    """The text with these definitions, undefined after it: short names would break other headers."""
     parts = ["\n".join(f"#define {name} {value}" for name, value in macros.items()), text]
     parts += ["\n".join(f"#undef {name}" for name in (*macros, *guards))]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 def _called(planned: Planned) -> Iterator[str]:
-    """Kernel files of other variants, each in a namespace, as helpers of two files may have one name."""
+    """The kernel files of other variants, each in a namespace, because two files may use the same names."""
     for code, word in prefixes(planned).items():
         launched = (launch.kernel for launch in planned.launches if launch.code == code)
         names = {kernel.removeprefix(f"{word}_"): kernel for kernel in launched}
@@ -104,7 +104,7 @@ def _called(planned: Planned) -> Iterator[str]:
 
 
 def calls(asked: str, planned: Planned) -> list[str]:
-    """A line that says who calls the variant, if another one was asked for."""
+    """A line that names the requested variant, if it calls this one."""
     return [f"{asked} calls it for this problem."] if asked != planned.name else []
 
 
@@ -153,7 +153,7 @@ def _listed(steps: Sequence[Step]) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """The text in lines of a comment; it is broken after commas."""
+    """The text in lines of a comment, which are broken after commas."""
     lines = ["  "]
     for part in re.split(r"(?<=,) ", text):
         if len(lines[-1]) + len(part) > WIDTH:
@@ -218,7 +218,7 @@ def scalar(value: int | float | np.generic) -> str:
 
 
 def _tensor_map(value: TensorMap) -> str:
-    """What the driver would be told; sizes in elements, the innermost last."""
+    """The arguments of the driver's function; sizes are in elements, the innermost last."""
     words = [f"boxes of {value.box}", f"swizzle {value.swizzle}"]
     for name in ("shape", "strides", "dtype", "windows"):
         if getattr(value, name) is not None:
@@ -227,17 +227,17 @@ def _tensor_map(value: TensorMap) -> str:
 
 
 def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[Path, str]) -> str:
-    """The file's text with the text of each file of the kernel's, or of this project's, that it includes.
+    """The text of a file, with the texts of included files of the kernel and of this project.
 
     Parameters
     ----------
     within
         The files that include it.
     above
-        Files to be included once that every compiler has met; this call adds to them. One that only some
-        branch of an ``#if`` includes is not among them, and comes again where another branch needs it.
+        Files with ``#pragma once`` that have been included unconditionally; this call adds to them. A file
+        that only one branch of an ``#if`` includes is not among them, so another branch includes it again.
     guards
-        The macro that guards each file to be included once; this call adds to them.
+        The macro that guards each file with ``#pragma once``; this call adds to them.
     """
     text = file.read_text()
     if PRAGMA_ONCE.search(text):

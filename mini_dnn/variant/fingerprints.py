@@ -1,8 +1,8 @@
 """Fingerprints of code: which parts of two kernels are the same, whatever their names and their layout.
 
-The code is cut into tokens, without comments and white space. Each run of `GRAM` tokens has a hash, and
-of each `WINDOW` neighbouring hashes the smallest is kept: two texts that share ``GRAM + WINDOW - 1`` tokens
-in a row share at least one kept hash, wherever that run stands. The method is winnowing, from S. Schleimer,
+The code is split into tokens, without comments and white space. Each run of `GRAM` tokens has a hash, and
+of each `WINDOW` neighbouring hashes the smallest is kept. Two texts that share ``GRAM + WINDOW - 1``
+consecutive tokens therefore share at least one kept hash. The method is winnowing, from S. Schleimer,
 D. S. Wilkerson, A. Aiken, "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003.
 """
 
@@ -68,7 +68,7 @@ def cpp_tokens(text: str) -> list[Token]:
 def python_tokens(text: str) -> list[Token]:
     """Tokens of Python without comments and texts that are statements, such as docstrings.
 
-    A text that Python cannot read has those before the mistake.
+    If the text is not valid Python, these are the tokens before the mistake.
     """
     found: list[Token] = []
     start = True  # of a statement
@@ -86,12 +86,12 @@ def python_tokens(text: str) -> list[Token]:
 
 
 def tokens(name: str, text: str) -> list[Token]:
-    """Tokens of a file, by its name's end."""
+    """Tokens of a file, whose language follows from the extension of its name."""
     return python_tokens(text) if name.endswith(".py") else cpp_tokens(text)
 
 
 def fingerprints(code: Iterable[Token]) -> Prints:
-    """Hashes of a text that are kept, with the lines of each; the same in each process."""
+    """The kept hashes of a text, with the lines of each. They are the same in each process."""
     kept = [(_number(_kind(token.text)), token.line) for token in code]
     numbers = [number for number, _ in kept]
     hashes = [
@@ -110,7 +110,7 @@ def fingerprints(code: Iterable[Token]) -> Prints:
 
 
 def line_ranges(prints: Prints, shared: Collection[int]) -> list[tuple[int, int]]:
-    """The lines that these hashes stand on: ranges, joined where they touch."""
+    """The lines of these hashes, as ranges. Adjacent ranges are joined."""
     ranges: list[tuple[int, int]] = []
     for first, last in sorted(lines for digest in shared for lines in prints[digest]):
         if ranges and first <= ranges[-1][1] + 1:
@@ -126,7 +126,7 @@ def _number(kind: str) -> int:
 
 
 def _rolling(numbers: list[int]) -> Iterator[int]:
-    """A hash of each run of `GRAM` numbers: a polynomial, which loses one term and gains another."""
+    """A rolling hash of each run of `GRAM` numbers: a polynomial that loses one term and gains another."""
     leading = pow(BASE, GRAM, PRIME)
     value = 0
     for at, number in enumerate(numbers):

@@ -2,10 +2,10 @@
 
 - the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
-- ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` does, where it is the only one that begins so;
+- ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` is enough if no other name begins with it;
 - ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
-- ``mine/my_idea``, or ``my_idea``: a folder of the user's own under ``mine/``, which git ignores;
-- any path to a folder that holds a ``variant.py``, inside the repository or outside.
+- ``mine/my_idea``, or ``my_idea``: the user's own folder in ``mine/``, which git ignores;
+- the path of any folder with a ``variant.py``, inside or outside of the repository.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.variant.variant import COMPUTE_TYPES, Variant
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
-HOMES = ("milestones", "ladders")  # whose folders' names go without it
+HOMES = ("milestones", "ladders")  # the name of a variant omits this folder
 MINE = "mine"  # where the user's own variants are
 PLACES = ("milestones/*/*", "layers/*", "ladders/*/*", "networks/*/*")  # in this order they are listed
 MOST_NAMED = 8  # variants in a message
@@ -39,15 +39,15 @@ MOVED = {  # modules that variant.py files of before import, and where they are 
 
 
 def names(op: str | None = None) -> list[str]:
-    """Names of the repository's variants, in the order of the course; of one operation, or of all.
+    """Names of the repository's variants in the order of the course, for one operation or for all.
 
-    A variant that cannot be loaded is of no operation.
+    A variant that cannot be loaded belongs to no operation.
     """
     return _names(PLACES, op)
 
 
 def mine(op: str | None = None) -> list[str]:
-    """Names of the user's own variants, under ``mine/``; of one operation, or of all."""
+    """Names of the user's own variants in ``mine/``, for one operation or for all."""
     return _names((f"{MINE}/*", f"{MINE}/*/*"), op)
 
 
@@ -64,7 +64,7 @@ def climbed(parents: Mapping[str, str | None]) -> list[str]:
     Parameters
     ----------
     parents
-        Each variant's parent. Variants without one, or with one of elsewhere, keep their order.
+        Each variant's parent. Variants without a parent, or with one from another ladder, keep their order.
     """
     children: dict[str | None, list[str]] = {}
     for name, parent in parents.items():
@@ -80,9 +80,9 @@ def climbed(parents: Mapping[str, str | None]) -> list[str]:
 
 
 def default_of(op: str, wanted: str) -> str:
-    """The variant that is taken where none is named; in a copy that lacks it, the last one of its ladder.
+    """The variant that is used if none is named. In a copy that lacks it, it is the last one of its ladder.
 
-    Where none is wanted, it is none.
+    If the operation has no default, the result is empty.
     """
     if not wanted or _is_here(SHORT_NAMES.get(wanted, wanted)):
         return wanted
@@ -91,14 +91,14 @@ def default_of(op: str, wanted: str) -> str:
 
 
 def preferred(operation: Operation) -> Iterator[Variant]:
-    """Those of the operation's preferred variants that are there, the best first."""
+    """The operation's preferred variants that exist in this copy, the best first."""
     return (find(name) for name in operation.preferred if _is_here(name))
 
 
 def _is_here(name: str) -> bool:
-    """Whether this copy of the repository has the variant of that full name.
+    """Whether this copy of the repository has the variant with this full name.
 
-    Every call of an operation that names no variant asks this, so no folder is listed for it.
+    Every call of an operation without a variant needs this, so it must not list folders.
     """
     return any((ROOT / home / name / "variant.py").is_file() for home in (*HOMES, "."))
 
@@ -112,9 +112,9 @@ def operation_of(name: str) -> str:
 
 
 def own(name: str) -> Variant | None:
-    """The repository's own variant of that full name; None if there is none.
+    """The repository's variant with this full name; None if there is none.
 
-    No file elsewhere is looked at, so that a name from a file that somebody sent runs no code of theirs.
+    Only files of the repository are loaded, so that a name in a file from elsewhere cannot run other code.
 
     Raises
     ------
@@ -125,18 +125,18 @@ def own(name: str) -> Variant | None:
 
 
 def find(name: str | Path) -> Variant:
-    """Load the variant of that name, or the one in the folder that ``name`` is a path to.
+    """Load the variant with this name, or the one in the folder with this path.
 
     Raises
     ------
     VariantError
-        There is none of that name, or its ``variant.py`` is broken; the message names the line.
+        There is no such variant, or its ``variant.py`` is broken; the message names the line.
     """
     return _load(folder_of(name))
 
 
 def folder_of(name: str | Path) -> Path:
-    """The folder of the variant of that name, or the one that ``name`` is a path to.
+    """The folder of the variant with this name, or the folder with this path.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _load(folder: Path) -> Variant:
 
 @cache
 def _compiled(text: str, file: str) -> CodeType:
-    """Kept by its text: the list of variants alone loads all of them."""
+    """Compiled files, cached by their text, because listing the variants loads all of them."""
     return compile(text, file, "exec")
 
 

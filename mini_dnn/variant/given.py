@@ -1,4 +1,4 @@
-"""Variants that students are given, with all that these need."""
+"""Variants that students receive, with everything that these need."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
     Parameters
     ----------
     words
-        Names, and what names begin with: ``m1``, ``softmax``, ``gemm/v0_naive``.
+        Names, or beginnings of names: ``m1``, ``softmax``, ``gemm/v0_naive``.
     flag
-        What messages call them.
+        The name of the flag in messages.
 
     Raises
     ------
@@ -45,6 +45,6 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
 
 
 def sources(of: Iterable[str]) -> set[Path]:
-    """Kernels of variants, and what they include."""
+    """The kernel files of variants, and the files that they include."""
     variants = (find(name) for name in of)
     return {path for variant in variants if variant.plan for path in source_files(variant.source)}

@@ -1,4 +1,4 @@
-"""The comment at the head of a kernel: what its author expects, in sections."""
+"""The comment at the top of a kernel file, which has sections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SECTION = re.compile(r"//(?: (\w+) {2,}|  +| )?(.*)")
 
 
 def sections(text: str) -> dict[str, str]:
-    """The words of each section of the comment that a kernel's file starts with, in their order.
+    """The text of each section of the comment at the top of a kernel file, in order.
 
     A section starts with its name and two spaces or more, such as ``// Gain      over m1/direct: ...``.
     """

@@ -1,4 +1,4 @@
-"""A plan that calls other variants, as one whose kernels are all in one file: for what is taken home."""
+"""A plan that calls other variants, rewritten so that all of its kernels fit in one file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mini_dnn.variant.tensor_map import TensorMap
 
 
 def prefixes(planned: Planned) -> dict[Code, str]:
-    """A word for each kernel file of another variant, with which the names of its kernels begin."""
+    """A prefix for each kernel file of another variant, which keeps the names of its kernels distinct."""
     found: dict[Code, str] = {}
     for code in planned.codes:
         folder = code.source.parent
@@ -24,7 +24,7 @@ def prefixes(planned: Planned) -> dict[Code, str]:
 
 
 def joined(planned: Planned) -> Planned:
-    """The plan with a name of its own for each kernel of another variant, and one name for each buffer.
+    """The same plan with distinct names for the kernels of other variants, and one name for each buffer.
 
     Raises
     ------
@@ -33,17 +33,17 @@ def joined(planned: Planned) -> Planned:
     """
     words = prefixes(planned)
 
-    def own(step: Step) -> Step:
+    def renamed(step: Step) -> Step:
         if not isinstance(step, Launch) or step.code is None:
             return step
         args = tuple(_argument(argument, planned) for argument in step.args)
         return replace(step, kernel=f"{words[step.code]}_{step.kernel}", args=args)
 
-    return replace(planned, steps=tuple(map(own, planned.steps)), views={})
+    return replace(planned, steps=tuple(map(renamed, planned.steps)), views={})
 
 
 def _argument(argument: Argument, planned: Planned) -> Argument:
-    """An argument with the name of the buffer itself."""
+    """The argument, with the buffer's own name in place of the one that the called variant uses."""
     if isinstance(argument, str):
         return _root(argument, planned)
     if not isinstance(argument, Images | TensorMap) or argument.buffer not in planned.views:
@@ -56,12 +56,13 @@ def _argument(argument: Argument, planned: Planned) -> Argument:
     if prod(view.shape[1:]) != prod(array.shape[1:]):
         raise UsageError(
             f"{planned.name} calls a variant that launches a kernel for a part of an array {view.shape} in "
-            f"the buffer '{root}' {array.shape}; one program for both cannot do this. Take another variant"
+            f"the buffer '{root}' {array.shape}; one program for both cannot do this. Use another variant"
         )
     return replace(argument, buffer=root)
 
 
 def _root(name: str, planned: Planned) -> str:
+    """The buffer of this name, which may be the name of a view, or of a view of a view."""
     while name in planned.views:
         name = planned.views[name][0]
     return name

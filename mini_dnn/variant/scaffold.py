@@ -34,7 +34,7 @@ def target_folder(name: str) -> Path:
     """
     folder = ROOT / MINE / name if is_own(name) else Path(name).expanduser()
     if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} exists already, and nothing of it is changed; choose another name")
+        raise UsageError(f"{folder} already exists, and was not changed; choose another name")
     return folder
 
 
@@ -69,13 +69,11 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
         The folder cannot be written.
     """
     if source.plan is None:
-        raise UsageError(
-            f"{source.name} runs on the host and has no kernel to start from; take m1 or another"
-        )
+        raise UsageError(f"{source.name} runs on the host and has no kernel to start from; use m1 or another")
     folder = target_folder(name)
     if name in SHORT_NAMES or name in names():
         raise UsageError(
-            f"'{name}' is a variant already, and --impl {name} would mean that one; choose another"
+            f"'{name}' is already a variant, and --impl {name} would mean that one; choose another"
         )
     title = f"{MINE}/{name}" if is_own(name) else folder.resolve().name
     parent = source.name
@@ -170,7 +168,7 @@ def _headers(source: Variant) -> dict[Path, Path]:
         if (source.folder / place).exists():
             raise VariantError(
                 f"{source.folder / place} and {header}, which {source.source.name} includes through another "
-                "kernel, have one name, and would be one file in the new folder; rename one of them"
+                "kernel, have the same name, and would be one file in the new folder; rename one of them"
             )
     return headers
 

@@ -149,21 +149,20 @@ def _check(planned: Planned) -> None:
     """
     if any(isinstance(step, Gemm) for step in (*planned.setup, *planned.steps)):
         raise UsageError(
-            f"{planned.name} calls cuBLAS, and the folder has kernels that nvcc alone builds; take "
-            "another variant"
+            f"{planned.name} calls cuBLAS, but nvcc alone has to build the folder; use another variant"
         )
     if any(isinstance(step, RoundTrip) for step in planned.steps):
         raise UsageError(
-            f"{planned.name} sends buffers to the host and back, which the program does not; take "
+            f"{planned.name} sends buffers to the host and back, which the program cannot do; use "
             "another variant"
         )
     for name, array in planned.arrays.items():
         if array.dtype not in TYPES:
             known = ", ".join(TYPES)
-            raise UsageError(f"{planned.name}: {name} is {array.dtype}; the program knows {known}")
+            raise UsageError(f"{planned.name}: {name} is {array.dtype}; the program supports {known}")
     if not planned.fits(planned.nbytes):
         raise UsageError(
-            f"{planned.problem} needs more blocks than a grid has; name a smaller problem by --shapes"
+            f"{planned.problem} needs more blocks than a grid can have; name a smaller problem with --shapes"
         )
 
 

@@ -68,11 +68,11 @@ class TensorMap:
         """
         kind, axes = self.dtype or dtype, len(self.box) if self.windows is None else 4
         if kind not in ELEMENTS:
-            raise self._error(f"its elements are {kind}; give dtype= as one of {', '.join(ELEMENTS)}")
+            raise self._error(f"its elements are {kind}; pass dtype= as one of {', '.join(ELEMENTS)}")
         same = len(shape) >= axes and np.dtype(dtype).itemsize == ELEMENTS[kind]
         if self.shape is None and axes in (2, 3, 4) and not (same and prod(shape[:-axes]) == 1):
             raise self._error(
-                f"the buffer is {shape} {dtype}, the box {self.box} {kind}: give shape=, one side for each "
+                f"the buffer is {shape} {dtype}, the box {self.box} {kind}: pass shape=, one side for each "
                 "side of the box"
             )
         sides = tuple(shape[-axes:] if self.shape is None else self.shape)

@@ -131,8 +131,8 @@ class Variant:
         limit = self._call("refuses", self.refuses, problem)
         if not isinstance(limit, str | None):
             raise VariantError(
-                f"{self.name}: refuses gives {limit!r}; expected the limit in words, or an empty string "
-                "where the variant takes the problem"
+                f"{self.name}: refuses returned {limit!r}; expected the limit in words, or an empty string "
+                "if the variant supports the problem"
             )
         return limit or ""
 
@@ -202,7 +202,7 @@ class Variant:
             return {name: int(index(value)) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: defines gives {given!r}; expected names with integers: {{'TILE': 16}}"
+                f"{self.name}: defines returned {given!r}; expected names with integers: {{'TILE': 16}}"
             ) from error
 
     def computes_in(self, problem: Any) -> str:
@@ -212,7 +212,9 @@ class Variant:
             given = self._call("compute_type", given, problem)
             if given not in COMPUTE_TYPES:
                 known = ", ".join(map(repr, COMPUTE_TYPES))
-                raise VariantError(f"{self.name}: compute_type gives {given!r}, which is not one of {known}")
+                raise VariantError(
+                    f"{self.name}: compute_type returned {given!r}, which is not one of {known}"
+                )
         return given or self.precision
 
     def run_host(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
@@ -244,7 +246,7 @@ class Variant:
             found = {str(name): _array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
-                f"{self.name}: scratch gives {given!r}; expected names with shapes of integers of 1 "
+                f"{self.name}: scratch returned {given!r}; expected names with shapes of integers of 1 "
                 "or more: {'col': (s.K, s.cols)}, or Array((s.K, s.cols), 'float16') if it is not float32"
             ) from error
         taken = sorted(set(found) & set(problem.arrays))

@@ -10,28 +10,28 @@ CHUNK_S = 1.0  # where a chunk costs a millisecond
 
 
 class Engine:
-    """Gives an executor, and says how to use it.
+    """Creates an executor, and describes how to use it.
 
     Attributes
     ----------
     workers
-        How many chunks can run at a time.
+        The number of chunks that can run at a time.
     least_s, most_s
         Seconds that a chunk should take, if there are enough items.
     item_s
-        Seconds that an item takes, if somebody said so.
+        Seconds that an item takes, if the profile says so.
     poll_s
-        Seconds until results of chunks that are under way are looked at.
+        Seconds between two looks at the results of running chunks.
     grace_s
-        Seconds by which files may be seen later than the end of their worker.
+        Seconds after the end of a worker until its files are visible, at most.
     shares_fate
         Whether the death of one worker ends all others.
     inside
         Whether all chunks run in this process, while `submit` waits.
     keeps
-        Whether a worker keeps what its chunks share set up, as it ends with the executor.
+        Whether a worker keeps the set-up that its chunks share until the executor ends.
     by_hand
-        Whether chunks are not submitted, but written into a script: see `write`.
+        Whether chunks are written into a script instead of being submitted: see `write`.
     """
 
     workers = 1
@@ -42,15 +42,15 @@ class Engine:
 
     @property
     def window(self) -> int:
-        """Chunks that may be given to the executor at a time: the next one waits at each worker."""
+        """The number of chunks that may be submitted at a time, so that one more waits at each worker."""
         return 2 * self.workers
 
     def open(self, folder: Path) -> Executor:
-        """An executor; called again if one is broken."""
+        """Create an executor. It is called again if an executor breaks."""
         raise NotImplementedError
 
     def write(self, folder: Path, chunks: Sequence[str]) -> Path:
-        """A script that runs chunks, where somebody submits it by hand."""
+        """Write a script that runs chunks, to be submitted by hand."""
         raise NotImplementedError
 
     def adopted(self) -> dict[str, Future[None]]:
@@ -58,7 +58,7 @@ class Engine:
         return {}
 
     def is_final(self, words: str) -> bool:
-        """Whether somebody ended a chunk on purpose, so that it is not given out again."""
+        """Whether somebody cancelled a chunk, so that it is not submitted again."""
         return False
 
     def close(self, pool: Executor) -> None:

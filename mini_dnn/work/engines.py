@@ -80,7 +80,7 @@ class Mpi(Engine):
         self.workers = _imported("mpi4py.MPI", "mpi").COMM_WORLD.Get_size() - 1
         if self.workers < 1 or "mpi4py.futures" not in sys.orig_argv:
             raise UsageError(
-                "--executor mpi runs as an MPI program of two ranks or more, of which the first gives out "
+                "--executor mpi runs as an MPI program of two ranks or more, of which the first distributes "
                 f"the work: mpiexec -n 3 python -m mpi4py.futures {' '.join(sys.argv)}"
             )
 
@@ -91,7 +91,7 @@ class Mpi(Engine):
 
 
 def find_engine(name: str, profile: Profile, workers: int = 1) -> Engine:
-    """The engine of that name; ``workers`` are processes of this machine.
+    """The engine of that name. ``workers`` is the number of processes on this machine.
 
     Raises
     ------

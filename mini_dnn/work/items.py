@@ -29,9 +29,9 @@ class Item:
     name
         Unique in its list, and a file name.
     value
-        What is given to the function: plain values, as JSON has them.
+        The argument of the function: plain values that JSON can represent.
     input
-        Hash of what the result depends on, such as the content of files. Empty: the value itself.
+        A hash of all that the result depends on, such as the content of files. Empty: the value itself.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Work:
     Parameters
     ----------
     function
-        ``"package.module:name"`` of a context manager that takes ``common`` and gives a function
-        ``compute(value, seed)`` of one item. It is entered once for each chunk of items. The result is plain
+        ``"package.module:name"`` of a context manager that takes ``common`` and yields a function
+        ``compute(value, seed)`` for one item. It is entered once for each chunk of items. Results are plain
         values.
     items
         The list.
     results
-        Folder of the results; every worker must see it.
+        The folder of the results, which all workers must be able to access.
     common
-        What all items share: plain values, which do not count for the key.
+        Plain values that all items share. They are not part of the key.
     code
-        Version of the code, or its hash: a new one computes everything again.
+        The version of the code, or its hash. If it changes, everything is computed again.
     seed
-        Each item gets a seed of its own, which follows from its key and so from this one.
+        Each item gets its own seed, which is derived from its key, and therefore from this seed.
     """
 
     function: str
@@ -120,7 +120,7 @@ def seed_of(key: str) -> int:
 
 
 def digest(folder: Path = PACKAGE) -> str:
-    """SHA-256 of all code below a folder: of this package, unless another folder is named."""
+    """SHA-256 of all code in a folder; by default, the folder of this package."""
     total = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.suffix in CODE and path.is_file()):
         for part in (file.relative_to(folder).as_posix().encode(), file.read_bytes()):

@@ -48,7 +48,7 @@ MIN_MINUTES = 3  # submitit warns a job 90 s before its end
 
 @dataclass(frozen=True)
 class Profile:
-    """What a worker gets. An empty text, or 0, leaves the choice to the engine."""
+    """The resources of a worker. An empty text, or 0, leaves the choice to the engine."""
 
     item_seconds: float | None = None
     workers: int = 0
@@ -72,7 +72,7 @@ class Profile:
 
 
 def read_profile(file: Path | None, executor: str) -> Profile:
-    """Read a profile for an executor; without a file, the one that sets nothing.
+    """Read a profile for an executor. Without a file, it is an empty profile.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
             f"no profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"profile {file} is no TOML: {error}") from error
+        raise UsageError(f"profile {file} is not valid TOML: {error}") from error
     except UsageError as error:
         raise UsageError(f"profile {file} for --executor {executor}: {error}") from error
     return profile

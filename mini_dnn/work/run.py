@@ -29,7 +29,7 @@ Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and w
 
 @dataclass
 class Found:
-    """What a run found: a result or a failure of each item, by name."""
+    """The outcome of a run: a result or a failure for each item, by name."""
 
     results: dict[str, Record] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -52,22 +52,23 @@ def run_items(
     Parameters
     ----------
     folder
-        For descriptions of chunks, and logs. Every worker must see it. Made if need be.
+        The folder for descriptions of chunks, and for logs. All workers must be able to access it. It is
+        created if it does not exist.
     heard
-        Called once for each result, as soon as it is there.
+        Called once for each result, as soon as it is complete.
 
     Returns
     -------
     Found
-        Failures are errors of the function, and items whose workers died again and again. The next run tries
-        them again.
+        Failures are errors of the function, and items whose workers died repeatedly. The next run tries them
+        again.
 
     Raises
     ------
     UsageError
         The engine cannot be used here, or another run uses the folder.
     MiniDnnError
-        What the set-up of the function raises: nothing can be computed.
+        The set-up of the function failed, so nothing can be computed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock", f"another run is using {folder}; wait for it, or end it"):
@@ -125,7 +126,7 @@ class _Run:
             names.append(uuid4().hex[:12])
             chunk.write_chunk(self._folder, names[-1], self._work, self._shared, cut, self._engine.most_s)
         script = self._engine.write(self._folder, names)
-        words = f"it waits for `sbatch {script}`; give the same command after that job to take its result"
+        words = f"it waits for `sbatch {script}`; use the same command after that job to collect its result"
         self.found.failures |= {item.name: words for item in items}
 
     def _adopt(self) -> None:
@@ -256,7 +257,7 @@ class _Run:
         if not chunk.has_begun(self._folder, one.name):
             self._unbegun += 1
             if self._unbegun > MOST_DEATHS * (self._engine.workers + 1):
-                raise errors.DeviceError(f"workers end before they begin: {words}")
+                raise errors.DeviceError(f"workers end before they start an item: {words}")
         elif items:
             first = items[0]
             self._deaths[first.name] += 1

@@ -180,7 +180,7 @@ class SlurmExecutor(Executor):
             if any(words in str(error) for words in UNREACHABLE):
                 self._refuse_silence()
                 return False
-            raise DeviceError(f"Slurm refuses the jobs; put the profile right: {error}") from error
+            raise DeviceError(f"Slurm refuses the jobs; correct the profile: {error}") from error
         for job, (_, args, future) in zip(jobs, new, strict=True):
             self._jobs[job.job_id] = future
             self._args[job.job_id] = list(args)
@@ -207,8 +207,8 @@ class SlurmExecutor(Executor):
     def _refuse_silence(self) -> None:
         if time.monotonic() - self._heard > SILENCE_S:
             raise DeviceError(
-                "Slurm's controller has not answered for an hour. Jobs may go on; the same command takes "
-                "their results, and waits for those that are still queued"
+                "Slurm's controller has not answered for an hour. Jobs may continue; the same command "
+                "collects their results, and waits for those that are still queued"
             )
 
 
@@ -266,7 +266,7 @@ def _known(file: Path) -> dict[str, list[Any]]:
         return {str(job): list(args) for job, args in found.items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise DataError(
-            f"{file} should hold the ids of jobs, as JSON; delete it to submit all anew"
+            f"{file} should hold the ids of jobs, as JSON; delete it to submit all jobs again"
         ) from error
 
 

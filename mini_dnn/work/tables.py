@@ -26,7 +26,7 @@ class TomlTable:
 
     def __init__(self, values: Any, name: str = "") -> None:
         if not isinstance(values, dict):
-            raise UsageError(f"[{name}] must be a table with keys, but is {values!r}")
+            raise UsageError(f"[{name}] must be a table with keys; found {values!r}")
         self.name = name
         self._values: dict[str, Any] = values
         self._asked: set[str] = set()

@@ -1,14 +1,15 @@
-// attention/v11_odd_token: attention/v9_final for 64 n + 1 tokens, with all that is odd about them computed separately.
+// attention/v11_odd_token: attention/v9_final for 64 n + 1 tokens; the odd key, query and tile are separate.
 //
 // Idea      577 and 1,025 tokens are 64 n patches and one token for the class. attention/v9_final computes the query of
-//           the odd token separately, but its key costs all warpgroups a round, or a longer block. Here, it is part of
-//           the beginning of an item: its scores are a product with 8 keys, and the sums and the output start with its
-//           power times its value instead of 0. The odd query is computed with half of the instructions: 32 keys at a
-//           time, and only one query. If the tiles of a head are not a multiple of three, one is left. All warpgroups
-//           compute it, with every third block of keys each, and add up their results in the end. That takes about half
-//           of the time of three tiles, so a unit of work has two of them. Powers are added as halves, two at a time.
-//           No unit is busy all the time, so the way from powers to products counts: turns and blocks are asked for
-//           ahead, and other work is done while products run.
+//           the odd token separately, but its key costs all warpgroups a round, or a longer block. Here, an item begins
+//           with the odd key: its scores are a product with 8 keys, and the sums and the output start with its power
+//           times its value, instead of 0. (A power is the exponential of a score minus its row's reference.) The odd
+//           query takes half as many instructions, because a warp processes 32 keys at a time, and only one query. If
+//           the number of tiles of a head is not a multiple of three, one tile is left over. All warpgroups share it:
+//           each processes every third block of keys, and the results are added at the end. This takes about half of
+//           the time of three tiles, so two such tiles form a unit of work. Powers are added as halves, two at a time.
+//           No unit is busy all the time, so the time from powers to their products counts: warpgroups test early
+//           whether turns and blocks have come, and do other work while products run.
 // Layout    as attention/v9_final, without a tail. The rows of the odd token are boxes of their own: key and query are
 //           rows of a tile of 8 keys, and the value is the first row of a tile that serves as both halves of 16 keys.
 // Mapping   as attention/v9_final. Unit i -> block i % blocks. The odd query belongs to the first item of a head, which
@@ -18,13 +19,12 @@
 // Gain      over attention/v10_heads, which calls attention/v9_final at such lengths: 4 us of 77 at 577 tokens, because
 //           6 rounds of keys take the place of 7, and 19 us of 210 at 1,025 tokens, because a tile alone costs its
 //           multiprocessor three quarters of an item.
-// Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, and 385 or more tokens: 64 n + 1, where n is a
-//           multiple of three, or one more if splitting a tile makes the busiest block faster. attention/v10_heads is
-//           called for the others.
-// Hazards   As attention/v9_final. A warpgroup takes its turn even if only the others have one block of a split tile
-//           more. Results of a split tile go through places of queries that this item does not have. The product with
-//           the odd key is a group of its own: in the same group as the first scores, its sums make the compiler
-//           serialise all products (ptxas reports C7511). mbarrier_try_wait sleeps, so it is no way to ask ahead.
+// Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, 385 or more tokens: 64 n + 1, where n is a multiple
+//           of three, or one more if splitting a tile makes the busiest block faster. For others, it calls v10_heads.
+// Hazards   As attention/v9_final. A warpgroup takes its turn even if it has no block of a split tile left and the
+//           others have one. Results of a split tile pass through places of absent queries. The product with the odd
+//           key is a group of its own: beside the first scores, its sums make the compiler serialise all products
+//           (ptxas reports C7511). mbarrier_try_wait may sleep: no early test uses it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "roles.cuh"
 #include "turns.cuh"
@@ -81,8 +81,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   auto arrive = [&](ptx::mbarrier* barrier) {
     if (lane == 0) ptx::mbarrier_arrive(barrier);
   };
-  Place ahead = ring;  // of the next block
-  bool come = false;   // it, as far as is known
+  Place ahead = ring;  // the next block
+  bool come = false;   // whether an early test found that it has come
   auto ask_block = [&]() {
     ahead = ring;
     ahead.next();
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::mbarrier_arrive(barriers.q_empty + stored);
     }
   };
-  int tiles;  // of the current item. If it is 1, all warpgroups have that tile, and every third block of keys
+  int tiles;  // of the current item; a single tile is shared: each warpgroup has every third block of keys
   auto split = [&]() { return SPLIT && tiles == 1; };
   auto tile_at = [&](int stage) { return stage * QUERIES_BYTES + (split() ? 0 : group * 8192); };
   int next_tiles;  // of the next item
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     at.next();
     look(at);
   };
-  auto skip = [&](int count) {  // blocks of keys that are for other warpgroups
+  auto skip = [&](int count) {  // releases blocks of keys that other warpgroups process
     if (count > 0) come = false;
     for (; count > 0; count--, ring.next()) {
       ptx::mbarrier_wait(barriers.full + ring.stage, ring.parity);
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     rows.go_on<keys.count>(scale, [&] { turn.ask(); });
   };
 
-  Item item;  // that is finished, of one lane
+  Item item;  // the item that is finished; only lane 0 reads it
   // The last values of an item, together with the first scores of the next one.
   auto finish = [&](auto keys, int after) {
     const Place before = ring;
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     arrive(barriers.empty + before.stage);
   };
 
-  // Adds up the results of a tile that was split, from one warpgroup to the next. They go through places of queries.
+  // Adds up the results of a split tile, from one warpgroup to the next. They pass through places of queries.
   auto merge = [&](int stage) {
     float4* const state = reinterpret_cast<float4*>(queries + stage * QUERIES_BYTES + 8192) + threadIdx.x % 128;
     float4* const end = ends[stage] + threadIdx.x % 128;
@@ -221,8 +221,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool shorter = LAST != BLOCK && after == 0;
     for (int j = shorter ? 2 : 1; j < own; j++) round(Keys<BLOCK>(), j == own - 1 && !shorter);
     if (shorter) round(Keys<LAST>(), true);
-    if (was_split && own * GROUP_COUNT < blocks) {  // others have one more
-      if (own == 1) look_ahead();                   // there was no round
+    if (was_split && own * GROUP_COUNT < blocks) {  // other warpgroups have one more block
+      if (own == 1) look_ahead();                   // there was no round that did it
       turn.wait();
       turn.pass();
     }

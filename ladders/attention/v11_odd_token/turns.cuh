@@ -1,4 +1,4 @@
-// What a warpgroup waits for before it starts products. It asks ahead, because an answer takes a while.
+// What a warpgroup waits for before it starts products. It tests early, because the result of a test takes a while.
 #pragma once
 #include <mini_dnn/ptx_test_wait.cuh>
 

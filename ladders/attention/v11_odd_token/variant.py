@@ -1,4 +1,4 @@
-"""attention/v11_odd_token: the key, query and last tile that 64 n + 1 tokens leave, each on its own."""
+"""attention/v11_odd_token: for 64 n + 1 tokens, the odd key, query and tile are computed separately."""
 
 import numpy as np
 
@@ -7,19 +7,19 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "attention/v10_heads"  # takes other lengths
 GROUPS = 3  # warpgroups that multiply, 64 queries each
-MULTIPROCESSORS = 132  # of an H100 or H200; a block each
-LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+MULTIPROCESSORS = 132  # of an H100 or H200, which run one block each
+LOG2_E = 1.4426950408889634  # the hardware computes powers of two
 TILE, BLOCK = 64, 96  # queries of a warpgroup, keys of a block
 LEAST, LEAST_SPLIT = 200, 3 * 3 * BLOCK  # tokens, in general and if a head's last tile is split
-STAGES, Q_STAGES = 7, 2  # blocks of keys and values, and items whose queries are there
+STAGES, Q_STAGES = 7, 2  # blocks of keys and values, and items, in shared memory at a time
 TILE_BYTES = TILE * 128
 THREADS = (GROUPS + 1) * 128
 TOKENS_BYTES = Q_STAGES * 16 * 128 + 2 * 10 * 8 * 4  # odd tokens, and what two warps hand to a third one
-MORE, FEWER = 136, 104  # registers of a thread that multiplies, and of another one
+MORE, FEWER = 136, 104  # registers of a thread that multiplies, and of any other thread
 
 
 def fits(p: AttentionShape) -> bool:
-    """Whether the kernel takes it; `OTHERS` takes the rest."""
+    """Whether this kernel supports the problem; `OTHERS` computes all others."""
     tiles, odd = divmod(p.T, TILE)
     plain = p.dtype == "fp16" and p.d == 64 and not p.causal and p.factor > 0
     return plain and p.T > LEAST and odd == 1 and (tiles % GROUPS == 0 or split_pays(p))
@@ -28,8 +28,8 @@ def fits(p: AttentionShape) -> bool:
 def split_pays(p: AttentionShape) -> bool:
     """Whether splitting a head's last tile makes the busiest block faster.
 
-    There, a tile alone takes three quarters of the time of three, and half of it if it is split into at
-    least four blocks of keys for each warpgroup.
+    A single tile takes three quarters of the time of three tiles. If it is split, so that each warpgroup has
+    at least four of its blocks of keys, it takes half of the time of three.
     """
     whole, more = divmod(p.T // TILE, GROUPS)
     alone = ceil_div(p.B * p.H * (whole + 1), MULTIPROCESSORS)  # items, if it is not split
@@ -41,24 +41,24 @@ def split_pays(p: AttentionShape) -> bool:
 
 
 def refuses(p: AttentionShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies halves."""
     return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def last_keys(p: AttentionShape) -> int:
-    """Keys of the last block, without the odd key."""
+    """The number of keys in the last block, without the odd key."""
     return (p.T - 2) % BLOCK + 1 if fits(p) else BLOCK
 
 
 def units(p: AttentionShape) -> int:
-    """Units of work: items of three tiles, or the last tiles of two heads."""
+    """The number of units of work: items of three tiles, or the last tiles of two heads."""
     whole, more = divmod(p.T // TILE, GROUPS)
     heads = p.B * p.H
     return ceil_div(heads, 2) * (2 * whole + 1) if more else heads * whole
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Sizes of blocks, which the compiler has to know, and registers; some for headers of ``v9_final``."""
+    """Sizes that are compile-time constants, and registers; some are for headers of ``v9_final``."""
     return {
         **{"D": 64, "BLOCK": BLOCK, "LAST": last_keys(p), "CAUSAL": 0, "NEGATIVE": 0, "TAIL": 1},
         **{"STAGES": STAGES, "Q_STAGES": Q_STAGES, "GROUP_COUNT": GROUPS, "THREADS": THREADS},
@@ -67,7 +67,7 @@ def defines(p: AttentionShape) -> dict[str, int]:
 
 
 def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
-    """Boxes of rows of a head: heads lie along the first axis, or the last if packed."""
+    """Boxes of rows of a head. Heads follow each other along the first axis, or along the last if packed."""
     packed = p.layout == "packed"
     entry, head, token = p.out_strides if buffer == "o" else p.strides
     shape = (p.B, p.T, token) if packed else (p.B * p.H, p.T, p.d)
@@ -97,5 +97,5 @@ VARIANT = Variant(
     parent="attention/v10_heads",
     precision="fp16",
     min_arch=90,
-    idea="the key, query and last tile that 64 n + 1 tokens leave, each on its own",
+    idea="for 64 n + 1 tokens, the odd key, query and tile are computed separately",
 )

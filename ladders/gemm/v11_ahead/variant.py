@@ -98,5 +98,5 @@ VARIANT = Variant(
     parent="gemm/v10_small",
     precision="fp16",
     min_arch=90,
-    idea="what the previous kernel does not write is loaded before it has ended",
+    idea="constant operands are loaded before the previous kernel has ended",
 )

@@ -1,14 +1,15 @@
-// gemm/v12_eighths: gemm/v8_final without a copy of a where its rows start anywhere.
+// gemm/v12_eighths: gemm/v8_final without a copy of a whose rows are not aligned.
 //
 // Idea      The copy engine needs rows that start at multiples of 16 bytes, so gemm/v8_final first copies a if k is
-//           odd. At 4095 x 4095 x 4095 this takes a tenth of the time. But rows e, e + 8, e + 16, ... are 16 k bytes
-//           apart. They are an eighth of the rows, and all of them start at the same place in a piece of 16 bytes. If
-//           the engine takes eight rows for one, an eighth starts at a fixed place of each. A box must begin at a
-//           multiple of 16 bytes before it, up to 7 elements too early. a stays shifted in shared memory; instead, the
-//           box of b begins as many rows earlier, and a box may begin with any row. The elements of other rows in a box
-//           of a are multiplied by rows of b before the first or after the last one, which the engine reads as zeros.
-//           Only b is copied, if n is odd, too. The rows of c of an eighth also start at the same place: the sums are
-//           shifted in registers, and tensor copies store them. Threads store only the ends of rows.
+//           odd. At 4095 x 4095 x 4095 this takes a tenth of the time. However, rows e, e + 8, e + 16, ... are 16 k
+//           bytes apart. They are an eighth of the rows, and all of them start at the same distance from a multiple of
+//           16 bytes. A tensor map describes eight rows as one long row, in which the rows of an eighth start at a
+//           fixed place. A box must begin at a multiple of 16 bytes, up to 7 elements before its row, so a stays
+//           shifted in shared memory. The box of b begins as many rows earlier to match it, because a box may begin
+//           with any row. A box of a also has elements of other rows. They are multiplied by rows of b before the first
+//           or after the last one, which the engine reads as zeros. b is copied only if n is odd, too. The rows of c of
+//           an eighth also start at the same distance from a multiple of 16 bytes: the sums are shifted in registers,
+//           and tensor copies store them. Threads store only the ends of rows.
 // Layout    as gemm/v8_final. HIGH rows of an eighth follow each other: all rows of a cluster, or the 64 rows of a
 //           warpgroup. In the second case, eighths need different rows of b, so a stage has 8 rows more, and the
 //           descriptor of a warpgroup begins with the row that it needs.

@@ -198,5 +198,5 @@ VARIANT = Variant(
     parent="gemm/v8_final",
     precision="fp16",
     min_arch=90,
-    idea="rows that start anywhere without a copy: every eighth one starts at the same place",
+    idea="rows that are not aligned are read without a copy: every eighth row has the same offset",
 )

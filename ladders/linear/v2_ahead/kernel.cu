@@ -1,10 +1,10 @@
 // linear/v2_ahead: linear/v1_tiles with weights that are loaded before the previous kernel has ended.
 //
-// Idea      In a network, a layer waits for the one before it, but its weights do not. The loads of x and of w are
-//           started by one thread each. The one for w does not wait: when the previous kernel ends, w of the first
-//           STAGES steps is there or on its way. The other one waits, and then has half as many loads to start. If a
-//           layer has few lines, a kernel takes a few microseconds, and this is a part of it. Layers with many lines,
-//           for which two blocks share lines of x, are a call of linear/v1_tiles.
+// Idea      In a network, a layer needs the results of the previous one, but its weights do not change. One thread
+//           starts the loads of x, and another one those of w. The thread for w does not wait: when the previous kernel
+//           ends, w of the first STAGES steps has arrived or is on its way. The thread for x waits, and then has only
+//           half of the loads to start. This matters if a layer has few lines, because its kernel takes only a few
+//           microseconds. Layers with many lines, for which two blocks share lines of x, are calls of linear/v1_tiles.
 // Layout    as linear/v1_tiles.
 // Mapping   as linear/v1_tiles; of the warpgroup that copies, one thread starts the loads of x and one those of w.
 // Roofline  197 tokens, 768 -> 3072: 0.9 GFLOP, 0.001 ms at 945 TFLOP/s; 6 MB of weights and results, 0.0015 ms at 4.3

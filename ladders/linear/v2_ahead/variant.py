@@ -1,4 +1,4 @@
-"""linear/v2_ahead: the tiles of linear/v1_tiles; weights are loaded before the previous kernel has ended."""
+"""linear/v2_ahead: linear/v1_tiles with weights that are loaded before the previous kernel has ended."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,21 +9,21 @@ from mini_dnn.ops.linear import LinearShape
 from mini_dnn.ops.linear_shape import ceil_groups
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "linear/v1_tiles"  # takes layers for which two blocks share lines of x
-UNIT = 8  # halves of 16 bytes that the copy engine moves at least
-STAGED_BYTES = 2048  # of a warp: 16 rows and 64 columns of y on their way out
+OTHERS = "linear/v1_tiles"  # computes layers for which two blocks share lines of x
+UNIT = 8  # halves in 16 bytes, the smallest piece that the copy engine moves
+STAGED_BYTES = 2048  # of a warp: 16 rows and 64 columns of y before they are stored
 
-# One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory.
+# One H100 or H200, with one block per multiprocessor, because each takes nearly all shared memory.
 BLOCKS = 132
-FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 64  # that a multiprocessor takes in from L2
-STORE_CLOCK = 12  # elements of y that are finished and leave a multiprocessor in a clock
-START_CLOCKS = 1500  # of a tile: until its first products, while nothing else runs
+FMA_CLOCK = 2048  # multiply-adds per clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 64  # bytes per clock that a multiprocessor receives from L2
+STORE_CLOCK = 12  # elements of y that a multiprocessor completes and stores per clock
+START_CLOCKS = 1500  # from the start of a tile to its first products, while nothing else runs
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of y, how many steps of k are on their way, and whether two blocks share lines of x."""
+    """A tile of y, the number of stages of its ring, and whether two blocks share lines of x."""
 
     rows: int
     columns: int
@@ -31,11 +31,11 @@ class Tile:
     share: int = 1
 
     def clusters(self, p: LinearShape) -> int:
-        """Clusters, or blocks, that the problem gives work to."""
+        """The number of clusters, or of blocks, that have work."""
         return ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns * self.share)
 
     def clocks(self, p: LinearShape) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
+        """The model of the time: rounds of tiles, each as long as its products or its loads."""
         rounds = ceil_div(self.clusters(p), BLOCKS // self.share)
         products = self.rows * self.columns * 64 / FMA_CLOCK
         loads = (self.rows / self.share + self.columns) * 128 / BYTES_CLOCK
@@ -56,12 +56,12 @@ TILES = (
 
 @cache
 def choose(p: LinearShape) -> Tile:
-    """The tile that the model finds fastest; the first of several."""
+    """The tile that the model predicts to be fastest."""
     return min(TILES, key=lambda t: t.clocks(p))
 
 
 def refuses(p: LinearShape) -> str:
-    """What the copy engine moves."""
+    """The text of the limit: the copy engine needs lines that start at multiples of 16 bytes."""
     pitches = {"k": p.k, "ldx": p.x_pitch, "ldr": p.r_pitch if p.residual != "none" else 0}
     pitches |= {"n": p.n} if p.out == "fp16" or p.residual != "none" else {}
     odd = [f"{name} is {pitch}" for name, pitch in pitches.items() if pitch % UNIT]
@@ -71,12 +71,12 @@ def refuses(p: LinearShape) -> str:
 
 
 def threads(tile: Tile) -> int:
-    """Of a block: warpgroups that multiply, and one that copies."""
+    """Threads of a block: warpgroups that multiply, and one that copies."""
     return tile.rows // 64 * 128 + 128
 
 
 def defines(p: LinearShape) -> dict[str, int]:
-    """The tile, and what is done to sums."""
+    """The tile, and the operations that are applied to sums."""
     tile = choose(p)
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages},

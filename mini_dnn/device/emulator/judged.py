@@ -52,7 +52,7 @@ class Judged:
         """
         text = json.dumps({"entries": list(self.entries.items()), "kept": self.kept})
         if not store(_place(library), text.encode()):
-            raise DeviceError(f"{library.parent} does not take what was found out about {library.name}")
+            raise DeviceError(f"{library.parent} cannot store the findings about {library.name}")
 
     @classmethod
     def of(cls, library: Path) -> Judged | None:

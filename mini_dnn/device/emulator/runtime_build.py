@@ -94,7 +94,7 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
         try:
             write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
         except OSError as error:
-            say(f"{folder} does not take a header ({error.strerror}), so each kernel takes longer to compile")
+            say(f"{folder} cannot store a header ({error.strerror}), so each kernel takes longer to compile")
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:

@@ -1,4 +1,4 @@
-// Lines of 16-bit elements that start anywhere, read and written in wide words: #include <mini_dnn/lines.cuh>
+// Lines of 16-bit elements that start at any address, read and written in wide words: #include <mini_dnn/lines.cuh>
 #pragma once
 #include <mini_dnn/sums.cuh>
 
@@ -6,13 +6,13 @@ namespace lines {
 
 typedef unsigned short Bits;  // an element, whatever its type
 
-// Eight elements that begin anywhere lie in two aligned pieces of eight.
+// Eight elements that begin at any address are in two aligned pieces of eight.
 struct Pieces {
   uint4 first, second;
 };
 
-// The pieces of the `count` elements, eight at most, of which the first one is number `shift` in the piece at `near`. A
-// piece without any of them is not read, and is zero.
+// Reads the pieces that contain `count` elements, at most eight. `near` is the first piece, and `shift` is the place of
+// the first element in it. A piece that contains none of the elements is not read, and is zero.
 __device__ __forceinline__ Pieces read(const uint4* near, int shift, int count) {
   Pieces found = {};
   if (count > 0) found.first = near[0];
@@ -20,15 +20,16 @@ __device__ __forceinline__ Pieces read(const uint4* near, int shift, int count) 
   return found;
 }
 
-// An array may end within a piece. What lies in that one, from element `whole` on, is not read so, but added later: of
-// the `count` elements from `start` on, which few threads have any of.
+// An array may end within a piece, which must not be read as a whole. This function copies the elements of that piece,
+// which begins with element `whole`, one by one, as far as they are among the `count` elements from `start` on. Only
+// few threads have any of them.
 __device__ __forceinline__ void add_last(Bits* to, const Bits* from, long long start, int count, long long whole) {
   if (start + count <= whole) return;
 #pragma unroll 1
   for (int i = int(max(whole - start, 0ll)); i < count; i++) to[i] = from[start + i];
 }
 
-// Those elements themselves, and zeros behind them. `shift`: where the first one lies in its piece.
+// The `count` elements of these pieces, followed by zeros. `shift` is the place of the first one in its piece.
 __device__ __forceinline__ uint4 aligned(const Pieces& x, int shift, int count) {
   const unsigned word[8] = {x.first.x, x.first.y, x.first.z, x.first.w, x.second.x, x.second.y, x.second.z, x.second.w};
   unsigned by_four[6], by_two[5], eight[4];
@@ -46,9 +47,10 @@ __device__ __forceinline__ uint4 aligned(const Pieces& x, int shift, int count) 
 }
 
 #ifdef PTX_BULK
-// The same as sums::store_rows: rows of c start anywhere, and beta is 0. A warp has its scheduler nearly for itself
-// here, so that the number of instructions counts: rows of one parity share what is known of a lane's columns, and
-// nothing branches. Two parts of 64 columns lie staged at a time, as words of two elements go on from one to the other.
+// Does the same as sums::store_rows, for rows of c that start at any address and beta = 0. A warp has its scheduler
+// nearly to itself here, so the number of instructions counts. Rows 0, 2, 4, ... start at the same place in a word, and
+// so do rows 1, 3, 5, ...: what a lane computes about its columns is shared by such rows, and nothing branches. Two
+// parts of 64 columns are staged at a time, because a word of two elements may belong to both.
 template <class Out, int groups>
 __device__ __forceinline__ void store(const float (&d)[groups][4], const sums::Matrix<Out>& to, char* staged, int row,
                                       int column) {
@@ -56,13 +58,13 @@ __device__ __forceinline__ void store(const float (&d)[groups][4], const sums::M
   const int lane = threadIdx.x % 32, here = min(to.m - row, 16);
   Bits* const corner = reinterpret_cast<Bits*>(to.c) + (long long)row * to.pitch + column;
   const int first_odd = reinterpret_cast<size_t>(corner) / 2 % 2;
-  __syncwarp();  // all have read what was there before
+  __syncwarp();  // all lanes have read the earlier content of `staged`
   sums::stage<Out>(d, 0, to.alpha, staged);
 #pragma unroll
   for (int part = 0; part < parts; part++) {
     const int left = min(to.n - column, 8 * groups) - 64 * part, last = part + 1 == parts ? min(left, 64) : left;
     if (left <= 0) break;
-    if (part > 0) __syncwarp();  // all have read the part before
+    if (part > 0) __syncwarp();  // all lanes have read the previous part
     if (part + 1 < parts)
       sums::stage<Out>(d, part + 1 < parts ? 8 * part + 8 : 0, to.alpha, staged + (part + 1) % 2 * 2048);
     __syncwarp();
@@ -70,10 +72,10 @@ __device__ __forceinline__ void store(const float (&d)[groups][4], const sums::M
     const int next_at = lane < 31 ? own_at + 4 : (part + 1 < parts ? part + 1 : part) % 2 * 2048;
 #pragma unroll 1
     for (int parity = 0; parity < 2; parity++) {
-      // where a row starts at an odd place, a lane writes its second element and the next lane's first
+      // If a row starts in the middle of a word, a lane writes its second element and the next lane's first one.
       const int odd = (first_odd + parity * to.pitch) % 2, first = 2 * lane + odd;
       const int pairs = first + 1 < last ? here - parity : 0, ends = first + 1 == last ? here - parity : 0;
-      const int starts = part == 0 && odd && lane == 0 ? here - parity : 0;  // all three: the row where they end
+      const int starts = part == 0 && odd && lane == 0 ? here - parity : 0;  // all three: the number of rows
       const char* const rows = staged + parity * 128;
       Bits* const c = corner + (long long)parity * to.pitch + 64 * part;
       unsigned own[8], next[8];

@@ -1,9 +1,9 @@
-// PTX instructions that CUDA C++ has no words for, one small function each: #include <mini_dnn/ptx.cuh>
+// PTX instructions that CUDA C++ does not provide, one small function each: #include <mini_dnn/ptx.cuh>
 //
-// For the GPU they are inline PTX, on older architectures an older form of the same meaning; for the emulator exact
-// twins in C++, which check more than the hardware does. Comments cite sections of the PTX ISA by their titles.
-// PTX_BULK: there are bulk copies and mbarriers (sm_90). PTX_WGMMA: there are products of a warpgroup (sm_90a, no
-// other). -DPTX_NO_BULK, -DPTX_NO_WGMMA take them away, to try the older form.
+// On a GPU they are inline PTX; on older architectures, an older form with the same meaning. The emulator has exact
+// equivalents in C++, which check more than the hardware does. Comments cite sections of the PTX ISA by their titles.
+// PTX_BULK is defined if there are bulk copies and mbarriers (sm_90), and PTX_WGMMA if there are products of a
+// warpgroup (only sm_90a). -DPTX_NO_BULK and -DPTX_NO_WGMMA disable them, to try the older form.
 #pragma once
 
 #if (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900) && !defined(PTX_NO_BULK)  // no architecture: nvcc's host pass
@@ -21,7 +21,8 @@ namespace ptx {
 
 __device__ __forceinline__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
-// The larger one, or NaN if one of them is: fmaxf gives the other one then. "Floating Point Instructions: max".
+// The larger value, or NaN if one of them is NaN, where fmaxf returns the other one. "Floating Point Instructions:
+// max".
 __device__ __forceinline__ float max_nan(float a, float b) {
 #if __CUDA_ARCH__ >= 800
   float larger;
@@ -72,12 +73,12 @@ __device__ __forceinline__ float2 unpack_bfloats(unsigned both) {
   return make_float2(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000));
 }
 
-// ---- Copies of a thread from global to shared memory that run on while it works.
-// "Data Movement and Conversion Instructions: cp.async" (non-bulk copy).
-// They have landed, for this thread, after the wait for their group; other threads need a barrier after that.
+// ---- Copies from global to shared memory that a thread starts, and that run while it continues. "Data Movement and
+// Conversion Instructions: cp.async" (non-bulk copy). After the wait for their group, this thread may read the data;
+// other threads need a barrier after that.
 
-// 4, 8 or 16 bytes, both addresses multiples of that; bytes from `valid` on become zero and are not read. Before sm_80
-// a plain load and store.
+// Copies 4, 8 or 16 bytes; both addresses are multiples of this number. Bytes from `valid` on become zero and are not
+// read. Before sm_80, this is a plain load and store.
 template <int bytes>
 __device__ __forceinline__ void cp_async(void* shared, const void* global, int valid = bytes) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
@@ -105,7 +106,7 @@ __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// Waits until at most the `groups` latest groups of this thread are under way.
+// Waits until at most the `groups` latest groups of this thread are in flight.
 template <int groups>
 __device__ __forceinline__ void cp_async_wait() {
 #if __CUDA_ARCH__ >= 800
@@ -117,23 +118,23 @@ typedef unsigned long long mbarrier;  // in shared memory; before sm_90 it lies 
 
 #ifdef PTX_BULK
 // ---- Barriers in shared memory that count arrivals and bytes. "Parallel Synchronization and Communication
-// Instructions: mbarrier".
-// A phase is complete when all arrivals and all expected bytes are there; then the next one begins. Phases alternate
-// in parity, the first is 0; a wait for a parity returns once the last phase of that parity is complete.
+// Instructions: mbarrier". A phase is complete when all arrivals and all expected bytes have come; then the next phase
+// begins. Phases alternate in parity, and the first one has parity 0. A wait for a parity returns when the latest phase
+// of that parity is complete.
 
-// By one thread; then fence_proxy_async() by it and __syncthreads().
+// Called by one thread, which then calls fence_proxy_async(); __syncthreads() follows.
 __device__ __forceinline__ void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 __device__ __forceinline__ void mbarrier_arrive(mbarrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrives once, and lets the phase wait for so many bytes more.
+// Arrives once, and makes the phase wait for so many more bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(mbarrier* barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
-// May sleep for a while; true: the phase is complete.
+// Whether the phase is complete. The thread may sleep for a while before the answer is no.
 __device__ __forceinline__ bool mbarrier_try_wait(mbarrier* barrier, unsigned parity) {
   unsigned complete;
   asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
@@ -147,30 +148,30 @@ __device__ __forceinline__ void mbarrier_wait(mbarrier* barrier, unsigned parity
   }
 }
 
-// ---- Bulk copies: one thread starts them, the copy engine makes them. "Data Movement and Conversion
-// Instructions: cp.async.bulk" (bulk copy).
-// Both addresses and the size are multiples of 16 bytes.
+// ---- Bulk copies: one thread starts them, and the copy engine executes them. "Data Movement and Conversion
+// Instructions: cp.async.bulk" (bulk copy). Both addresses and the size are multiples of 16 bytes.
 
-// Global to shared memory; has landed for those who waited for the phase of `barrier` that expects the bytes.
+// Global to shared memory. Threads may read the data after they have waited for the phase of `barrier` that expects its
+// bytes.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes, mbarrier* barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(shared)),
                "l"(global), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
 }
-// Global memory to L2, where whoever reads it finds it. "cp.async.bulk.prefetch".
+// Global memory to L2, where later reads find it. "cp.async.bulk.prefetch".
 __device__ __forceinline__ void bulk_prefetch(const void* global, unsigned bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
 }
-// Shared to global memory, in groups of this thread. All who wrote the source call fence_proxy_async() and then meet
-// at a barrier, before.
+// Shared to global memory, in groups of this thread. Before it, all threads that wrote the source call
+// fence_proxy_async() and then meet at a barrier.
 __device__ __forceinline__ void bulk_store(void* global, const void* shared, unsigned bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
                "r"(bytes)
                : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Waits until all but the `groups` latest groups have read their source: it may be written again.
+// Waits until all but the `groups` latest groups have read their source, which may then be written again.
 template <int groups>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
@@ -182,26 +183,26 @@ __device__ __forceinline__ void bulk_wait() {
 }
 #endif
 
-// What this thread has done to shared memory comes before what the copy engine does next. "membar / fence". Nothing
-// before sm_90, which has no such engine.
+// Orders this thread's accesses to shared memory before later accesses of the copy engine. "membar / fence". It does
+// nothing before sm_90, where there is no such engine.
 __device__ __forceinline__ void fence_proxy_async() {
 #ifdef PTX_BULK
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// ---- A kernel that is launched early (a Launch of a plan with early=True) starts beside the end of the one ahead.
-// "Parallel Synchronization and Communication Instructions: griddepcontrol". Nothing in any other launch, and before
-// sm_90.
+// ---- A kernel that is launched early (Launch(..., early=True) in a plan) may start before the previous one has ended.
+// "Parallel Synchronization and Communication Instructions: griddepcontrol". These functions do nothing in other
+// launches, and before sm_90.
 
-// Waits until the kernels ahead have ended and what they wrote is there: before the first access of what they write,
-// and before the first write of what they read.
+// Waits until the previous kernels have ended and their writes are visible. It must come before the first access to
+// data that they write, and before the first write to data that they read.
 __device__ __forceinline__ void grid_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// From here on the next kernel may start, once all blocks of this one have come here or ended.
+// Lets the next kernel start, when all blocks of this one have called it or ended.
 __device__ __forceinline__ void grid_launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -1,7 +1,7 @@
-// PTX of attention's kernels, beside mini_dnn/ptx.cuh: #include <mini_dnn/ptx_attention.cuh>
+// PTX for attention kernels, in addition to mini_dnn/ptx.cuh: #include <mini_dnn/ptx_attention.cuh>
 //
-// Powers of two, fragments the other way round, and products of a warpgroup of the sizes that scores and values have.
-// For the emulator there are twins, as of mini_dnn/ptx.cuh. Comments cite sections of the PTX ISA by their titles.
+// Powers of two, transposed fragments, and products of a warpgroup with the sizes of scores and values. The emulator
+// has equivalents, as for mini_dnn/ptx.cuh. Comments cite sections of the PTX ISA by their titles.
 #pragma once
 #include <mini_dnn/ptx.cuh>
 
@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-// 2^x with a relative error of at most 2^-22; what is below 2^-126 becomes 0. "Floating Point Instructions: ex2".
+// 2^x with a relative error of at most 2^-22; results below 2^-126 become 0. "Floating Point Instructions: ex2".
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -48,7 +48,7 @@ __device__ __forceinline__ unsigned transpose_8x8(unsigned pair) {
 #define PTX_NUMBERS_128 PTX_NUMBERS_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define PTX_PART_128(d) PTX_PART_112(d), PTX_SUMS_8(d, 14), PTX_SUMS_8(d, 15)
 
-// `first` and on: the numbers of the operands that follow the sums.
+// `first` is the number of the first operand that follows the sums.
 #define PTX_SCORES(n, first, second, third)                                                                            \
   if constexpr (columns == n)                                                                                          \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" PTX_NUMBERS_##n "}, %" #first ", %" #second  \
@@ -57,8 +57,8 @@ __device__ __forceinline__ unsigned transpose_8x8(unsigned pair) {
                : "l"(a), "l"(b), "n"(accumulate)                                                                       \
                : "memory")
 
-// d (64,columns) = or with `accumulate` += a (64,16) b (16,columns), both in shared memory with k after k: queries
-// times keys. d may have room for more columns.
+// d (64,columns) = a (64,16) b (16,columns), or += with `accumulate`; both operands in shared memory with contiguous k:
+// queries times keys. d may have room for more columns.
 template <int columns, bool accumulate, int groups>
 __device__ __forceinline__ void wgmma_scores(float (&d)[groups][4], unsigned long long a, unsigned long long b) {
   static_assert(columns % 16 == 0 && columns >= 16 && columns <= 112, "the sizes that are written out here");
@@ -81,8 +81,8 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[groups][4], unsigned lon
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate))                  \
                : "memory")
 
-// d (64,columns) = or with `accumulate` += a (64,16) b (16,columns): a in registers, in fragments as of mma_m16n8k16; b
-// in shared memory, each k with its columns side by side: weights times values.
+// d (64,columns) = a (64,16) b (16,columns), or += with `accumulate`; a in registers, in fragments like those of
+// mma_m16n8k16; b in shared memory, where the columns of a k are contiguous: weights times values.
 template <int columns>
 __device__ __forceinline__ void wgmma_values(float (&d)[columns / 8][4], const unsigned (&a)[4], unsigned long long b,
                                              bool accumulate) {

@@ -1,4 +1,4 @@
-// Clusters, blocks that reach each other's shared memory: part of mini_dnn/ptx.cuh, which includes it. sm_90.
+// Clusters, whose blocks can access each other's shared memory: part of mini_dnn/ptx.cuh, which includes it. sm_90.
 #pragma once
 
 #ifdef PTX_BULK
@@ -6,7 +6,7 @@ namespace ptx {
 
 // ---- Clusters. `Launch(..., cluster=2)` in variant.py launches them.
 
-// Of this block. "Special Registers: %cluster_ctarank".
+// The rank of this block. "Special Registers: %cluster_ctarank".
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -14,10 +14,12 @@ __device__ __forceinline__ unsigned cluster_rank() {
 }
 
 // A barrier for all threads of a cluster that have not returned. "Parallel Synchronization and Communication
-// Instructions: barrier.cluster". Each thread arrives, and later waits. What it wrote before it arrived, others see
-// after they have waited. No block may return while others still use its shared memory: end with a cluster_sync().
+// Instructions: barrier.cluster". Each thread arrives, and waits later. After they have waited, other threads see what
+// it wrote before it arrived. No block may return while others still use its shared memory, so end with a
+// cluster_sync().
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-// Orders no memory, and so costs no fence: where only the arrival matters, and after fence_mbarrier_init().
+// Does not order memory, and therefore needs no fence: for arrivals that publish nothing, and after
+// fence_mbarrier_init().
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -35,7 +37,7 @@ __device__ __forceinline__ T* cluster_shared(T* p, unsigned rank) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
   return reinterpret_cast<T*>(there);
 }
-// Of a pointer into any block's shared memory.
+// The rank of the block to whose shared memory a pointer leads.
 __device__ __forceinline__ unsigned any_shared_address(const void* p) {
   unsigned address;
   asm("{ .reg .u64 a; cvta.to.shared::cluster.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(address) : "l"(p));
@@ -44,12 +46,12 @@ __device__ __forceinline__ unsigned any_shared_address(const void* p) {
 
 // ---- mbarriers of other blocks
 
-// After mbarrier_init, by the same thread, where other blocks use the mbarrier; then a barrier of the cluster.
+// Called after mbarrier_init by the same thread if other blocks use the mbarrier; a barrier of the cluster follows.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives at the mbarrier at the same place in block `rank`. Relaxed: it says that this thread has read something, not
-// that it has written something, as a release would be a fence of the whole GPU.
+// Arrives at the mbarrier at the same place in block `rank`. It is relaxed: it can announce that this thread has read
+// something, but not that it has written something, because a release would be a fence of the whole GPU.
 __device__ __forceinline__ void mbarrier_arrive_cluster(mbarrier* barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 "
@@ -57,7 +59,7 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(mbarrier* barrier, unsig
       "r"(rank)
       : "memory");
 }
-// Stores 16 bytes in another block, whose mbarrier counts them; both pointers come from cluster_shared(). "Data
+// Stores 16 bytes in another block, whose mbarrier counts them. Both pointers come from cluster_shared(). "Data
 // Movement and Conversion Instructions: st.async".
 __device__ __forceinline__ void store_async(float* there, float4 value, mbarrier* barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(

@@ -1,5 +1,5 @@
-// Products of a warpgroup with 120 columns, and matrices that begin with any line (sm_90a): #include
-// <mini_dnn/ptx_columns.cuh>, beside ptx.cuh.
+// Products of a warpgroup with 120 columns, and matrices that begin with any line (sm_90a), in addition to ptx.cuh:
+// #include <mini_dnn/ptx_columns.cuh>
 #pragma once
 #include <mini_dnn/ptx.cuh>
 
@@ -9,9 +9,9 @@ namespace ptx {
 #define PTX_SUMS_120(d) PTX_SUMS_96(d), PTX_SUMS_24_FROM(d, 12)
 #define PTX_REGISTERS_120 PTX_REGISTERS_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59"
 
-// A matrix_descriptor_128b, not transposed, that may also be moved on by lines of 128 bytes: to a matrix that begins
-// with any of eight rows. The swizzle is one of addresses, and its pattern still starts at multiples of 1024, which is
-// what the field "base offset" asks for.
+// A matrix_descriptor_128b of a matrix that is not transposed. It may also be advanced by lines of 128 bytes, to a
+// matrix that begins with any of the eight rows of a swizzle pattern. This works because the swizzle depends only on
+// addresses, and its pattern still starts at multiples of 1024, as the field "base offset" requires.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128b_lines(const void* p, unsigned leading,
                                                                            unsigned stride) {
   return matrix_descriptor_128b(p, leading, stride);

@@ -1,11 +1,11 @@
-// Products on tensor cores, and how their operands get into registers: part of mini_dnn/ptx.cuh, which includes it.
+// Products on tensor cores, and loads of their operands into registers: part of mini_dnn/ptx.cuh, which includes it.
 #pragma once
 
 namespace ptx {
 
 // ---- Products of a warp: d (16,8) += a (16,k) b (k,8), fp32 sums. "Matrix Fragments for mma.m16n8k8", "... m16n8k16".
-// Lane 4 g + t holds of d rows g and g + 8 (d[0..1], d[2..3]), columns 2 t and 2 t + 1. A register of halves holds two
-// consecutive k, the first in its low bits.
+// Lane 4 g + t holds columns 2 t and 2 t + 1 of d, in rows g (d[0..1]) and g + 8 (d[2..3]). A register of halves holds
+// two consecutive k, the first in its low bits.
 
 // Halves, k = 8. a: rows g, g + 8, k = 2t, 2t + 1. b: k = 2t, 2t + 1, column g.
 __device__ __forceinline__ void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
@@ -14,7 +14,8 @@ __device__ __forceinline__ void mma_m16n8k8(float (&d)[4], unsigned a0, unsigned
                : "r"(a0), "r"(a1), "r"(b0));
 }
 
-// Halves, k = 16: a[2..3] and b[1] are as a[0..1] and b[0], eight k further. Before sm_80 as two of k = 8.
+// Halves, k = 16: a[2..3] and b[1] are as a[0..1] and b[0], eight k further. Before sm_80, it is two products with k =
+// 8.
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
@@ -49,8 +50,8 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (
 #endif
 
 // ---- Matrices of 8 x 8 halves from shared memory. "Warp-level matrix load instruction: ldmatrix". Lane 8 i + r passes
-// the address of row r of matrix i, a multiple of 16 bytes; lane 4 g + t gets as d[i] row g, columns 2 t and 2 t + 1 of
-// matrix i, with _trans column g, rows 2 t and 2 t + 1.
+// the address of row r of matrix i, a multiple of 16 bytes; lane 4 g + t gets row g, columns 2 t and 2 t + 1 of matrix
+// i in d[i], or with _trans column g, rows 2 t and 2 t + 1.
 
 __device__ __forceinline__ void ldmatrix(unsigned (&d)[1], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
@@ -90,8 +91,8 @@ __device__ __forceinline__ void ldmatrix_trans(unsigned (&d)[4], const void* row
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-// ---- The mirror of ldmatrix: registers, 8 x 8 halves each, to the rows in shared memory whose addresses lanes pass.
-// "Warp-level matrix instructions: stmatrix". sm_90.
+// ---- The reverse of ldmatrix: stores registers, 8 x 8 halves each, to the rows of shared memory whose addresses lanes
+// pass. "Warp-level matrix instructions: stmatrix". sm_90.
 
 __device__ __forceinline__ void stmatrix(void* row, const unsigned (&d)[1]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(d[0]) : "memory");

@@ -3,19 +3,20 @@
 
 namespace ptx {
 
-// What the host says of a tensor: address, shape, strides, the box that one copy moves, the swizzle. A kernel takes it
-// as `const __grid_constant__ ptx::TensorMap`, and a plan passes a TensorMap(...).
+// The host's description of a tensor: address, shape, strides, the box that one copy moves, and the swizzle. A kernel
+// takes it as `const __grid_constant__ ptx::TensorMap`, and a plan passes a TensorMap(...).
 struct alignas(64) TensorMap {
   unsigned long long opaque[16];
 };
 
 #ifdef PTX_BULK
 // ---- "Data Movement and Conversion Instructions: cp.async.bulk.tensor". One thread starts a copy. x, y and z are the
-// place of the box's first element, x along the innermost axis, where it is a multiple of 16 bytes. In shared memory,
-// at a multiple of 128 bytes (1024 with swizzle), the box has no gaps. What lies outside of the tensor is zero there,
-// and is not stored. Boxes that are loaded may begin at negative places, stored ones not.
+// coordinates of the box's first element; x is along the innermost axis, and is a multiple of 16 bytes. In shared
+// memory, the box has no gaps, and starts at a multiple of 128 bytes (1024 with swizzle). Elements outside of the
+// tensor are loaded as zeros, and are not stored. A box that is loaded may begin at negative coordinates; one that is
+// stored may not.
 
-// Global to shared memory: all bytes of the box count at `barrier`, as those of bulk_load do.
+// Global to shared memory. `barrier` counts all bytes of the box, as for bulk_load.
 __device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, int x, int y, mbarrier* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -31,7 +32,7 @@ __device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, 
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
       : "memory");
 }
-// Shared to global memory: a bulk_store of a box, with the same fence before it, and the same groups.
+// Shared to global memory: like bulk_store, with the same fence before it, and in the same groups.
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int x, int y, const void* shared) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
                "r"(y), "r"(shared_address(shared))
@@ -42,7 +43,7 @@ __device__ __forceinline__ void tensor_store(const TensorMap& map, int x, int y,
                "r"(y), "r"(z), "r"(shared_address(shared))
                : "memory");
 }
-// Brings the map itself near, before the first copy needs it.
+// Prefetches the map itself, before the first copy needs it.
 __device__ __forceinline__ void tensor_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -1,4 +1,4 @@
-// An mbarrier that is asked, in addition to mini_dnn/ptx.cuh: #include <mini_dnn/ptx_test_wait.cuh>
+// A test of an mbarrier that does not wait, in addition to mini_dnn/ptx.cuh: #include <mini_dnn/ptx_test_wait.cuh>
 //
 // The emulator's version is in emulator/ptx_attention.h.
 #pragma once
@@ -7,7 +7,7 @@
 #ifndef MINI_DNN_EMULATOR
 namespace ptx {
 
-// Never sleeps, unlike mbarrier_try_wait; true: the phase is complete. "Parallel Synchronization and Communication
+// Whether the phase is complete. Unlike mbarrier_try_wait, it never sleeps. "Parallel Synchronization and Communication
 // Instructions: mbarrier.test_wait".
 __device__ __forceinline__ bool mbarrier_test_wait(mbarrier* barrier, unsigned parity) {
   unsigned complete;

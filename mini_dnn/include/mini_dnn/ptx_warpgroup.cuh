@@ -3,7 +3,7 @@
 
 namespace ptx {
 
-// What the elements of an operand are: fp16, or bfloat16.
+// The type of an operand's elements: fp16 or bfloat16.
 struct Half {
   static constexpr bool is_half = true;
 };
@@ -12,26 +12,29 @@ struct Bfloat {
 };
 
 #ifdef PTX_WGMMA
-// ---- Products of a warpgroup, four warps whose first one is a multiple of four, which run on while its threads work.
-// "Asynchronous Warpgroup Level Matrix Instructions". b lies in shared memory, and a there or in registers.
+// ---- Products of a warpgroup: four warps, of which the first has a number that is divisible by four. Products run
+// while the threads continue. "Asynchronous Warpgroup Level Matrix Instructions". b is in shared memory, and a is there
+// or in registers.
 
-// Where a matrix is that lies as core matrices of 8 columns by 8 k: 128 bytes in one piece, column after column, of a
-// column k after k. `leading` bytes from a core matrix to that of the next 8 k, `stride` to that of the next 8 columns;
-// all multiples of 16. "Matrix Descriptor Format", without swizzling. (Of a: rows, not columns.)
+// Describes a matrix that consists of core matrices of 8 columns by 8 k. Each has 128 contiguous bytes, column after
+// column, and in a column k after k. `leading` is the number of bytes from a core matrix to the one of the next 8 k,
+// and `stride` to the one of the next 8 columns; both are multiples of 16. "Matrix Descriptor Format", without
+// swizzling. (For a, read "rows" for "columns".)
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void* b, unsigned leading, unsigned stride) {
   const unsigned long long address = shared_address(b) & 0x3ffff;
   return address >> 4 | (unsigned long long)(leading >> 4) << 16 | (unsigned long long)(stride >> 4) << 32;
 }
-// Where a matrix is that lies in rows of 128 bytes with 128-byte swizzle, as tensor_load brings it: 8 rows are 1024
-// bytes, which start at a multiple of 1024, and the 16 bytes c of row r lie at c ^ r.
-// Not transposed, a row has 64 k of one column: `stride` is from 8 columns to the next 8, `leading` is not read.
-// Transposed, a row has 64 columns of one k: `stride` is from 8 k to the next 8, `leading` to the next 64 columns.
-// Adding bytes >> 4 to a descriptor moves it on: the next 16 k are 32 bytes away, or 2 * stride where transposed.
+// Describes a matrix in rows of 128 bytes with 128-byte swizzle, as tensor_load writes it: 8 rows are 1024 bytes, which
+// start at a multiple of 1024, and piece c of 16 bytes of row r is at c ^ r. If the matrix is not transposed, a row has
+// 64 k of one column: `stride` is the distance from 8 columns to the next 8, and `leading` is not read. If it is
+// transposed, a row has 64 columns of one k: `stride` is the distance from 8 k to the next 8, and `leading` to the next
+// 64 columns. Adding bytes >> 4 advances a descriptor: the next 16 k are 32 bytes further, or 2 * stride if the matrix
+// is transposed.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128b(const void* p, unsigned leading, unsigned stride) {
   return matrix_descriptor(p, leading, stride) | 1ull << 62;
 }
-// Before the first product, and wherever a thread has written sums or a since: orders that before products that follow.
-// What was written to shared memory needs fence_proxy_async() and a barrier.
+// Needed before the first product, and whenever a thread has written sums or a since: it orders these writes before the
+// products that follow. Writes to shared memory need fence_proxy_async() and a barrier.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 #define PTX_SUMS_8(d, i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
@@ -40,7 +43,7 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 #define PTX_SUMS_48(d) PTX_SUMS_24(d), PTX_SUMS_24_FROM(d, 3)
 #define PTX_SUMS_72(d) PTX_SUMS_48(d), PTX_SUMS_24_FROM(d, 6)
 
-// d (64,n) = or with `accumulate` += a (64,16) b (16,n), halves, fp32 sums. Warp w of the four has rows 16 w to 16 w +
+// d (64,n) = a (64,16) b (16,n), or += with `accumulate`; halves, fp32 sums. Warp w of the four has rows 16 w to 16 w +
 // 15 of a and d, in fragments as of mma_m16n8k16: d[i] is columns 8 i to 8 i + 7. d may be read after the wait for it.
 template <int n, bool accumulate>
 __device__ __forceinline__ void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b) {
@@ -91,7 +94,7 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[n / 8][4], const unsigne
   PTX_REGISTERS_192                                                                                            \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
   "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-// `first` and on: the numbers of the operands that follow the sums.
+// `first` is the number of the first operand that follows the sums.
 #define PTX_PRODUCT(n, type, first, second, third, fourth, fifth)                                                    \
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #third ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
                "." type " {" PTX_REGISTERS_##n "}, %" #first ", %" #second ", p, 1, 1, %" #fourth ", %" #fifth "; }" \
@@ -105,9 +108,10 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[n / 8][4], const unsigne
     PTX_PRODUCT(n, "bf16", __VA_ARGS__);         \
   }
 
-// d (64,n) = or with `accumulate` += a (64,16) b (16,n), both in shared memory, of the Type Half or Bfloat, fp32 sums,
-// d as above. Not transposed, a row of a or a column of b has its k one after the other; transposed, a k has its rows
-// or columns so (then the descriptor is one of matrix_descriptor_128b). `accumulate` is the same for all threads.
+// d (64,n) = a (64,16) b (16,n), or += with `accumulate`; both operands in shared memory, of the Type Half or Bfloat,
+// with fp32 sums and d as above. If an operand is not transposed, the k of a row of a or a column of b are contiguous.
+// If it is transposed, the rows or columns of a k are contiguous, and the descriptor is one of matrix_descriptor_128b.
+// `accumulate` is the same for all threads.
 template <int columns, class Type, bool transposed_a, bool transposed_b>
 __device__ __forceinline__ void wgmma_m64k16(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b,
                                              bool accumulate) {
@@ -121,12 +125,12 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[columns / 8][4], unsigne
 }
 // Closes a group: the products since the last commit.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most the `groups` latest groups are under way: what earlier ones read may be written again.
+// Waits until at most the `groups` latest groups are in flight. Operands of earlier ones may then be written again.
 template <int groups>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
-// The same where the sums d are of an earlier one, and are to be used.
+// The same, if the sums d belong to an earlier group and are used after it.
 template <int groups, int count>
 __device__ __forceinline__ void wgmma_wait(float (&d)[count][4]) {
   wgmma_wait<groups>();
@@ -135,8 +139,9 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[count][4]) {
     asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
 }
 
-// ---- Registers of a thread, by all warps of a warpgroup: n is a multiple of 8 from 24 to 256. Some give theirs back,
-// others take more, and wait until there are as many. "Miscellaneous Instructions: setmaxnreg".
+// ---- The number of registers of a thread, set by all warps of a warpgroup: n is a multiple of 8 from 24 to 256. Some
+// warpgroups release registers; others request more, and wait until enough are free. "Miscellaneous Instructions:
+// setmaxnreg".
 template <int n>
 __device__ __forceinline__ void setmaxnreg_inc() {
   static_assert(n % 8 == 0 && n >= 24 && n <= 256, "registers: a multiple of 8 from 24 to 256");

@@ -63,12 +63,12 @@ class VitSizes:
             raise ShapeError(f"all sizes of a transformer are 1 or more; found {self}")
         if self.image % self.patch:
             raise ShapeError(
-                f"patches of {self.patch} do not fill an image of {self.image}: take a divisor of it"
+                f"patches of {self.patch} do not fill an image of {self.image}: use a divisor of it"
             )
         if self.width % self.heads or self.width // self.heads not in HEAD_WIDTHS:
             raise ShapeError(
                 f"{self.heads} heads share a width of {self.width}: each must have "
-                f"{', '.join(map(str, HEAD_WIDTHS))}, as kernels of attention take no other"
+                f"{', '.join(map(str, HEAD_WIDTHS))}, because the attention kernels support no others"
             )
 
     @property

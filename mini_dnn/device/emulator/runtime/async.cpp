@@ -198,10 +198,10 @@ void arrive(Barrier& b, unsigned expected_bytes, Site site) {
   if (!b.pending) settle(b, true);  // on a GPU that phase would be over by now
   if (!b.pending)
     fail(
-        "mbarrier_arrive (%s:%u): all %u arrivals of this phase have come, but of %llu expected bytes copies bring "
-        "%llu",
-        site.file_name(), site.line(), b.arrivals, (unsigned long long)b.expected_bytes,
-        (unsigned long long)b.copied_bytes());
+        "mbarrier_arrive (%s:%u): all %u arrivals of this phase have come, but its copies bring %llu bytes instead of "
+        "the expected %llu",
+        site.file_name(), site.line(), b.arrivals, (unsigned long long)b.copied_bytes(),
+        (unsigned long long)b.expected_bytes);
   b.pending--;
   b.expected_bytes += expected_bytes;
   check_arrived(b);
@@ -271,7 +271,7 @@ void bulk_store(void* global, const void* shared, unsigned bytes) {
 
 void check_map(const TensorMap& map, unsigned axes, const char* what, Site site) {
   if (map.mark != TensorMap::MARK)
-    fail("%s (%s:%u): this is no tensor map that the host made: pass a TensorMap(...) to a kernel's parameter", what,
+    fail("%s (%s:%u): the host did not create this tensor map: pass a TensorMap(...) to a kernel's parameter", what,
          site.file_name(), site.line());
   if (map.window)
     fail("%s (%s:%u): the tensor map has windows; pass one without them, or use tensor_load_windows", what,
@@ -283,7 +283,7 @@ void check_map(const TensorMap& map, unsigned axes, const char* what, Site site)
 
 void check_windows(const TensorMap& map, const char* what, Site site) {
   if (map.mark != TensorMap::MARK || !map.window)
-    fail("%s (%s:%u): this is no tensor map of windows: pass a TensorMap(..., windows=(R, stride, padding))", what,
+    fail("%s (%s:%u): this tensor map has no windows: pass a TensorMap(..., windows=(R, stride, padding))", what,
          site.file_name(), site.line());
 }
 

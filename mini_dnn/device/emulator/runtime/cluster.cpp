@@ -203,7 +203,8 @@ void cluster_arrive(bool relaxed, Site site) {
   Cluster& c = the_cluster();
   Member& m = member_of(*this_worker);
   if (m.arrivals[linear_thread] != m.completed[linear_thread])
-    fail("cluster_arrive (%s:%u): this thread has arrived before, and not waited since", site.file_name(), site.line());
+    fail("cluster_arrive (%s:%u): this thread has already arrived, and has not waited since", site.file_name(),
+         site.line());
   m.arrivals[linear_thread]++;
   c.arrived++;
   c.released |= !relaxed;
@@ -215,7 +216,7 @@ void cluster_wait(const char* name, Site site) {
   Worker& w = *this_worker;
   Member& m = member_of(w);
   if (m.arrivals[linear_thread] == m.completed[linear_thread])
-    fail("%s (%s:%u): this thread has not arrived; cluster_arrive comes first", name, site.file_name(), site.line());
+    fail("%s (%s:%u): this thread has not arrived; call cluster_arrive first", name, site.file_name(), site.line());
   const unsigned phase = ++m.completed[linear_thread];
   if (c.phase >= phase) return;
   w.current->wait = {name, site, 0};

@@ -277,7 +277,7 @@ void emulator_start(Launch* launch) {
   pool.roomless = 0;
   pool.failure.kind = FailureKind::none;
   if (pool.wanted == 0) {
-    pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system starts no thread"};
+    pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system cannot start another thread"};
     return;
   }
   pool.generation++;

@@ -138,7 +138,7 @@ void finish(void* const* arguments, unsigned arrived) {
   const char* file = wait.site.file_name();
   const unsigned line = wait.site.line();
   if (arrived != ALL_LANES)
-    fail_warp("wgmma_wait (%s:%u) needs all 32 lanes of a warp; mask 0x%08x came", file, line, arrived);
+    fail_warp("wgmma_wait (%s:%u) needs all 32 lanes of a warp; found mask 0x%08x", file, line, arrived);
   WarpProducts& w = of_this_warp();
   for (unsigned lane = 0; lane < WARP; lane++)
     if (w.started[lane] != w.queue.size() || w.committed[lane] != w.groups.size())
@@ -183,7 +183,7 @@ unsigned long long describe_matrix(const void* p, unsigned leading, unsigned str
 void count_registers(void* const* arguments, unsigned arrived) {
   const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[__builtin_ctz(arrived)]->wait;
   if (arrived != ALL_LANES)
-    fail_warp("setmaxnreg (%s:%u) needs all 32 lanes of a warp; mask 0x%08x came", wait.site.file_name(),
+    fail_warp("setmaxnreg (%s:%u) needs all 32 lanes of a warp; found mask 0x%08x", wait.site.file_name(),
               wait.site.line(), arrived);
   WarpProducts& w = of_this_warp();
   w.registers = (w.registers ^ *static_cast<const int*>(arguments[linear_thread % WARP])) * 0x9e3779b97f4a7c15 + 1;
@@ -192,8 +192,10 @@ void count_registers(void* const* arguments, unsigned arrived) {
 
 void set_registers(int count, bool more, Site site) {
   if (linear_thread / WARPGROUP * WARPGROUP + WARPGROUP > this_worker->total)
-    fail_warp("setmaxnreg (%s:%u) is for all four warps of a warpgroup, and a block of %u threads ends with less",
-              site.file_name(), site.line(), this_worker->total);
+    fail_warp(
+        "setmaxnreg (%s:%u) is for all four warps of a warpgroup, but the last warpgroup of a block of %u threads "
+        "has fewer",
+        site.file_name(), site.line(), this_worker->total);
   int change = more ? count : -count;
   warp_barrier(ALL_LANES, &change, count_registers, "setmaxnreg", site);
 }
@@ -205,8 +207,10 @@ void product_start(float* d, const unsigned* a, const ProductCall& call, Site si
   auto is_first = [&] { return w.started[lane] == w.queue.size(); };
   if (is_first()) {
     if (linear_thread / WARPGROUP * WARPGROUP + WARPGROUP > this_worker->total)
-      fail_warp("wgmma_m64k16 (%s:%u) is a product of four warps, and a block of %u threads ends with less",
-                site.file_name(), site.line(), this_worker->total);
+      fail_warp(
+          "wgmma_m64k16 (%s:%u) is a product of four warps, but the last warpgroup of a block of %u threads has "
+          "fewer",
+          site.file_name(), site.line(), this_worker->total);
     Product product = describe_product(call, a, site, CALL);
     check_product_reads(product);  // other threads may run in it
     if (is_first()) {
@@ -272,12 +276,12 @@ void end_products(Worker& worker) {
     const WarpProducts& first = all[i / 4 * 4];
     if (all[i].history != first.history)
       return end_block(worker,
-                       "wgmma_m64k16 (%s:%u) is a product of all four warps of a warpgroup, and they have not made the "
-                       "same ones, with the same descriptors",
+                       "wgmma_m64k16 (%s:%u) is a product of all four warps of a warpgroup, but they did not start the "
+                       "same products with the same descriptors",
                        first.history ? first.latest : all[i].latest);
     if (all[i].registers != first.registers)
       return end_block(worker,
-                       "setmaxnreg (%s:%u) is for all four warps of a warpgroup, and they have not called the same",
+                       "setmaxnreg (%s:%u) is for all four warps of a warpgroup, but they did not call the same",
                        first.registers ? first.latest_registers : all[i].latest_registers);
   }
 }

@@ -88,9 +88,9 @@ void add_wait(Text& text, const Wait& wait, bool ready, bool with_column, unsign
 
 void add_barrier(Text& text, const Barrier& b) {
   text.add(" for an mbarrier in phase %u (parity %u)", b.phase, b.phase % 2);
-  if (b.pending) text.add(", of whose %u arrivals %u have not come", b.arrivals, b.pending);
+  if (b.pending) text.add(", with %u of %u arrivals missing", b.pending, b.arrivals);
   if (b.expected_bytes || !b.copies.empty())
-    text.add(", which expects %llu bytes and is brought %llu", (unsigned long long)b.expected_bytes,
+    text.add(", which expects %llu bytes and gets %llu", (unsigned long long)b.expected_bytes,
              (unsigned long long)b.copied_bytes());
 }
 

@@ -1,4 +1,4 @@
 #pragma once
 #error \
-    "the emulator has no memcpy_async: let each thread copy elements, and call block.sync(); or take ptx::cp_async(), \
+    "the emulator has no memcpy_async: let each thread copy elements, and call block.sync(); or use ptx::cp_async(), \
 ptx::cp_async_commit() and ptx::cp_async_wait() of <mini_dnn/ptx.cuh>"

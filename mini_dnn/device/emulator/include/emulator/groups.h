@@ -95,7 +95,7 @@ class thread_block : public thread_group {
   static dim3 group_dim() { return blockDim; }
   template <int here = details::NOT_HERE>
   static int barrier_arrive() {
-    static_assert(here, "the emulator has no barrier_arrive(): write block.sync() where barrier_wait() is");
+    static_assert(here, "the emulator has no barrier_arrive(): use block.sync() in place of barrier_wait()");
     return 0;
   }
 };
@@ -238,7 +238,7 @@ thread_block_tile<Size, thread_block_tile<Whole, Of>> tiled_partition(const thre
 template <unsigned Size>
 thread_block_tile<1, thread_block> tiled_partition(const coalesced_group&) {
   static_assert(details::never<thread_block_tile<Size>>,
-                "the emulator cuts no coalesced group: partition this_thread_block(), before the branch");
+                "the emulator cannot partition a coalesced group: partition this_thread_block(), before the branch");
   return tiled_partition<1>(thread_block());
 }
 // The same of a size that is known only as the kernel runs.
@@ -247,7 +247,7 @@ inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
     fail("tiled_partition(..., %u): a tile has 1, 2, 4, 8, 16 or 32 threads", size);
   const unsigned mask = tile_mask(size);
   if (parent.mask_ && (mask & ~parent.mask_))
-    fail("tiled_partition(..., %u): the group that is to be cut has %u threads", size, unsigned(parent.num_threads()));
+    fail("tiled_partition(..., %u): the group to be partitioned has %u threads", size, unsigned(parent.num_threads()));
   return thread_group(mask);
 }
 
@@ -268,8 +268,8 @@ class grid_group {
   template <int here = details::NOT_HERE>
   static void sync() {
     static_assert(here,
-                  "this_grid().sync() needs a cooperative launch, which a plan has no word for: end the kernel where "
-                  "the grid meets, and launch the rest of it as the next step of the plan");
+                  "this_grid().sync() needs a cooperative launch, which plans do not support: end the kernel where "
+                  "the grid has to synchronise, and launch the rest as the next step of the plan");
   }
 };
 inline grid_group this_grid() { return {}; }
@@ -299,16 +299,16 @@ auto group_size(const Group& group) {
   }
 EMULATOR_LACKS(this_cluster, "#include <mini_dnn/ptx.cuh> has ptx::cluster_sync() and ptx::cluster_shared()")
 EMULATOR_LACKS(this_multi_grid, "launch a kernel on each GPU")
-EMULATOR_LACKS(binary_partition, "take coalesced_threads() inside of if and else")
-EMULATOR_LACKS(labeled_partition, "take __match_any_sync(), which gives the lanes that have the same label")
+EMULATOR_LACKS(binary_partition, "use coalesced_threads() in each branch of the if")
+EMULATOR_LACKS(labeled_partition, "use __match_any_sync(), which returns the lanes that have the same label")
 EMULATOR_LACKS(invoke_one, "write if (group.thread_rank() == 0)")
 EMULATOR_LACKS(invoke_one_broadcast, "write if (group.thread_rank() == 0), and group.shfl(value, 0)")
 EMULATOR_LACKS(memcpy_async,
-               "let each thread copy elements and call group.sync(), or take ptx::cp_async() of <mini_dnn/ptx.cuh>")
+               "let each thread copy elements and call group.sync(), or use ptx::cp_async() of <mini_dnn/ptx.cuh>")
 EMULATOR_LACKS(wait,
-               "let each thread copy elements and call group.sync(), or take ptx::cp_async() of <mini_dnn/ptx.cuh>")
+               "let each thread copy elements and call group.sync(), or use ptx::cp_async() of <mini_dnn/ptx.cuh>")
 EMULATOR_LACKS(inclusive_scan, "add up group.shfl_up(sum, d) for d = 1, 2, 4 ... where thread_rank() >= d")
-EMULATOR_LACKS(exclusive_scan, "take the sum of group.shfl_up(sum, d) for d = 1, 2, 4 ..., less the own value")
+EMULATOR_LACKS(exclusive_scan, "use the sum of group.shfl_up(sum, d) for d = 1, 2, 4 ..., minus the thread's own value")
 #undef EMULATOR_LACKS
 
 // Of cooperative_groups/reduce.h, which makes it visible.
@@ -349,11 +349,11 @@ T reduce(const thread_group&, const T& value, const Op&) {
       "through shared memory and block.sync()");
   return value;
 }
-#define EMULATOR_LACKS(name)                                                                              \
-  template <class... Arguments>                                                                           \
-  void name(const Arguments&...) {                                                                        \
-    static_assert(details::never<Arguments...>,                                                           \
-                  "the emulator has no " #name ": let thread_rank() 0 store or add what reduce() gives"); \
+#define EMULATOR_LACKS(name)                                                                                 \
+  template <class... Arguments>                                                                              \
+  void name(const Arguments&...) {                                                                           \
+    static_assert(details::never<Arguments...>,                                                              \
+                  "the emulator has no " #name ": let thread_rank() 0 store or add the result of reduce()"); \
   }
 EMULATOR_LACKS(reduce_store_async)
 EMULATOR_LACKS(reduce_update_async)

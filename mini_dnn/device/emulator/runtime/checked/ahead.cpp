@@ -1,6 +1,8 @@
-// Launches that may begin before those ahead of them have ended: which of these may still run, and which threads come
-// after a wait for them. A thread does if it waits, if it meets one that does at a barrier, or if it waits for an
-// mbarrier or reads a flag when some thread has waited: that may be too many, so that nothing right is reported.
+// Early launches, which may begin before earlier launches have ended (Launch(..., early=True)). This file knows which
+// earlier launches may still run, and which threads are ordered after ptx::grid_wait(). A thread is if it has called
+// grid_wait(), or has met such a thread at a barrier. A thread that waits for an mbarrier or reads a flag also counts
+// as ordered, once any thread of the block has called grid_wait(): who set the flag is not known here, and a right
+// kernel must never be reported. Some wrong kernels are therefore missed.
 #include <algorithm>
 #include <string>
 
@@ -11,16 +13,17 @@ namespace emulator {
 namespace {
 
 struct Launched {
-  uint32_t epoch;  // its first
+  uint32_t epoch;  // the first epoch of the launch
   std::string kernel;
 };
-// The last launch that waited for all before it, and those after it; the next launch joins them, or is such a one.
+// The launches that may still run: the last one that was not early, and all since. An early launch joins them. Any
+// other launch starts when all of them have ended, and replaces them.
 std::vector<Launched> launched;
 Launched next_launch;
 bool next_is_early = false;
 
-bool some_waited = false;                        // of the block or cluster
-bool has_waited[MAX_CLUSTER][MAX_THREADS] = {};  // or comes after one that has
+bool some_waited = false;                        // whether any thread of the block or cluster called grid_wait()
+bool has_waited[MAX_CLUSTER][MAX_THREADS] = {};  // whether a thread called it, or is ordered after one that did
 
 bool& this_thread() { return has_waited[the_check.rank][linear_thread]; }
 
@@ -53,7 +56,8 @@ void meet_wait(unsigned first, unsigned count) {
   bool* const threads = has_waited[c.rank] + first;
   if (!some_waited || std::find(threads, threads + count, true) == threads + count) return;
   std::fill_n(threads, count, true);
-  if (count == this_worker->total && !c.several) c.settled_epoch = c.launch_epoch;  // nothing is left to look at
+  if (count == this_worker->total && !c.several)
+    c.settled_epoch = c.launch_epoch;  // all are ordered: no access needs a check
 }
 
 void meet_wait_of_cluster() {
@@ -68,7 +72,7 @@ const char* kernel_of(uint32_t epoch) {
 
 }  // namespace emulator
 
-// The kernel of the next launch, and whether it may begin before those ahead of it have ended.
+// Called by the host before each launch: its kernel, and whether it may begin before earlier launches have ended.
 #pragma GCC visibility push(default)
 extern "C" void emulator_launch_order(const char* kernel, int early) {
   emulator::next_launch.kernel = kernel;

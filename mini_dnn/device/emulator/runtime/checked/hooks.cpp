@@ -188,7 +188,7 @@ void __tsan_atomic_signal_fence(int) {}
   report(FindingKind::unreachable, 0, "__builtin_unreachable() is reached", PC);
 }
 [[noreturn]] void __ubsan_handle_missing_return(Location*) {
-  report(FindingKind::unreachable, 0, "a function ends without the return of its value", PC);
+  report(FindingKind::unreachable, 0, "a function ends without returning its value", PC);
 }
 void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);

@@ -210,7 +210,7 @@ struct Check : BlockCheck {
   uint32_t last_token = 0;
   uint32_t launch_epoch = 0;   // the first one of the launch
   uint32_t ordered_epoch = 0;  // what is older comes before what any block does now
-  uint32_t settled_epoch = 0;  // what earlier launches did before is over: launch_epoch, if no thread need wait
+  uint32_t settled_epoch = 0;  // accesses before it have ended: launch_epoch if no thread has to wait
   bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
   bool mixed = false;                                 // or blocks of which one waits for another
   bool several = false;                               // either: what was done last need not be of this block
@@ -266,14 +266,14 @@ inline uint64_t linear(const uint3& block) {
   return block.x + uint64_t(gridDim.x) * (block.y + uint64_t(gridDim.y) * block.z);
 }
 
-// checked/ahead.cpp
-void begin_launch_order();                       // of a launch that starts
-void begin_ahead();                              // of a block or cluster: it has not waited for the launches ahead
-bool is_ahead();                                 // this thread comes before a wait
-void follow_wait();                              // it may have met a thread that has waited
-void meet_wait(unsigned first, unsigned count);  // so many threads of this block have met
-void meet_wait_of_cluster();                     // all threads of its blocks have met
-const char* kernel_of(uint32_t epoch);           // whose launch that was, of those ahead
+// checked/ahead.cpp: the order of early launches
+void begin_launch_order();                       // a launch starts
+void begin_ahead();                              // a block or cluster starts: none of its threads has waited
+bool is_ahead();                                 // whether this thread is not ordered after ptx::grid_wait()
+void follow_wait();                              // this thread saw an mbarrier or flag of a thread that may have waited
+void meet_wait(unsigned first, unsigned count);  // these threads of the block have met at a barrier
+void meet_wait_of_cluster();                     // all threads of the cluster have met at a barrier
+const char* kernel_of(uint32_t epoch);           // the kernel of the launch that this epoch belongs to
 
 // checked/heap.cpp
 struct Access;
