@@ -32,6 +32,7 @@ from mini_dnn.device.finding import Finding, Party
 from mini_dnn.device.sources import source_files
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.work_log import Tried
+from mini_dnn.ops.hints import SAME_AS
 from mini_dnn.paths import program
 from mini_dnn.progress import Bar
 from mini_dnn.variant import exercise, find
@@ -241,7 +242,8 @@ def _details(finding: Finding) -> list[str]:
         lines += _party("and", finding.other, finding.kernel)
     if finding.effects:
         lines.append(f"   also     it also causes: {effects_in_words(finding)}; fix this first")
-    return lines + [f"   note     {note}" for note in finding.notes]
+    guesses = [note for effect in finding.effects for note in effect.notes if note.startswith(SAME_AS)]
+    return lines + [f"   note     {note}" for note in (*finding.notes, *guesses)]
 
 
 def _party(word: str, party: Party, kernel: str) -> list[str]:

@@ -12,8 +12,8 @@ from mini_dnn.device.sources import source_files
 FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 
 CURES = {
-    "out-of-bounds": "guard the access with the bounds of the array (if (p < P && q < Q) ...), "
-    "or make the array large enough for the largest index, including the halo",
+    "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
+    "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
@@ -28,6 +28,8 @@ CURES = {
     "ahead": "call ptx::grid_wait() before the first access of what other launches of the plan use, or "
     "launch the kernel without early=True",
     "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
+    "value of blocks": "let each block write its own elements (check the grid and the block index); if the "
+    "value is meant for all blocks, let one thread write it, or use an atomic (atomicExch, atomicOr)",
     "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
     "block "
     "has written, and again before the data are overwritten; a relaxed arrival does not order writes: it "
@@ -283,7 +285,8 @@ def _race(f: Fault) -> Finding:
     what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
     if f.detail == "same value":
         what = f"two threads write {where}, {between}; both write the same value"
-        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["same value"], (HARMLESS,))
+        cure = "value of blocks" if f.own.block != f.other.block else "same value"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure], (HARMLESS,))
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure])
 
 
