@@ -71,6 +71,7 @@ def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: 
         (finding,) = report.findings
         assert finding.place
         assert finding.place.code.startswith("y[((n * M + m)")
+        assert "64 bits" in finding.cure
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < max(MEMORY, before + MEMORY // 2)
 
 

@@ -153,6 +153,8 @@ def run(args: argparse.Namespace) -> int:
         print(*problems_in(report, variant.source), sep="\n", end="\n" if report.findings else "")
     write_json("--json", args.json, report.as_dict())
     if report.clean and (reference := exercise.reference(variant.folder)):
+        if operation.large and not args.large and args.device != "cuda":
+            print(f"next: try sizes of more than 2^31 elements: {program('check', variant.name, '--large')}")
         print(f"next: compare it with the reference: {program('diff', variant.name, reference)}")
     return 0 if report.clean else DIFFERS
 

@@ -14,6 +14,8 @@ FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 CURES = {
     "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
     "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
+    "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would lie in "
+    "the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
@@ -256,7 +258,8 @@ def _out_of_bounds(f: Fault) -> Finding:
     index = f.array.index(offset)
     where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside {f.array}, {where}"
-    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
+    wrapped = flat < 0 <= flat + (1 << 32) < count
+    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["32 bits" if wrapped else f.kind])
 
 
 def _race(f: Fault) -> Finding:
