@@ -14,8 +14,8 @@ FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 CURES = {
     "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
     "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
-    "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would lie in "
-    "the array, so a product of ints has probably exceeded 2^31",
+    "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would be "
+    "in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
