@@ -58,6 +58,13 @@ def test_a_folder_outside_the_repository(tmp_path: Path, file: str) -> None:
     assert variant.plan(ConvShape(2, 1, 3, 3, 1, 1, 1))[0].grid == (2,)
 
 
+def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:
+    """Editors of Windows write one, and Python takes it."""
+    folder = write(tmp_path / "mine")
+    (folder / "variant.py").write_text(MINIMAL, encoding="utf-8-sig", newline="\r\n")
+    assert find(folder).idea == "mine"
+
+
 def test_an_edit_is_seen_at_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine")
     assert find(folder).idea == "mine"
