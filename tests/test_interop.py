@@ -1,5 +1,6 @@
 """Arrays of other libraries, used where they lie. Stand-ins for the libraries: see `lent_arrays`."""
 
+import inspect
 import subprocess
 import sys
 import threading
@@ -266,6 +267,9 @@ def test_a_function_says_what_it_is() -> None:
     assert "matrix product" in repr(gemm)
     assert gemm.__name__ == "gemm"
     assert gemm.__doc__.startswith(ops.find("gemm").about)
+    assert "It takes a, b by place, and c0, out, layout, alpha" in gemm.__doc__
+    assert "Factors, rounded to fp32" in gemm.__doc__
+    assert str(inspect.signature(gemm)).startswith("(a, b, *, c0=None, out=")
     with pytest.raises(AttributeError):
         mini_dnn.problem  # noqa: B018
     with pytest.raises(AttributeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import getdoc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +52,15 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
-        more = f"\n\n{operation.notes}" if operation.notes else ""
-        self.__doc__ = f"{operation.about}. See `mini_dnn.interop.function.Function.__call__`.{more}"
         self._signature = signature_of(operation)
+        self.__signature__ = self._signature.of_python
+        parts = (
+            f"{operation.about}.",
+            f"It takes {self._signature.in_words}: see `mini_dnn.interop.function.Function.__call__`.",
+            operation.notes,
+            f"What it computes, where sizes and types are those of the arrays: {getdoc(operation.problem)}",
+        )
+        self.__doc__ = "\n\n".join(filter(None, parts))
         self._names = self._signature.arrays
         self._count = -1 if self._signature.many else len(self._names)
 
