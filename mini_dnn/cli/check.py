@@ -126,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         for flag in ("arch", "schedules", "limit", "large"):
             if getattr(args, flag):
                 raise UsageError(f"--{flag} is for the emulator; --device cuda uses the installed GPU")
+    if args.large and problems is None and not operation.large:
+        raise UsageError(f"--large: {operation.name} names no such problem; give sizes with --shapes")
     if args.problems:
         print(f"checking {variant.name}", flush=True)
     with logged(args, [variant]) as trial:
