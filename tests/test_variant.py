@@ -163,7 +163,8 @@ def test_broken_variants_say_where(tmp_path: Path, text: str, message: str) -> N
     ("body", "message"),
     [
         ("return 1 // (s.N - s.N)", r"plan of .*variant\.py fails: line 5 \(return 1.*ZeroDivisionError"),
-        ("pass", r"plan of .* fails: .*TypeError: 'NoneType' object is not iterable"),
+        ("pass", r"plan returns None; it must return a list of steps"),
+        ("return Launch('conv', (s.N,), (32,), ())", r"plan returns Launch\(.*must return a list of steps"),
         ("return ['conv']", r"plan returns 'conv', which is not a step"),
         ("return [Launch('conv', (s.N / 2,), (32,), ())]", r"grid \(1\.0,\).*must be integers"),
     ],

@@ -29,9 +29,9 @@ CURES = {
     "(without __ldg or __restrict__) after a barrier or fence, or write to another buffer",
     "ahead": "call ptx::grid_wait() before the first access of what other launches of the plan use, or "
     "launch the kernel without early=True",
-    "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
-    "value of blocks": "let each block write its own elements (check the grid and the block index); if the "
-    "value is meant for all blocks, let one thread write it, or use an atomic (atomicExch, atomicOr)",
+    "same value": "let each thread write its own element (check the index and the grid); if the value is "
+    "meant for all of them, let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, "
+    "atomicOr)",
     "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
     "block "
     "has written, and again before the data are overwritten; a relaxed arrival does not order writes: it "
@@ -288,8 +288,7 @@ def _race(f: Fault) -> Finding:
     what = f"one thread {f.other.does} and another {f.own.does} {where}, {between}"
     if f.detail == "same value":
         what = f"two threads write {where}, {between}; both write the same value"
-        cure = "value of blocks" if f.own.block != f.other.block else "same value"
-        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure], (HARMLESS,))
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["same value"], (HARMLESS,))
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[cure])
 
 
