@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import DeviceError, ShapeError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import Planned, ceil_div
 
@@ -68,6 +68,19 @@ def cut(batch: int, size: int) -> list[tuple[int, int]]:
 
 
 def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
-    """Entries of the arrays that are divided along the batch; other arrays as a whole."""
+    """Entries of the arrays that are divided along the batch; other arrays as a whole.
+
+    Raises
+    ------
+    ShapeError
+        The operation says of an array that it is divided along the batch, and it has another length.
+    """
     known = problem.arrays
+    for name, value in arrays.items():
+        if known[name].split and len(value) != problem.batch:
+            raise ShapeError(
+                f"{name} {value.shape} is to be cut along its first axis, where the batch of {problem} has "
+                f"{problem.batch} entries; if all of them need the whole array, its operation has to say so: "
+                "Array(..., split=False)"
+            )
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}
