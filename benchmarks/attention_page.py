@@ -177,8 +177,9 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
             "![Time against tokens, all rungs](../../docs/attention.svg)",
             "![Time against tokens, the fast ones](../../docs/attention_fast.svg)",
             f"Kernel times of 32 × 12 heads of 64, halves, {found['device']}, commit `{at}`, with a cold L2 "
-            "cache. `empty` is a kernel that does nothing, and `copy` is a kernel that moves the same number "
-            "of bytes. From 197 to 1,025 tokens, T grows by a factor of 5.2 and T² by a factor of 27.1.",
+            "cache, in the layout in which each is faster. `empty` is a kernel that does nothing, and `copy` "
+            "is a kernel that moves the same number of bytes. From 197 to 1,025 tokens, T grows by a factor "
+            "of 5.2 and T² by a factor of 27.1.",
             markdown_table(growth_table(times)),
             'The first seven rungs follow a student project, "Accelerating Vision Transformer Inference with '
             'Custom CUDA Kernels" ([114-pp-final](https://github.com/weihua9217/114-pp-final)). Its README '

@@ -20,6 +20,7 @@ Where a name is mistyped, it also says which one was probably meant: see `meant`
 from __future__ import annotations
 
 import difflib
+import shutil
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -81,6 +82,8 @@ def reason(error: OSError) -> str:
     """What the operating system reports, without its number and the path of a temporary file."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is where a folder is needed"
+    if isinstance(error, shutil.Error):  # a list: source, target and text of each file that was not copied
+        return str(error.args[0][0][-1]).partition("] ")[2].partition(": '")[0]
     return error.strerror or str(error)
 
 

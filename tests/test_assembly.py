@@ -174,7 +174,7 @@ def test_without_nvdisasm_the_message_says_what_to_do(
     ("words", "message"),
     [
         (["show", "cpu", "--ptx"], "m1/cpu runs on the host and has no machine code"),
-        (["show", "m1", "--ptx", "--standalone", "x"], "--standalone needs --expand"),
+        (["show", "m1", "--ptx", "--standalone", "x"], "use only one of them"),
         (["diff", "m1/tiled_direct", "--arch", "80"], "--arch needs --instructions"),
         (["diff", "m1", "softmax/v0_naive", "--instructions"], "they have no problem in common"),
     ],

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,14 @@ from mini_dnn.checking.results import Report
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
-from mini_dnn.ops.conv2d import OPERATION, ConvShape, conv2d_bound, conv2d_float64
+from mini_dnn.ops.conv2d import (
+    LONG_SUM,
+    OPERATION,
+    ConvShape,
+    conv2d_bound,
+    conv2d_float64,
+    large_sums,
+)
 from mini_dnn.ops.hints import hint
 from mini_dnn.variant import Variant, find
 
@@ -153,6 +160,38 @@ def test_hint_of_a_lower_precision() -> None:
     assert "accuracy" not in told()
     y[:] = conv2d_float64(x, w) + 0.5 * bound  # within it, but no rounding
     assert "accuracy" not in told()
+
+
+def misread(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The kernel's loops, with Q where W has to be."""
+    (N, C, H, W), (M, _, R, S) = x.shape, w.shape
+    P, Q = H - R + 1, W - S + 1
+    y, flat = np.zeros((N, M, P, Q)), x.ravel()
+    for n, m, p, q in np.ndindex(y.shape):
+        for c, r, s in np.ndindex(C, R, S):
+            y[n, m, p, q] += flat[((n * C + c) * H + p + r) * Q + q + s] * w[m, c, r, s]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("mistaken", "words"),
+    [
+        (misread, "rows of x are Q elements apart"),
+        (lambda x, w: conv2d_float64(x, w).swapaxes(0, 1).reshape(2, 3, 5, 4), "channels are exchanged"),
+    ],
+)
+def test_hint_of_a_wrong_index(mistaken: Callable[..., np.ndarray], words: str) -> None:
+    shape = ConvShape(2, 2, 6, 7, 3, 2, 4)
+    arrays = OPERATION.inputs(shape, seed=0)
+    assert words in hint(OPERATION, shape, arrays, {"y": mistaken(**arrays)}, "fp32")
+
+
+def test_what_no_half_holds_is_no_rounding_to_half() -> None:
+    """The bound of long sums in half is wide: results that are wrong in another way may be within it."""
+    arrays = large_sums(LONG_SUM, "fp32", np.random.default_rng(0))
+    y = conv2d_float64(arrays["x"], arrays["w"]) + 100
+    assert y.max() > np.finfo(np.float16).max
+    assert "accuracy" not in hint(OPERATION, LONG_SUM, arrays, {"y": y}, "fp32")
 
 
 class TestVerb:

@@ -8,7 +8,8 @@ from mini_dnn.checking.causes import each_once, mistakes
 from mini_dnn.checking.results import Report, Result
 from mini_dnn.cli.check import describe
 from mini_dnn.device.finding import Finding, Party, Place
-from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d import OPERATION, ConvShape
+from mini_dnn.ops.hints import SAME_AS
 
 SHAPES = [ConvShape(n, 1, 9, 9, 1, 3, 3) for n in (1, 2, 3)]
 
@@ -30,7 +31,7 @@ def beyond(line: int, array: str = "x[9]", memory: str = "global") -> Finding:
 
 
 WRONG = Finding("wrong", "3 of 9 elements differ", array="y[0]", cure="look")
-GUESSED = replace(WRONG, notes=("the filter is mirrored",))
+GUESSED = replace(WRONG, notes=(SAME_AS + "the filter is mirrored",))
 SAME_ELEMENT = Finding(
     "race", "", "conv", party(20, True), "y[3]", party(20, True), memory="global"
 )  # an index
@@ -109,6 +110,35 @@ def test_report() -> None:
     assert first["effects"][0]["place"]["line"] == 14
     assert [shape["N"] for shape in first["shapes"]] == [1, 2]
     assert [shape["N"] for shape in second["shapes"]] == [2, 3]
+
+
+def test_a_guess_is_told_with_the_cause() -> None:
+    """One problem shows an index beyond the array, and another which index is wrong."""
+    results = (Result(SHAPES[0], WRONG), Result(SHAPES[1], beyond(30)), Result(SHAPES[2], GUESSED))
+    told = describe(Report("mine", "conv2d", 0, results, "emulator", 90))
+    assert f"   note     {GUESSED.notes[0]}" in told
+    assert sum("out-of-bounds: " in line for line in told) == 1
+
+
+@pytest.mark.parametrize(
+    ("at_square", "at_others", "noted"),
+    [
+        ((None, None), (beyond(30), beyond(40)), True),
+        ((beyond(10), None), (beyond(30), beyond(30)), True),
+        ((beyond(10), beyond(10)), (beyond(10), beyond(30)), False),
+        ((None, None), (beyond(30), None), False),
+    ],
+    ids=["only they fail", "all of them have it", "others fail, too", "one is clean"],
+)
+def test_a_kind_of_problems(
+    at_square: tuple[Finding | None, ...], at_others: tuple[Finding | None, ...], noted: bool
+) -> None:
+    """That the filter is not square is said to be the reason only where the findings show it."""
+    others = [replace(shape, R=2) for shape in SHAPES[:2]]
+    results = tuple(map(Result, [*SHAPES[:2], *others], [*at_square, *at_others]))
+    report = Report("mine", "conv2d", 0, results, "emulator", 90, traits=OPERATION.traits)
+    found = {f.place.line: f for f in report.findings if f.place}
+    assert any("R != S" in note for note in found[30].notes) == noted
 
 
 def test_each_once() -> None:

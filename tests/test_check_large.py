@@ -71,6 +71,7 @@ def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: 
         (finding,) = report.findings
         assert finding.place
         assert finding.place.code.startswith("y[((n * M + m)")
+        assert "64 bits" in finding.cure
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < max(MEMORY, before + MEMORY // 2)
 
 
@@ -94,6 +95,8 @@ def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "1. out-of-bounds: " in capsys.readouterr().out
     assert main(["check", "--impl", str(tmp_path), "--large", "--device", "cuda"]) == 2
     assert "--large is for the emulator" in capsys.readouterr().err
+    assert main(["check", names("linear")[0], "--large"]) == 2
+    assert "--large: linear names no such problem" in capsys.readouterr().err
 
 
 BETRAYED = {  # by the trials alone: an index by a reciprocal, images four at a time, sums in half

@@ -19,7 +19,7 @@ import pytest
 from mini_dnn import datasets
 from mini_dnn.cli import main
 from mini_dnn.datasets import DataError
-from mini_dnn.errors import MiniDnnError
+from mini_dnn.errors import MiniDnnError, reason
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
 from mini_dnn.variant.scaffold import create
@@ -137,6 +137,15 @@ def test_a_full_disk_leaves_nothing_of_a_new_variant(tmp_path: Path, monkeypatch
             create(str(tmp_path / "mine"), find("m1"))
     assert not list(tmp_path.iterdir())
     assert create(str(tmp_path / "mine"), find("m1")) == tmp_path / "mine"
+
+
+def test_files_that_were_not_copied_are_one_reason(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    for name in "ab":
+        (tmp_path / "from" / name).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(shutil.Error) as caught:
+        shutil.copytree(tmp_path / "from", tmp_path / "to")
+    assert reason(caught.value) == "No such file or directory"
 
 
 def test_own_variants_are_not_looked_at_as_the_projects() -> None:

@@ -250,6 +250,20 @@ def test_hints_at_batches_sums_and_factors(mistaken: Any, words: str, ldc: int) 
     assert hint(OPERATION, problem, arrays, found, "fp32") == f"the result is the same as when {words}"
 
 
+@pytest.mark.parametrize(("tile", "turned"), [(16, "a"), (16, "b"), (8, "a"), (8, "b")])
+def test_hints_at_tiles_that_are_transposed(tile: int, turned: str) -> None:
+    problem = GemmShape(9, 21, 20)
+    arrays, _ = solved(problem)
+    (a, b) = (np.pad(operand[0], 32)[32:, 32:] for operand in operands(problem, arrays))
+    c = np.zeros((9, 21))
+    for row, col, l0, at in np.ndindex(9, 21, 32 // tile, tile):  # as a thread adds its tiles
+        row0, col0, start = row // tile * tile, col // tile * tile, l0 * tile
+        left = a[row0 + at, start + row - row0] if turned == "a" else a[row, start + at]
+        c[row, col] += left * (b[start + col - col0, col0 + at] if turned == "b" else b[start + at, col])
+    words = f"each {tile}x{tile} tile of {turned} is transposed"
+    assert words in hint(OPERATION, problem, arrays, {"c": c[None]}, "fp32")
+
+
 @pytest.mark.parametrize("ldc", [0, 29])
 def test_what_is_far_off_is_no_rounding(ldc: int) -> None:
     """The bound of sums in half is wider than a term; the gap is not what tells wrong elements apart."""

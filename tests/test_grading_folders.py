@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading import log, rubric
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
-from mini_dnn.grading.submission import Submission, digest, named
+from mini_dnn.grading.submission import Submission, check_apart, digest, named
 from mini_dnn.measuring import work_log
 from mini_dnn.paths import ROOT
 
@@ -35,6 +36,20 @@ def test_names_are_unique(tmp_path: Path) -> None:
     (tmp_path / "eve_s_work").mkdir()
     with pytest.raises(UsageError, match="would have the same name"):
         named([folders[2], tmp_path / "eve_s_work"])
+
+
+def test_an_accent_is_of_its_letter(tmp_path: Path) -> None:
+    """Archives of macOS have "e" and an accent where the grade book has one letter."""
+    (tmp_path / "Zoe\u0308").mkdir()
+    assert [one.name for one in named([tmp_path / "Zoe\u0308"])] == ["Zo\u00eb"]
+
+
+@pytest.mark.parametrize(("out", "wrong"), [("", True), ("graded", True), ("../graded", False)])
+def test_results_lie_beside_submissions(out: str, wrong: bool, tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(QUICK)
+    asked, submissions = rubric.load(tmp_path / "rubric.toml"), named([honest(tmp_path)])
+    with pytest.raises(UsageError, match="named as a submission") if wrong else nullcontext():
+        check_apart(submissions, submissions[0].folder / out, asked)
 
 
 @pytest.mark.parametrize("inside", ["project", "project-main/hw 3", "project/layers/custom"])
@@ -69,8 +84,10 @@ def test_of_two_folders_with_variants_none_is_taken(tmp_path: Path) -> None:
     shutil.move(honest(tmp_path), place)
     shutil.copytree(place, tmp_path / "ann/try 2")
     assert one.variant("layers/custom", asked) is None
+    assert one.is_of_several(asked)
     assert "try 1 and try 2 have variants; submit one" in one.missing("layers/custom", asked)
     shutil.rmtree(tmp_path / "ann/try 2")
+    assert not one.is_of_several(asked)
     shutil.move(place, tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
     assert one.variant("layers/custom", asked) is None

@@ -8,7 +8,8 @@ import pytest
 
 from mini_dnn import ops
 from mini_dnn.errors import ShapeError, VariantError
-from mini_dnn.ops import Array
+from mini_dnn.ops import Array, softmax
+from mini_dnn.running.parts import entries
 from mini_dnn.variant import find
 
 EVERY = [
@@ -105,6 +106,8 @@ def test_an_operation_that_is_none() -> None:
 def test_arrays() -> None:
     assert Array((3, 4), "int64").nbytes == 96
     assert Array((3, 4), "uint8").nbytes == 12
+    assert Array((3, 4)).split
+    assert not Array((3, 4), role="weight").split, "the whole batch needs it"
     assert Array((3, 4), axes="mn").index((1, 2)) == "[m=1, n=2]"
     assert Array((3, 4)).index((1, 2)) == "[1, 2]"
     gapped = Array((2, 5), "bfloat16", gap=2)
@@ -117,3 +120,10 @@ def test_arrays() -> None:
         Array((3,), role="inout")
     with pytest.raises(ShapeError, match=r"shape \(3, 4\) has axes 'm'; expected one letter for each axis"):
         Array((3, 4), axes="m")
+
+
+def test_an_array_that_the_whole_batch_needs_is_said_to_be_so() -> None:
+    """Whoever adds an operation with a vector of the length of a row meets this at the first run."""
+    problem = softmax.Rows(4, 3)
+    with pytest.raises(ShapeError, match=r"x \(3,\) is to be divided along its first axis.*split=False"):
+        entries(problem, {"x": np.zeros(3, np.float32)}, 0, 2)

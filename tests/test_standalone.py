@@ -1,5 +1,7 @@
 """``show --standalone``: the text of the program, and the verb."""
 
+import errno
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -310,7 +312,6 @@ class TestVerb:
             (["cpu", "--expand"], "so it has no kernel to expand"),
             (["m3/cublas", "--expand"], "calls cuBLAS"),
             (["networks/resnet18/v1", "--expand"], "sends buffers to the host and back"),
-            (["m2"], "--standalone needs --expand"),
             (["m2", "--expand", "--out", "x.cu"], "use only one of them"),
             (["gemm/v5", "--expand", "--arch", "75"], "gemm/v5_mma_async needs 80 or newer"),
             (["m1", "--expand", "--shapes", "70000,1,1,1,1,1,1"], "needs more blocks than a grid can have"),
@@ -320,6 +321,27 @@ class TestVerb:
         assert main(["show", *flags, "--standalone", str(tmp_path / "folder")]) == 2
         assert message in capsys.readouterr().err
         assert not (tmp_path / "folder").exists()
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_a_full_disk_leaves_nothing(
+        self, is_new: bool, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Half of a folder would be in the way the next time; one that was there stays."""
+        folder, write = tmp_path / "folder", Path.write_bytes
+        if not is_new:
+            folder.mkdir()
+
+        def full(path: Path, content: bytes) -> int:
+            if path.name == "harness.cuh":
+                write(path, content[:9])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(path, content)
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+        assert main(["show", "m1", "--shapes", "1,1,3,3,1,1,1", "--standalone", str(folder)]) == 2
+        assert "cannot be written: No space left on device" in capsys.readouterr().err
+        assert folder.exists() != is_new
+        assert is_new or not list(folder.iterdir())
 
     def test_types_that_the_program_does_not_know(self) -> None:
         variant = replace(find("m1"), scratch=lambda s: {"z": Array((1,), "complex64")})

@@ -58,6 +58,13 @@ def test_a_folder_outside_the_repository(tmp_path: Path, file: str) -> None:
     assert variant.plan(ConvShape(2, 1, 3, 3, 1, 1, 1))[0].grid == (2,)
 
 
+def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:
+    """Editors of Windows write one, and Python takes it."""
+    folder = write(tmp_path / "mine")
+    (folder / "variant.py").write_text(MINIMAL, encoding="utf-8-sig", newline="\r\n")
+    assert find(folder).idea == "mine"
+
+
 def test_an_edit_is_seen_at_once(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine")
     assert find(folder).idea == "mine"
@@ -156,7 +163,8 @@ def test_broken_variants_say_where(tmp_path: Path, text: str, message: str) -> N
     ("body", "message"),
     [
         ("return 1 // (s.N - s.N)", r"plan of .*variant\.py fails: line 5 \(return 1.*ZeroDivisionError"),
-        ("pass", r"plan of .* fails: .*TypeError: 'NoneType' object is not iterable"),
+        ("pass", r"plan returns None; it must return a list of steps"),
+        ("return Launch('conv', (s.N,), (32,), ())", r"plan returns Launch\(.*must return a list of steps"),
         ("return ['conv']", r"plan returns 'conv', which is not a step"),
         ("return [Launch('conv', (s.N / 2,), (32,), ())]", r"grid \(1\.0,\).*must be integers"),
     ],

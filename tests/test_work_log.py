@@ -1,6 +1,7 @@
 """The work log: what verbs append, what the reader makes of damage, and the page."""
 
 import json
+import re
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,8 @@ from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import DataError, MiniDnnError, UsageError
 from mini_dnn.measuring.work_log import Entry, Tried, append, check_log, read
 from mini_dnn.report.work_log_page import TITLE, write_work_log
-from mini_dnn.variant import find
+from mini_dnn.variant import exercise, find
+from mini_dnn.variant.scaffold import create
 
 SIZES = "1,1,6,5,2,3,2"
 
@@ -60,6 +62,22 @@ def test_verbs_append_what_was_tried(log: Path, capsys: pytest.CaptureFixture[st
     assert checked.expected.startswith("over m1/cpu"), "what the kernel's header expects"
     assert profiled.results[0].counters["conv_direct: l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 2
     assert any("sectors" in note for note in profiled.notes)
+
+
+def test_what_an_exercise_asks_is_no_answer(log: Path, tmp_path: Path) -> None:
+    """Its question about the gain, and the words that stand for the idea."""
+    folder = create(str(tmp_path / "mine"), find("m1"), exercise.make)
+    code = 'extern "C"'
+    asked = (folder / "kernel.cu").read_text().partition(code)[0]
+    solved = code + find("m1").source.read_text().partition(code)[2]
+    for gain in (r"\g<0>", "// Gain      twice\n"):
+        header = re.sub(r"// Gain .*?\n(?=// \S)", gain, asked, flags=re.DOTALL)
+        (folder / "kernel.cu").write_text(header + solved)
+        assert main(["check", str(folder), "--shapes", "1,1,1,1,1,1,1", "--log", str(log)]) == 0
+    before, after = read(log).entries
+    assert (before.idea, before.expected, after.expected) == ("", "", "twice")
+    page = write_work_log(read(log), log.parent / "page")[1].read_text()
+    assert "there is no idea; say in `idea` of its `variant.py`" in page
 
 
 def test_findings_and_errors_are_logged_and_wrong_use_is_not(log: Path, tmp_path: Path) -> None:

@@ -55,11 +55,19 @@ class Mistake:
         for other in (finding, *finding.effects):
             if not any(same_mistake(other, known) for known in (self.finding, *self.effects)):
                 self.effects.append(replace(other, effects=()))
-        if finding.kind == self.finding.kind == "wrong":  # one problem tells more of it than another
-            notes: dict[str, str] = {}  # without those that differ from another one only in numbers
-            for note in (*self.finding.notes, *finding.notes):
-                notes.setdefault(NUMBER.sub("#", note), note)
-            self.finding = replace(self.finding, notes=tuple(notes.values()))
+        if finding.kind == "wrong":  # one problem tells more of it than another
+            self.finding = _with_notes(self.finding, finding)
+            self.effects = [_with_notes(effect, finding) for effect in self.effects]
+
+
+def _with_notes(finding: Finding, other: Finding) -> Finding:
+    """A wrong result with the notes of another one, except those that differ only in numbers."""
+    if finding.kind != "wrong":
+        return finding
+    notes: dict[str, str] = {}
+    for note in (*finding.notes, *other.notes):
+        notes.setdefault(NUMBER.sub("#", note), note)
+    return replace(finding, notes=tuple(notes.values()))
 
 
 def mistakes(found: Iterable[tuple[Any, Finding]]) -> list[Mistake]:

@@ -18,7 +18,8 @@ CURES = {
     "yourself; max(a, b) and min(a, b) are available without std::",
     "variable": "declare it constexpr if its value never changes; otherwise declare it __constant__ or "
     "__device__ and fill it with a CopyToSymbol, or pass it to the kernel as an argument",
-    "nvcc": "correct this line; if g++, which compiles for the emulator, accepts it, it is not CUDA C++",
+    "nvcc": "correct this line or the end of the one before; if g++, which compiles for the emulator, "
+    "accepts it, it is not CUDA C++",
     "constant": "use a buffer, which the kernel gets as const float* __restrict__, or copy it in parts "
     "that fit: all __constant__ variables of a file share 64 KB",
     "small": "make the variable as large as the copy, or copy a buffer that fits; if this "

@@ -72,12 +72,17 @@ class Report:
         return {self._noted(one.told(), one.met): one.met for one in told}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
-        """With a note where problems of one kind have it, no others, and all of that kind fail."""
+        """With a note where problems of one kind have it, no others, and all of that kind fail.
+
+        Where other problems fail, too, that is said only if all of the kind have this finding.
+        """
         for words, holds in self.traits.items():
             kind = [result for result in self.ran if holds(result.problem)]
-            others = len(self.ran) - len(kind)
-            alone = all(map(holds, problems)) and all(result.finding for result in kind)
-            if alone and min(len(kind), others) >= TELLING:
+            others = [result for result in self.ran if not holds(result.problem)]
+            every = all(result.problem in problems for result in kind)
+            only = all(result.finding for result in kind) and not any(result.finding for result in others)
+            alone = all(map(holds, problems)) and (every or only)
+            if alone and min(len(kind), len(others)) >= TELLING:
                 note = (
                     f"it occurs only at problems with {words}, and all of these fail; if the variant is not "
                     "meant for them, refuse them with refuses="

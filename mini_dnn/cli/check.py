@@ -32,6 +32,7 @@ from mini_dnn.device.finding import Finding, Party
 from mini_dnn.device.sources import source_files
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.work_log import Tried
+from mini_dnn.ops.hints import SAME_AS
 from mini_dnn.paths import program
 from mini_dnn.progress import Bar
 from mini_dnn.variant import exercise, find
@@ -125,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         for flag in ("arch", "schedules", "limit", "large"):
             if getattr(args, flag):
                 raise UsageError(f"--{flag} is for the emulator; --device cuda uses the installed GPU")
+    if args.large and problems is None and not operation.large:
+        raise UsageError(f"--large: {operation.name} names no such problem; give sizes with --shapes")
     if args.problems:
         print(f"checking {variant.name}", flush=True)
     with logged(args, [variant]) as trial:
@@ -152,6 +155,8 @@ def run(args: argparse.Namespace) -> int:
         print(*problems_in(report, variant.source), sep="\n", end="\n" if report.findings else "")
     write_json("--json", args.json, report.as_dict())
     if report.clean and (reference := exercise.reference(variant.folder)):
+        if operation.large and not args.large and args.device != "cuda":
+            print(f"next: try sizes of more than 2^31 elements: {program('check', variant.name, '--large')}")
         print(f"next: compare it with the reference: {program('diff', variant.name, reference)}")
     return 0 if report.clean else DIFFERS
 
@@ -241,7 +246,8 @@ def _details(finding: Finding) -> list[str]:
         lines += _party("and", finding.other, finding.kernel)
     if finding.effects:
         lines.append(f"   also     it also causes: {effects_in_words(finding)}; fix this first")
-    return lines + [f"   note     {note}" for note in finding.notes]
+    guesses = [note for effect in finding.effects for note in effect.notes if note.startswith(SAME_AS)]
+    return lines + [f"   note     {note}" for note in (*finding.notes, *guesses)]
 
 
 def _party(word: str, party: Party, kernel: str) -> list[str]:

@@ -114,12 +114,19 @@ def run(args: argparse.Namespace) -> int:
         weak_isolation=args.weak_isolation,
     )
     submissions = submission.named(args.submissions)
+    submission.check_apart(submissions, args.out, setting.rubric)
     check_setting(setting, submissions, Path(args.rubric) if Path(args.rubric).is_file() else None)
     print(f"rubric    {setting.rubric.name}\nisolation {Isolation()}", flush=True)
     grades, failures = _graded(args, submissions, setting)
     pairs = None if start is None else similarity.compare(submissions, setting.rubric, start)
     write_all(grades, args.out, anonymous=not args.names, pairs=pairs)
     _print_notes(grades)
+    for one in submissions:
+        if one.is_of_several(setting.rubric):
+            print(
+                f"NOTE: {one.folder} counts as one submission, and several folders in it have variants; if "
+                f"each is a submission, name them: {one.folder}/*/"
+            )
     if pairs:
         print(f"NOTE: {len(pairs)} pairs have similar code: see {args.out / 'staff' / 'similarity.md'}")
     kept = {file.stem for file in (args.out / "grades").glob("*.json")} - {one.name for one in submissions}

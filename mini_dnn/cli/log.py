@@ -13,8 +13,9 @@ from pathlib import Path
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.work_log import Entry, Tried, append, check_log
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Variant, exercise
 from mini_dnn.variant.header import sections
+from mini_dnn.variant.scaffold import IDEA
 
 VARIABLE = "MINI_DNN_LOG"  # of the environment: the log where no flag names one
 OUTPUTS = ("json", "out")  # flags that name other files
@@ -112,7 +113,7 @@ def _append(
             variant=variant.name,
             parent=variant.parent,
             op=variant.op,
-            idea=variant.idea,
+            idea="" if variant.idea == IDEA else variant.idea,
             code_hash=hashes[variant.name],
             expected=args.expect or _gain(variant),
             device=trial.device,
@@ -129,4 +130,5 @@ def _gain(variant: Variant) -> str:
     if variant.host is not None:
         return ""
     text = variant.source.read_text(encoding="utf-8", errors="replace")
-    return sections(text).get("Gain", "")
+    gain = sections(text).get("Gain", "")
+    return "" if exercise.is_question("Gain", gain) else gain

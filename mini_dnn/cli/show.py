@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         nargs="?",
         const=UNNAMED,
         metavar="FOLDER",
-        help="with --expand: write a new folder with the kernel, a host program and a Makefile (default: "
-        "named after the variant, such as v8_final)",
+        help="write a new folder with the expanded kernel, a host program and a Makefile (default: named "
+        "after the variant, such as v8_final)",
     )
     parser.add_argument(
         "--as",
@@ -80,11 +81,15 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the kernel."""
     variant = find(args.impl)
-    for flag in ("at", "shapes", "arch", "standalone"):
-        if getattr(args, flag) and not (args.expand or (flag != "standalone" and (args.ptx or args.sass))):
+    for flag in ("at", "shapes", "arch"):
+        if getattr(args, flag) and not (args.expand or args.standalone or args.ptx or args.sass):
             raise UsageError(f"--{flag} needs --expand, because the kernel file itself is for all problems")
+    if args.standalone and (args.ptx or args.sass):
+        raise UsageError(
+            "--standalone writes a program, and --ptx and --sass print code; use only one of them"
+        )
     if args.form and not args.standalone:
-        raise UsageError("--as needs --standalone FOLDER, which writes a program")
+        raise UsageError("--as needs --standalone, which writes a program")
     if args.standalone and args.out:
         raise UsageError("--standalone writes a folder, and --out writes a file; use only one of them")
     if args.standalone:
@@ -155,11 +160,18 @@ def _check_folder(folder: Path) -> None:
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """All files, or none: a folder with half of them would be refused the next time."""
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
+        with suppress(OSError):
+            for name in files:
+                (folder / name).unlink(missing_ok=True)
+            if is_new:
+                folder.rmdir()
         raise MiniDnnError(
             f"--standalone {folder} cannot be written: {reason(error)}; name another folder"
         ) from error

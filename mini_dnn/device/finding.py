@@ -12,8 +12,10 @@ from mini_dnn.device.sources import source_files
 FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
 
 CURES = {
-    "out-of-bounds": "guard the access with the bounds of the array (if (p < P && q < Q) ...), "
-    "or make the array large enough for the largest index, including the halo",
+    "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
+    "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
+    "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would be "
+    "in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
@@ -27,7 +29,9 @@ CURES = {
     "(without __ldg or __restrict__) after a barrier or fence, or write to another buffer",
     "ahead": "call ptx::grid_wait() before the first access of what other launches of the plan use, or "
     "launch the kernel without early=True",
-    "same value": "let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, atomicOr)",
+    "same value": "let each thread write its own element (check the index and the grid); if the value is "
+    "meant for all of them, let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, "
+    "atomicOr)",
     "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
     "block "
     "has written, and again before the data are overwritten; a relaxed arrival does not order writes: it "
@@ -254,7 +258,8 @@ def _out_of_bounds(f: Fault) -> Finding:
     index = f.array.index(offset)
     where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside {f.array}, {where}"
-    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind])
+    wrapped = flat < 0 <= flat + (1 << 32) < count
+    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["32 bits" if wrapped else f.kind])
 
 
 def _race(f: Fault) -> Finding:

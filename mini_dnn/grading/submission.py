@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,10 +78,14 @@ class Submission:
         """Whether it is one variant's folder."""
         return any((self._top(rubric) / file).exists() for file in NAMES_OF_FILES)
 
+    def is_of_several(self, rubric: Rubric) -> bool:
+        """Whether several folders in it hold variants, so that none of them is graded."""
+        return len(self._tops(rubric)) > 1
+
     def missing(self, name: str, rubric: Rubric) -> str:
         """What to tell the author of a submission without the variant of that name."""
         tops = self._tops(rubric)
-        if len(tops) > 1:
+        if self.is_of_several(rubric):
             several = " and ".join(sorted(str(top.relative_to(self.folder)) for top in tops[:MAX_LISTED]))
             return (
                 f"it is not clear which {name} is meant, because {several} have variants; submit one of them"
@@ -166,6 +171,25 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     return [Submission(name, folder) for name, folder in zip(names, resolved, strict=True)]
 
 
+def check_apart(submissions: Sequence[Submission], out: Path, rubric: Rubric) -> None:
+    """Results must not be graded, nor change what is graded.
+
+    Raises
+    ------
+    UsageError
+        The folder of the results is that of a submission, or lies among the files of one variant.
+    """
+    out = out.resolve()
+    for one in submissions:
+        inside = one.is_folder_of_variant(rubric) and out.is_relative_to(one.folder)
+        if out == one.folder or inside:
+            what = "is" if out == one.folder else f"lies in {one.folder}, which is"
+            raise UsageError(
+                f"--out {out} {what} named as a submission; name only submissions, or write the results to "
+                "a folder beside them"
+            )
+
+
 def _repeated(names: Sequence[str]) -> list[str]:
     """Those that are there more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
@@ -173,7 +197,8 @@ def _repeated(names: Sequence[str]) -> list[str]:
 
 def _name(folder: Path, depth: int) -> str:
     """The last parts of its path, in characters and a length that a name of a result may have."""
-    name = re.sub(r"[^\w.-]", "_", "-".join(folder.parts[-depth:]))
+    path = unicodedata.normalize("NFC", "-".join(folder.parts[-depth:]))  # macOS writes an accent apart
+    name = re.sub(r"[^\w.-]", "_", path)
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     mark = hashlib.sha256(name.encode()).hexdigest()[:8]

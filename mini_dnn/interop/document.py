@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from inspect import Parameter
 
 from mini_dnn.ops import Operation
 
@@ -51,14 +50,3 @@ def _arrays(operation: Operation) -> str:
     arrays = operation.check[0].arrays.items()
     given = [(name, array) for name, array in arrays if array.role != "out"]
     return "\n".join(f"{name}\n    ({', '.join(array.axes.upper())}) {array.dtype}." for name, array in given)
-
-
-def signature(operation: Operation) -> inspect.Signature:
-    """The parameters of a call, with those that all operations have."""
-    own = list(inspect.signature(operation.of).parameters.values())
-    fields = {"impl": None, "device": "auto", "out": None}
-    positional = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
-    named = [p for p in own if p.kind is Parameter.KEYWORD_ONLY]
-    known = {p.name for p in named}
-    named += [Parameter(k, Parameter.KEYWORD_ONLY, default=v) for k, v in fields.items() if k not in known]
-    return inspect.Signature([*positional, *named])

@@ -10,7 +10,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
-from mini_dnn.interop.document import document, signature
+from mini_dnn.interop.document import document
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
@@ -51,8 +51,9 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
-        self.__doc__, self.__signature__ = document(operation), signature(operation)
         self._signature = signature_of(operation)
+        self.__signature__ = self._signature.of_python
+        self.__doc__ = document(operation)
         self._names = self._signature.arrays
         self._count = -1 if self._signature.many else len(self._names)
 

@@ -64,6 +64,26 @@ class Signature:
         """The positional arrays, as text."""
         return ", ".join((*self.arrays, *([f"*{self.many}"] if self.many else [])))
 
+    @property
+    def in_words(self) -> str:
+        """All arguments, as text."""
+        return f"{self.by_place} as positional arguments, and {', '.join(self._by_name)} by name"
+
+    @property
+    def _by_name(self) -> list[str]:
+        return [*self.optional, *self.fields, *(other for other in OTHERS if other not in self.fields)]
+
+    @property
+    def of_python(self) -> inspect.Signature:
+        """The signature that editors and ``help`` show."""
+        place = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.arrays]
+        many = [Parameter(self.many, Parameter.VAR_POSITIONAL)] if self.many else []
+        defaults = {"device": "auto", **{name: field.default for name, field in self.fields.items()}}
+        named = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name)) for name in self._by_name
+        ]
+        return inspect.Signature([*place, *many, *named])
+
     def check(self, operation: str, given: Mapping[str, Any]) -> None:
         """Check the fields that a call passes.
 
@@ -91,11 +111,7 @@ class Signature:
         """The message about an argument that the operation does not have."""
         if name == "out":
             return f"{operation} has results of one type, so out= is an array for them, and not a word"
-        known = [*self.optional, *self.fields, *(other for other in OTHERS if other not in self.fields)]
-        return (
-            f"{operation} has no argument '{name}'{meant(name, known)}; it takes {self.by_place} by place, "
-            f"and {', '.join(known)} by name"
-        )
+        return f"{operation} has no argument '{name}'{meant(name, self._by_name)}; it takes {self.in_words}"
 
 
 @cache

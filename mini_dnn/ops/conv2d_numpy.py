@@ -77,7 +77,17 @@ def mistakes_of(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]
                 f"the sum ends after {end} of its {w[0].size} terms: the last, ragged tile is left out",
                 conv2d_forward(x, cut.reshape(w.shape)),
             )
+    if S > 1:
+        rows = np.arange(x[..., 0].size)[:, None]  # Q apart, they end within x
+        misread = x.ravel()[rows * Q + np.arange(x.shape[3])].reshape(x.shape)
+        yield (
+            "rows of x are Q elements apart, and not W: x[h * Q + w] for x[h * W + w]",
+            conv2d_forward(misread, w),
+        )
     y = conv2d_forward(x, w)
+    if 1 < len(y) != len(w) > 1:  # where they are equal, x and w may be exchanged just as well
+        turned = y.swapaxes(0, 1).reshape(y.shape)
+        yield "images and output channels are exchanged: y[m * N + n] for y[n * M + m]", turned
     if P == Q:
         yield "the output is transposed: y[q][p] for y[p][q]", y.swapaxes(2, 3)
     if len(y) > 1:

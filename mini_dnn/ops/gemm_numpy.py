@@ -64,6 +64,20 @@ def _misread(p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Iter
         memory = arrays[name].reshape(p.batch, -1)[:, : shape[1] * shape[2]].reshape(shape)
         misread = operands(other, {**arrays, name: memory})[at].astype(np.float64)
         yield f"{name} is read {words}", scaled(p, arrays, misread @ b if name == "a" else a @ misread)
+    for tile in (32, 16, 8):
+        size = f"{tile}x{tile}"
+        words = f"each {size} tile of a is transposed: a_tile[l][row] for a_tile[row][l]"
+        yield words, scaled(p, arrays, _turned(a, tile) @ b)
+        words = f"each {size} tile of b is transposed: b_tile[column][l] for b_tile[l][column]"
+        yield words, scaled(p, arrays, a @ _turned(b, tile))
+
+
+def _turned(x: np.ndarray, tile: int) -> np.ndarray:
+    """An operand with each tile transposed, and with zeros beyond its edges."""
+    rows, columns = x.shape[1:]
+    padded = np.pad(x, ((0, 0), (0, -rows % tile), (0, -columns % tile)))
+    tiles = padded.reshape(len(x), -1, tile, padded.shape[2] // tile, tile)
+    return tiles.swapaxes(2, 4).reshape(padded.shape)[:, :rows, :columns]
 
 
 def _missummed(

@@ -34,7 +34,7 @@ class Array:
     axes
         A letter for each axis, for messages: ``c[m=0, n=3]``.
     split
-        Whether a batch is divided along its first axis.
+        Whether a batch is divided along its first axis. A weight never is.
     gap
         Unused elements at the end of each line of the last axis. Their values do not matter, and they are not
         written.
@@ -50,6 +50,7 @@ class Array:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ShapeError(f"an array's role is {self.role!r}; expected one of {', '.join(ROLES)}")
+        object.__setattr__(self, "split", self.split and self.role != "weight")
         if self.axes and len(self.axes) != len(self.shape):
             raise ShapeError(
                 f"an array of shape {self.shape} has axes {self.axes!r}; expected one letter for each axis"

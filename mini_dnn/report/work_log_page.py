@@ -182,6 +182,8 @@ def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
         yield f"`{variant}`: no clean `check` of its last code: `run.py check --impl {variant}`"
     if not any(tried.op_ms for _, tried in _results(same)):
         yield f"`{variant}`: no op time of its last code; on a GPU: `run.py bench --impl {variant}`"
+    if not last.idea:
+        yield f"`{variant}`: there is no idea; say in `idea` of its `variant.py` what it changes"
     if not last.expected:
         yield f"`{variant}`: there is no expectation; use `--expect`, or `Gain` in the header of the kernel"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import DeviceError, ShapeError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import Planned, ceil_div
 
@@ -68,6 +68,19 @@ def cut(batch: int, size: int) -> list[tuple[int, int]]:
 
 
 def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np.ndarray]:
-    """Entries of the arrays that are divided along the batch; other arrays as a whole."""
+    """Entries of the arrays that are divided along the batch; other arrays as a whole.
+
+    Raises
+    ------
+    ShapeError
+        An array is to be divided along the batch, but has another length.
+    """
     known = problem.arrays
+    for name, value in arrays.items():
+        if known[name].split and len(value) != problem.batch:
+            raise ShapeError(
+                f"{name} {value.shape} is to be divided along its first axis, but the batch of {problem} has "
+                f"{problem.batch} entries; if each entry needs the whole array, declare it as "
+                "Array(..., split=False)"
+            )
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}

@@ -283,7 +283,7 @@ def _run_overlapped(
     """The same for a plan that copies by itself; its layer time is from pinned memory to pinned memory."""
     pinned: dict[str, np.ndarray] = {}
     for name, array in planned.problem.arrays.items():
-        if array.split and array.role != "weight":
+        if array.split:
             pinned[name] = device.pinned(array.shape, array.dtype)
             if array.role == "in":
                 pinned[name][...] = arrays[name]

@@ -28,8 +28,8 @@ FILE = "exercise.toml"
 STATE = "hints.json"  # in the exercise: how many hints of each blank were read, and which variant it is of
 SECTION = re.compile(r"^// (?P<name>[A-Z]\w+) {2,}\S")
 QUESTIONS = {
-    "Roofline": "How many bytes must cross the memory bus for the course's layers, and how many FLOPs are "
-    "there? Which of the two takes longer?",
+    "Roofline": "How many bytes must cross the memory bus for the course's problems, and how many FLOPs "
+    "are there? Which of the two takes longer?",
     "Gain": "How much faster than {parent} do you expect it to be, and why? Write it down before you "
     "measure.",
     "Limits": "Which problems can it not do, or does it do badly?",
@@ -146,6 +146,12 @@ def reference(folder: Path) -> str:
         return str(json.loads((folder / STATE).read_text())["of"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def is_question(section: str, text: str) -> bool:
+    """Whether a section of a header still has the question of an exercise in place of an answer."""
+    pattern = re.escape(QUESTIONS[section]).replace(re.escape("{parent}"), r"\S+")
+    return re.fullmatch(pattern, text) is not None
 
 
 def _write_state(folder: Path, of: str, read: list[int]) -> None:

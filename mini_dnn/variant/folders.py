@@ -169,6 +169,10 @@ def folder_of(name: str | Path) -> Path:
         return folder_of(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
+    if not known:
+        raise VariantError(
+            f"no variant {asked}: there are none here, and a graded submission cannot load others"
+        )
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
     hint = meant(name, known) or f"; expected one of {', '.join(some)}{more}"
@@ -183,7 +187,7 @@ def _load(folder: Path) -> Variant:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
-        exec(_compiled(file.read_text(), str(file)), vars(module))
+        exec(_compiled(file.read_text("utf-8-sig"), str(file)), vars(module))  # editors may write a mark
     except (Exception, SystemExit) as error:
         raise VariantError(f"{file} cannot be loaded: {where(error, file)}") from error
     variant = getattr(module, "VARIANT", None)

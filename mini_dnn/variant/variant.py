@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
@@ -260,7 +260,10 @@ class Variant:
     ) -> tuple[WrittenStep, ...]:
         """The steps that a function gives, checked."""
         assert function is not None, "find() lets no variant through that has neither plan nor host"
-        steps = self._call(what, lambda p: tuple(function(p)), problem)
+        given = self._call(what, function, problem)
+        if not isinstance(given, Iterable):
+            raise VariantError(f"{self.name}: {what} returns {given!r}; it must return a list of steps")
+        steps = self._call(what, tuple, given)
         for step in steps:
             if not isinstance(step, WrittenStep):
                 raise VariantError(
