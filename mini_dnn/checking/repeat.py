@@ -153,7 +153,7 @@ class Runs:
         return Repeated(self.planned, self.device, given[0].arrays)
 
     def _of_state(self, finding: Finding, given: list[Example]) -> Finding:
-        """A finding that appears only in a later run, with the line that reads data left by an earlier run."""
+        """A finding that appears only in a later run, with the line that reads data of an earlier run."""
         left = self._left(given)
         finding = _of_run(finding, len(given) - 1)
         notes = finding.notes
