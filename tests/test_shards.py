@@ -317,7 +317,7 @@ def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
     kept.remove()
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.npz"]
     (tmp_path / "file.parts").write_bytes(b"mine")
-    with pytest.raises(UsageError, match="is in the way"):
+    with pytest.raises(UsageError, match="is not a folder"):
         Kept(tmp_path / "file.parts", None)
 
 
@@ -340,7 +340,7 @@ def test_by_an_engine_as_by_this_process(
     ):
         assert main([*words[:2], *more]) == 2
         assert says in capsys.readouterr().err
-    with pytest.raises(UsageError, match="standard input is read here"):
+    with pytest.raises(UsageError, match="standard input can be read only here"):
         plain(File("standard input", b""))
     np.save(tmp_path / "x.npy", np.zeros((3, 12, 12), np.uint8))
     named = [str(tmp_path / "x.npy"), str(tmp_path / "x.tar"), str(tmp_path / "none.png"), "no.tar"]
